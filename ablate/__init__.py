@@ -1,0 +1,38 @@
+"""ablate: which part of an architecture earns its cost.
+
+One YAML file declares a space; the harness plans the trials, trains each exactly once, counts its cost, keeps everything in
+SQL, and prints the table. Data flows one way:
+
+    search_spaces/*.yaml
+          |  space       read, validate, name every mistake       -> Space
+          v
+          |  plan        a design: which cells, which trials      -> Trial, Trial, ...  <-----+
+          v                                                                                   | history: values
+          |  trial       build, cost, train                       -> Cost, Epoch, ...         | handed over,
+          v                                                                                   | never imports
+          |  execution   inline | simulated | Ray Tune            -> Event, Event, ...        |
+          v                                                                                   |
+          |  store       one writer, SQL                          -> records and frames ------+
+          v
+             report      effects, tables                          -> what people read
+
+`pipeline` alone connects the stages. The names below are the public face; `import ablate` loads none of the heavy ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ablate.api import cost, create_model, open_study, plan, run
+    from ablate.pipeline import Study
+
+__all__ = ["Study", "cost", "create_model", "open_study", "plan", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ablate' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module("ablate.pipeline" if name == "Study" else "ablate.api"), name)

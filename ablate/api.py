@@ -1,0 +1,102 @@
+"""What the command line does, for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate import factors, pipeline, space
+from ablate.errors import AblateError
+from ablate.pipeline import Options, Preview, Study
+from ablate.records import Cost, Settings, Space
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Declared = str | Path | Mapping[str, Any]
+
+
+def _read(declared: Declared) -> tuple[Space, str]:
+    """A space from a file or from a mapping of the same keys, and the name of its file."""
+    if isinstance(declared, Mapping):
+        import yaml
+
+        name = str(declared.get("name", "study"))
+        return space.load(yaml.safe_dump(dict(declared), sort_keys=False, allow_unicode=True), name), name
+    return space.read(Path(declared)), str(declared)
+
+
+def plan(declared: Declared, *, runs: str | Path = "runs", store: str = "") -> Preview:
+    """What running a space would do; nothing is trained.
+
+    Raises:
+        AblateError: the space has mistakes, or nothing in it can be trained.
+    """
+    options = Options(Path(runs), store)
+    return pipeline.preview(_read(declared)[0], options.url, options)
+
+
+def run(
+    declared: Declared,
+    *,
+    runs: str | Path = "runs",
+    store: str = "",
+    executor: str = "ray",
+    cpus: int | None = None,
+    gpus: int | None = None,
+) -> Study:
+    """Trains what is not known yet of a space, and gives its results.
+
+    Args:
+        declared: a YAML file, or a mapping with the same keys.
+        executor: ray or inline.
+
+    Raises:
+        AblateError: the space, the data or the machine do not allow it, or trials failed.
+    """
+    found, file = _read(declared)
+    options = Options(Path(runs), store, executor, cpus, gpus)
+    outcome = pipeline.run(found, file, options)
+    if outcome.failed:
+        raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: ablate status {outcome.study}")
+    return Study(outcome.study, options.url)
+
+
+def open_study(name: str, *, runs: str | Path = "runs", store: str = "") -> Study:
+    """A study that a store has."""
+    return Study(name, Options(Path(runs), store).url)
+
+
+def create_model(
+    backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
+) -> nn.Module:
+    """A network with factors at given levels, initialised from torch's global random state.
+
+    >>> ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
+
+    Shape:
+        (batch, channels, image_size, image_size) to (batch, classes).
+
+    Raises:
+        UnknownName: no such backbone or factor.
+        Infeasible: the settings cannot be built together.
+        AblateError: a level is not allowed, or would change nothing.
+    """
+    from ablate.backbones import find
+    from ablate.models import build, resolve
+
+    size = image_size or find(backbone).image_size(backbone)
+    return build(resolve(backbone, size, channels, classes, factors.check(settings or {})))
+
+
+def cost(
+    backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
+) -> Cost:
+    """The cost of a network with factors at given levels. Raises as `create_model`."""
+    from ablate.backbones import find
+    from ablate.cost import count
+    from ablate.models import resolve
+
+    size = image_size or find(backbone).image_size(backbone)
+    return count(resolve(backbone, size, channels, classes, factors.check(settings or {})))

@@ -1,0 +1,24 @@
+"""The command line: parsing and printing only. Heavy imports stand inside the verbs."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The `ablate` command. Mistakes end with one message and code 2, an interruption with code 130."""
+    from ablate.cli.app import app
+    from ablate.errors import AblateError
+
+    try:
+        app()
+    except AblateError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe has gone, as in `ablate table x | head`.
+        sys.stderr.close()
+        sys.exit(0)

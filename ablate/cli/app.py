@@ -1,0 +1,240 @@
+"""The verbs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ablate.cli.output import Format, TableFormat, duration, show
+
+if TYPE_CHECKING:
+    from ablate.pipeline import Options, Outcome
+
+app = typer.Typer(
+    help="Which part of an architecture earns its cost: declared ablations, exactly-once trials, honest tables.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+class ExecutorName(StrEnum):
+    """How trials run."""
+
+    ray = "ray"
+    inline = "inline"
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
+StoreOption = Annotated[str, typer.Option("--store", metavar="URL", help="Database URL or SQLite file. [default: RUNS/ablate.db]")]
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the store and the checkpoints.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+ExecutorOption = Annotated[ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")]
+CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs to use. [default: all]")]
+GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs to use. [default: all]")]
+
+DEFAULT_RUNS = Path("runs")
+
+
+def _url(store: str, runs: Path = DEFAULT_RUNS) -> str:
+    from ablate.pipeline import Options
+
+    return Options(runs=runs, store=store).url
+
+
+@app.command()
+def run(
+    file: FileArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    executor: ExecutorOption = ExecutorName.ray,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Train what is not known yet of a search space, and print its table."""
+    from ablate import space
+    from ablate.pipeline import Options
+
+    options = Options(runs, store, executor.value, cpus, gpus)
+    _train(lambda hooks: _run_space(space.read(file), file, options, hooks), options, form)
+
+
+def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outcome:
+    from ablate import pipeline
+
+    return pipeline.run(declared, str(file), options, hooks)
+
+
+@app.command()
+def resume(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Name of a study. [default: the last unfinished]")] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    executor: ExecutorOption = ExecutorName.ray,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Finish what was not finished of a study, from its last checkpoints, and print its table."""
+    from ablate import pipeline
+
+    options = pipeline.Options(runs, store, executor.value, cpus, gpus)
+    _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
+
+
+def _train(start: Any, options: Options, form: Format) -> None:
+    """Runs with progress, prints the table, and says what to do next."""
+    from ablate import pipeline
+    from ablate.cli.progress import Progress
+    from ablate.report import results_grid
+
+    with Progress() as progress:
+        outcome = start(pipeline.Hooks(progress.planned, progress.event, progress.stop))
+    where = "".join([f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""])
+    if outcome.unfinished:
+        done = outcome.trials - outcome.unfinished - outcome.failed
+        print(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{where}", file=sys.stderr)
+        raise typer.Exit(130)
+    show(results_grid(pipeline.Study(outcome.study, options.url).results()), form.value)
+    done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
+    if outcome.failed:
+        print(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}", file=sys.stderr)
+        raise typer.Exit(1)
+    print(f"{done}. Next: ablate table {outcome.study} --format latex{where}", file=sys.stderr)
+
+
+@app.command()
+def plan(
+    file: FileArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    cpus: CpusOption = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Show what a search space would train: cells, cost, duplicates, impossible cells, time. Trains nothing."""
+    from ablate import pipeline, space
+    from ablate.cli.grids import plan_grid
+
+    options = pipeline.Options(runs, store, cpus=cpus)
+    shown = pipeline.preview(space.read(file), options.url, options)
+    show(plan_grid(shown), form.value)
+    if form == Format.table:
+        known = len(shown.plan.trials) - len(shown.to_train)
+        print(f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to train, about {duration(shown.seconds)}.")
+
+
+@app.command()
+def cost(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A search space (YAML): the cost of each of its cells.")] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model: timm's name of a ViT or DeiT.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="FACTOR=LEVEL", help="A factor's level, with --model; repeatable.")] = None,
+    image_size: Annotated[int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")] = None,
+    classes: Annotated[int, typer.Option("--classes", min=1, help="Number of classes, with --model.")] = 1000,
+    timing: Annotated[bool, typer.Option("--timing", help="Measure latency and throughput on this machine too.")] = False,
+    operators: Annotated[bool, typer.Option("--operators", help="FLOPs by operator, with --model.")] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Parameters, FLOPs and activations of every cell of a space, or of one model. Needs no data."""
+    from ablate.cli import grids
+    from ablate.errors import AblateError
+
+    if (file is None) == (model is None):
+        raise AblateError("name a search space or a model: `ablate cost FILE`, or `ablate cost --model deit_small_patch16_224`")
+    if file is not None:
+        if settings or image_size or operators:
+            raise AblateError("--set, --image-size and --operators go with --model; in a search space, write them in the file")
+        show(grids.space_cost_grid(file, _url(store, runs), timing), form.value)
+        return
+    assert model is not None
+    architecture = grids.one_architecture(model, settings or [], image_size, classes)
+    show(grids.operators_grid(architecture) if operators else grids.model_cost_grid(architecture, timing), form.value)
+
+
+@app.command()
+def table(
+    study: StudyArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: Annotated[TableFormat, typer.Option("--format", help="How to print.")] = TableFormat.table,
+) -> None:
+    """The table of a study: mean ± sd over seeds, difference to the baseline, cost."""
+    from ablate import pipeline
+    from ablate.report import results_grid
+
+    show(results_grid(pipeline.Study(study, _url(store, runs)).results()), form.value)
+
+
+@app.command()
+def status(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One study, trial by trial. [default: all studies]")] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """How far studies are."""
+    from ablate.cli.grids import studies_grid, trials_grid
+
+    show(trials_grid(study, _url(store, runs)) if study else studies_grid(_url(store, runs)), form.value)
+
+
+@app.command()
+def query(
+    statement: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT over the tables and views; docs/sql.md lists them.")],
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Ask the store in SQL. Nothing can be written."""
+    from ablate.report.grid import Grid
+    from ablate.store.reader import Reader
+
+    with Reader(_url(store, runs)) as reader:
+        columns, rows = reader.query(statement)
+    data = [dict(zip(columns, row, strict=True)) for row in rows]
+    from ablate.report.grid import plain
+
+    show(plain(data) if data else Grid(columns, [], []), form.value)
+
+
+@app.command()
+def factors(
+    name: Annotated[str | None, typer.Argument(metavar="[FACTOR]", help="One factor. [default: all]")] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """What can vary: every factor with its levels, paper and claim."""
+    from ablate.cli.grids import factors_grid
+
+    show(factors_grid(name), form.value)
+
+
+@app.command()
+def schema() -> None:
+    """The JSON Schema of a search space, for editors: `ablate schema > space.schema.json`."""
+    import json
+
+    from ablate.space import json_schema
+
+    print(json.dumps(json_schema(), indent=1))
+
+
+@app.command()
+def doctor(store: StoreOption = "", runs: RunsOption = DEFAULT_RUNS, form: FormatOption = Format.table) -> None:
+    """Whether this machine is set up."""
+    from ablate.cli.doctor import examine
+    from ablate.report.grid import Grid
+
+    findings = examine(_url(store, runs), runs)
+    rows = [[finding.what, "ok" if finding.ok else "PROBLEM", finding.found] for finding in findings]
+    data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
+    show(Grid(["what", "state", "found"], rows, data), form.value)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)

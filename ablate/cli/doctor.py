@@ -1,0 +1,85 @@
+"""Looks whether a machine is set up: each finding is checked, none is assumed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate import provenance
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    what: str
+    ok: bool
+    found: str
+
+
+def examine(url: str, runs: Path) -> list[Finding]:
+    """All findings, in the order in which they would hurt."""
+    return list(_findings(url, runs))
+
+
+def _findings(url: str, runs: Path) -> Iterator[Finding]:
+    machine = provenance.collect()
+    yield Finding("python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer")
+    for package, version in (("ablate", machine.ablate), ("torch", machine.torch), ("timm", machine.timm), ("ray", machine.ray)):
+        yield Finding(package, bool(version), version or "not installed: make setup")
+    yield Finding("machine", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB")
+    yield _try("gpu", _gpu)
+    place = runs if runs.exists() else Path()
+    free = shutil.disk_usage(place).free / 1e9
+    yield Finding("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
+    yield Finding("runs folder", os.access(place, os.W_OK), f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written")
+    yield _try("store", lambda: _store(url))
+    yield _try("model", _model)
+    yield _try("ray starts", _ray)
+
+
+def _try(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, look())
+    except Exception as error:
+        return Finding(what, False, f"{type(error).__name__}: {error}")
+
+
+def _gpu() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "none; trials run on the CPU"
+    return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+
+
+def _store(url: str) -> str:
+    from ablate.store.database import sqlite_file
+    from ablate.store.reader import Reader
+
+    file = sqlite_file(url)
+    if file is not None and not file.is_file():
+        return f"none yet at {file}; the first run makes it"
+    with Reader(url) as reader:
+        return f"{url}: {len(reader.studies())} studies"
+
+
+def _model() -> str:
+    from ablate.cost import count
+    from ablate.models import resolve
+
+    cost = count(resolve("deit_tiny_patch16_224", 224, 3, 1000, {}))
+    return f"deit_tiny_patch16_224 costs {cost.params / 1e6:.2f} M parameters, {cost.flops / 1e9:.2f} GFLOPs"
+
+
+def _ray() -> str:
+    from ablate.execution import make
+
+    executor = make("ray")
+    executor.prepare(None, None)
+    executor.close()
+    return "a local Ray started and ended"

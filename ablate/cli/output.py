@@ -1,0 +1,63 @@
+"""Printing grids and times."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ablate.report import Grid
+
+
+class Format(StrEnum):
+    """How data are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+
+
+class TableFormat(StrEnum):
+    """How a study's table is printed."""
+
+    table = "table"
+    md = "md"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+def show(grid: Grid, form: str) -> None:
+    """Prints a grid: for a terminal's eyes, or in one of the formats."""
+    from ablate.report import render
+
+    if form != "table":
+        sys.stdout.write(render(grid, form))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, **({} if sys.stdout.isatty() else {"width": 1000}))
+    table = Table(title=Text(grid.title) if grid.title else None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in grid.columns:
+        table.add_column(Text(column), justify="right" if column in grid.right else "left")
+    for row in grid.rows:
+        table.add_row(*(Text(text) for text in row))
+    console.print(table)
+    for note in grid.notes:
+        console.print(Text(note, style="dim"), soft_wrap=True)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says them."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"

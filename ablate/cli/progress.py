@@ -1,0 +1,129 @@
+"""Live progress: bars on a terminal, a line for each trial elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+from ablate.cli.output import duration
+from ablate.records import Ended, Event, Progressed, Started, Status, Trial
+
+if TYPE_CHECKING:
+    from ablate.pipeline import Preview
+
+
+class Progress:
+    """Shows how far a study is, and turns the first Ctrl-C or SIGTERM into a request to stop; a second one ends at once."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._stopping = False
+        self._trials: dict[str, Trial] = {}
+        self._labels: dict[str, str] = {}
+        self._epochs: dict[str, int] = {}
+        self._last: dict[str, float] = {}
+        self._running: set[str] = set()
+        self._done = 0
+        self._best: tuple[float, str] | None = None
+        self._metric, self._sign = "top1", 1
+        self._start = time.monotonic()
+        self._bars: object | None = None
+
+    def __enter__(self) -> Progress:
+        self._previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._stop_bars()
+
+    def stop(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._stopping
+
+    def planned(self, shown: Preview) -> None:
+        """Begins with a plan."""
+        space = shown.plan.space
+        self._metric, self._sign = space.metric, 1 if space.direction == "max" else -1
+        self._trials = {trial.hash: trial for trial in shown.to_train}
+        for cell in shown.plan.cells:
+            levels = " ".join(f"{name}={level}" for name, level in cell.levels.items() if level != space.baseline[name]) or "baseline"
+            self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
+        known = len(shown.plan.trials) - len(shown.to_train)
+        self._say(
+            f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {len(shown.plan.trials)} trials, "
+            f"{known} known, {len(shown.to_train)} to train, about {duration(shown.seconds)}"
+        )
+        if self._live and shown.to_train:
+            self._start_bars()
+
+    def event(self, happened: Event) -> None:
+        """Shows one event."""
+        key = happened.trial
+        if isinstance(happened, Started):
+            self._running.add(key)
+        elif isinstance(happened, Progressed):
+            last = happened.epochs[-1]
+            self._epochs[key], self._last[key] = last.number, float(getattr(last, self._metric))
+        else:
+            self._ended(happened)
+        self._update_bars()
+
+    def _ended(self, happened: Ended) -> None:
+        key = happened.trial
+        self._running.discard(key)
+        if happened.status == Status.RUNNING:
+            return
+        self._done += 1
+        value = self._last.get(key)
+        if happened.status == Status.COMPLETED and value is not None:
+            self._best = max(filter(None, (self._best, (self._sign * value, self._labels[key]))))
+        if not self._live:
+            told = f"{self._metric} {value:.2f}" if happened.status == Status.COMPLETED and value is not None else happened.status.value
+            self._say(f"[{self._done}/{len(self._trials)}] {self._labels[key]}: {told}")
+        if happened.status == Status.FAILED:
+            self._say(f"failed: {self._labels[key]}: {happened.error.strip().splitlines()[-1] if happened.error.strip() else 'no message'}")
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._stopping:
+            raise KeyboardInterrupt
+        self._stopping = True
+        self._say("stopping after the running epochs; again to stop at once")
+
+    def _say(self, text: str) -> None:
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False, highlight=False)  # type: ignore[attr-defined]
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _start_bars(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        columns = (TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+        bars = Bars(*columns, console=Console(stderr=True), transient=True)
+        self._trial_bar = bars.add_task("trials", total=len(self._trials), note="")
+        self._epoch_bar = bars.add_task("epochs", total=sum(trial.recipe.epochs for trial in self._trials.values()), note="")
+        bars.start()
+        self._bars = bars
+
+    def _update_bars(self) -> None:
+        if self._bars is None:
+            return
+        done = sum(self._epochs.values())
+        total = sum(trial.recipe.epochs for trial in self._trials.values())
+        left = (time.monotonic() - self._start) * (total - done) / done if done else None
+        best = f", best {self._metric} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
+        update = self._bars.update  # type: ignore[attr-defined]
+        update(self._trial_bar, completed=self._done, note=f"{len(self._running)} running{best}")
+        update(self._epoch_bar, completed=done, note=f"{duration(left)} left" if left is not None else "")
+
+    def _stop_bars(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()  # type: ignore[attr-defined]
+            self._bars = None

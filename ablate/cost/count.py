@@ -1,0 +1,95 @@
+"""Parameters, FLOPs and activations of a network, from one trace of one image."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+
+import torch
+from torch import Tensor, nn
+
+from ablate.cost.rules import handles
+from ablate.errors import UncountedOperator
+from ablate.layers.circulant import CirculantProjection
+from ablate.models import build
+from ablate.records import Architecture, Cost
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from fvcore.nn.jit_analysis import JitModelAnalysis
+
+
+def count(architecture: Architecture) -> Cost:
+    """The cost of an architecture, traced with one image on the CPU.
+
+    Raises:
+        Infeasible: the architecture cannot be built.
+        UncountedOperator: an operator of the network has no rule.
+    """
+    return cost_of(*_model_and_image(architecture))
+
+
+def _model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
+    """The network and one input for it. Weights do not matter, so the caller's random state is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        model = build(architecture).eval()
+    return model, torch.zeros(1, architecture.channels, architecture.image_size, architecture.image_size)
+
+
+def cost_of(model: nn.Module, image: Tensor) -> Cost:
+    """The cost of any module for one input of shape (1, channels, height, width).
+
+    Raises:
+        UncountedOperator: an operator of the network has no rule; the message names it and says where to add one.
+    """
+    total, circulants = _trace(model, image)
+    matrix = _class_total(total, "matrix")
+    # Circulant projections run as Fourier transforms and complex products, none of which is in `matrix`.
+    by_formula = sum(projection.paper_flops(rows) for projection, rows in circulants)
+    return Cost(
+        params=sum(p.numel() for p in model.parameters()),
+        flops=round(matrix + _class_total(total, "other")),
+        flops_paper=round(matrix + by_formula),
+        activations=round(_class_total(total, "activations")),
+        elementwise=round(_class_total(total, "elementwise")),
+    )
+
+
+def operators(architecture: Architecture) -> dict[str, dict[str, int]]:
+    """FLOPs by class (matrix, other, elementwise) and operator."""
+    model, image = _model_and_image(architecture)
+    table: dict[str, dict[str, int]] = {"matrix": {}, "other": {}, "elementwise": {}}
+    for key, number in sorted(_trace(model, image)[0].items()):
+        group, _, operator = key.partition("/")
+        if group in table:
+            table[group][operator.removeprefix("aten::")] = round(number)
+    return table
+
+
+def _class_total(counter: Counter[str], group: str) -> float:
+    return sum(number for key, number in counter.items() if key.startswith(group + "/"))
+
+
+def _trace(model: nn.Module, image: Tensor) -> tuple[Counter[str], list[tuple[CirculantProjection, int]]]:
+    """Counts by class and operator, and for each circulant projection the number of vectors that went through it."""
+    circulants: list[tuple[CirculantProjection, int]] = []
+
+    def record(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
+        assert isinstance(module, CirculantProjection)
+        circulants.append((module, int(inputs[0].shape[:-1].numel())))
+
+    hooks = [module.register_forward_hook(record) for module in model.modules() if isinstance(module, CirculantProjection)]
+    analysis = JitModelAnalysis(model, (image,)).set_op_handle(**handles())
+    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
+    try:
+        with torch.no_grad():
+            counted = analysis.by_operator()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    uncounted = analysis.unsupported_ops()
+    if uncounted:
+        names = ", ".join(f"{name} ({times} times)" for name, times in sorted(uncounted.items()))
+        raise UncountedOperator(f"no rule says how much {names} computes; add it to a table in ablate/cost/rules.py")
+    return counted, circulants

@@ -1,0 +1,158 @@
+"""How much each operator computes. One multiply-add counts as one.
+
+Every operator that a traced network runs must stand in exactly one of the tables below; one that stands in none is an error,
+because fvcore would count it as nothing. Names are those of torch's JIT graph.
+
+    MATRIX       convolutions, linear layers, matrix products, attention: in both totals
+    OTHER        norms, pooling, Fourier transforms: only in the executed total
+    ELEMENTWISE  one operation an output element: in neither total (fvcore's convention), reported beside them
+    FREE         moves or makes data, computes nothing
+
+A product of complex numbers is four real multiply-adds, and counts in OTHER.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+with warnings.catch_warnings():
+    # fvcore compiles an unrelated loss on import; torch deprecates that call.
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from fvcore.nn import jit_handles as fvcore_rules
+    from fvcore.nn.jit_handles import get_shape
+
+REVISION = 1
+"""Counted up when a rule changes, so that stored costs of older rules are counted anew."""
+
+Rule = Callable[[list[Any], list[Any]], Any]
+Handle = Callable[[list[Any], list[Any]], Counter[str]]
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a traced value is a complex tensor."""
+    tensor = value.type()
+    if tensor.kind() != "TensorType":
+        return False
+    dtype = tensor.dtype()
+    return dtype is not None and bool(dtype.is_complex)
+
+
+def elements(value: Any) -> int:
+    """Number of elements of a traced tensor; 0 for anything else."""
+    shape = get_shape(value)
+    return math.prod(shape) if shape is not None else 0
+
+
+def _attention(inputs: list[Any], outputs: list[Any]) -> float:
+    """scaled_dot_product_attention: the two products Q K^T and A V, each batch x heads x N x N x head width."""
+    query, key, value = (get_shape(x) for x in inputs[:3])
+    assert query and key and value
+    pairs = math.prod(query[:-1]) * key[-2]
+    return float(pairs * (query[-1] + value[-1]))
+
+
+def _attention_activations(inputs: list[Any], outputs: list[Any]) -> int:
+    """Scores and output, as if the call were not fused."""
+    query, key = get_shape(inputs[0]), get_shape(inputs[1])
+    assert query and key
+    return math.prod(query[:-1]) * key[-2] + elements(outputs[0])
+
+
+def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
+    """n log2 n for each real transform of length n (augmented-shortcuts, section 3.2, and its reference on FFTs)."""
+
+    def counted(inputs: list[Any], outputs: list[Any]) -> float:
+        shape = get_shape(signal(inputs, outputs))
+        assert shape
+        return math.prod(shape) * math.log2(max(shape[-1], 1))
+
+    return counted
+
+
+def _norm(inputs: list[Any], outputs: list[Any]) -> float:
+    """fvcore's layer norm rule: 5 an element with scale and bias, 4 without."""
+    return float(fvcore_rules.norm_flop_counter(2)(inputs, outputs))
+
+
+def _batch_norm(inputs: list[Any], outputs: list[Any]) -> float:
+    return float(fvcore_rules.batchnorm_flop_jit(inputs, outputs))
+
+
+MATRIX: dict[str, Rule] = {
+    "aten::_convolution": fvcore_rules.conv_flop_jit,
+    "aten::addmm": fvcore_rules.addmm_flop_jit,
+    "aten::bmm": fvcore_rules.bmm_flop_jit,
+    "aten::einsum": fvcore_rules.einsum_flop_jit,
+    "aten::linear": fvcore_rules.linear_flop_jit,
+    "aten::matmul": fvcore_rules.matmul_flop_jit,
+    "aten::mm": fvcore_rules.matmul_flop_jit,
+    "aten::scaled_dot_product_attention": _attention,
+}
+
+OTHER: dict[str, Rule] = {
+    "aten::layer_norm": _norm,
+    "aten::group_norm": _norm,
+    "aten::batch_norm": _batch_norm,
+    "aten::mean": lambda inputs, outputs: elements(inputs[0]),
+    "aten::sum": lambda inputs, outputs: elements(inputs[0]),
+    "aten::adaptive_avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::fft_rfft": _real_fft(lambda inputs, outputs: inputs[0]),
+    "aten::fft_irfft": _real_fft(lambda inputs, outputs: outputs[0]),
+}
+
+ELEMENTWISE: frozenset[str] = frozenset(
+    "aten::" + name
+    for name in (
+        "add add_ sub rsub mul mul_ div div_ neg pow sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp clamp_ masked_fill "
+        "gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
+    ).split()
+)
+FREE: frozenset[str] = frozenset(
+    "aten::" + name
+    for name in (
+        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj constant_pad_nd contiguous copy_ detach dropout dropout_ "
+        "empty expand expand_as feature_dropout flatten full full_like gather imag index index_select lift_fresh movedim narrow "
+        "new_empty new_full new_ones new_zeros ones ones_like pad permute real repeat reshape resolve_conj roll select size slice split "
+        "split_with_sizes squeeze squeeze_ stack t tensor to transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros zeros_like"
+    ).split()
+)
+
+
+def _matrix_handle(name: str, rule: Rule) -> Handle:
+    def handle(inputs: list[Any], outputs: list[Any]) -> Counter[str]:
+        found = rule(inputs, outputs)
+        number = float(sum(found.values()) if isinstance(found, Counter) else found)
+        if is_complex(outputs[0]):
+            return Counter({f"other/complex {name}": 4 * number})
+        fused = name == "aten::scaled_dot_product_attention"
+        activations = _attention_activations(inputs, outputs) if fused else elements(outputs[0])
+        return Counter({f"matrix/{name}": number, "activations/": activations})
+
+    return handle
+
+
+def _other_handle(name: str, rule: Rule) -> Handle:
+    return lambda inputs, outputs: Counter({f"other/{name}": rule(inputs, outputs)})
+
+
+def _elementwise_handle(name: str) -> Handle:
+    def handle(inputs: list[Any], outputs: list[Any]) -> Counter[str]:
+        if is_complex(outputs[0]):
+            return Counter({f"other/complex {name}": 4 * elements(outputs[0])})
+        return Counter({f"elementwise/{name}": elements(outputs[0])})
+
+    return handle
+
+
+def handles() -> dict[str, Handle | None]:
+    """fvcore's operator handles: counters whose keys are `class/operator`; None for what computes nothing."""
+    found: dict[str, Handle | None] = {name: _matrix_handle(name, rule) for name, rule in MATRIX.items()}
+    found |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
+    found |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
+    return found | dict.fromkeys(FREE)

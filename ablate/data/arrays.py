@@ -1,0 +1,116 @@
+"""Small data sets as uint8 tensors in memory."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ablate.errors import DataError
+from ablate.records import Data
+
+NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Images uint8 (n, channels, height, width) and labels int64 (n), of both splits."""
+
+    train: Tensor
+    train_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
+
+
+@lru_cache(maxsize=2)
+def load(data: Data) -> Arrays:
+    """Reads a data set, once a process.
+
+    Raises:
+        DataError: the files are missing or malformed; the message says how to get them.
+    """
+    if data.name == "digits":
+        arrays = _digits()
+    elif data.name == "npz":
+        arrays = _npz(Path(data.path))
+    else:
+        arrays = _torchvision(data)
+    train, test = data.train_images, data.test_images
+    for wanted, got, split in ((train, len(arrays.train), "train"), (test, len(arrays.test), "test")):
+        if wanted and wanted > got:
+            raise DataError(f"data: {split}_images = {wanted}, but {data.name} has {got}")
+    return Arrays(arrays.train[:train], arrays.train_labels[:train], arrays.test[:test], arrays.test_labels[:test])
+
+
+def _images(array: npt.NDArray[Any]) -> Tensor:
+    """(n, h, w) or (n, h, w, c) to (n, c, h, w)."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.unsqueeze(1) if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2).contiguous()
+
+
+def _digits() -> Arrays:
+    """A fifth of the digits, stratified by class and always the same, is the test set. Grey values 0..16 become 0..255."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    images = np.round(digits.images * (255 / 16)).astype(np.uint8)
+    labels = digits.target.astype(np.int64)
+    x_train, x_test, y_train, y_test = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)
+    return Arrays(_images(x_train), torch.from_numpy(y_train), _images(x_test), torch.from_numpy(y_test))
+
+
+def _torchvision(data: Data) -> Arrays:
+    from torchvision import datasets
+
+    classes = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100, "mnist": datasets.MNIST, "fashion-mnist": datasets.FashionMNIST}
+    made = classes[data.name]
+    try:
+        splits = [made(data.path, train=train, download=False) for train in (True, False)]
+    except RuntimeError as error:
+        raise DataError(
+            f"data: {data.name} is not under {data.path}; fetch it with python -c \"import torchvision; "
+            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or set data.path"
+        ) from error
+    train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
+    return Arrays(*train, *test)
+
+
+def _read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+    if not path.is_file():
+        raise DataError(f"data: no file {path}")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [key for key in NPZ_KEYS if key not in file]
+            if missing:
+                raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
+            return {key: file[key] for key in NPZ_KEYS}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"data: {path} is not a readable .npz without pickles: {error}") from error
+
+
+def npz_shape(path: Path) -> tuple[int, int, int, int]:
+    """Image side, channels, number of classes and of training images of an `.npz` in the Keras layout."""
+    arrays = _read_npz(path)
+    for split in ("train", "test"):
+        images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"].reshape(-1)
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[1] != images.shape[2]:
+            raise DataError(f"data: x_{split} in {path} is {images.dtype}{list(images.shape)}; it must be uint8 (n, side, side[, channels])")
+        if len(images) != len(labels) or not np.issubdtype(labels.dtype, np.integer) or (len(labels) and labels.min() < 0):
+            raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {len(images)} images")
+    images = arrays["x_train"]
+    return images.shape[1], images.shape[3] if images.ndim == 4 else 1, int(arrays["y_train"].max()) + 1, len(images)
+
+
+def _npz(path: Path) -> Arrays:
+    npz_shape(path)
+    arrays = _read_npz(path)
+    labels = {split: torch.from_numpy(arrays[f"y_{split}"].reshape(-1).astype(np.int64)) for split in ("train", "test")}
+    return Arrays(_images(arrays["x_train"]), labels["train"], _images(arrays["x_test"]), labels["test"])

@@ -1,0 +1,91 @@
+"""The batches of an epoch: from memory, augmented on the device, or from image files through timm's loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ablate.data import arrays, catalogue
+from ablate.records import Data, Recipe
+
+Batch = tuple[Tensor, Tensor]
+
+
+class Batches(Protocol):
+    """What training needs of its data.
+
+    A batch is images float32 (n, channels, side, side), normalised, and labels int64 (n), both on the device. `order` draws
+    the data order and every augmentation, so that its state is all that a resumed epoch needs.
+    """
+
+    updates: int
+
+    def train(self, order: torch.Generator) -> Iterator[Batch]: ...
+
+    def test(self) -> Iterator[Batch]: ...
+
+
+def batches(data: Data, recipe: Recipe, device: torch.device) -> Batches:
+    """The batches of a trial. Raises DataError where the data are missing."""
+    if catalogue.find(data.name).kind == "memory":
+        return MemoryBatches(data, recipe, device)
+    from ablate.data.images import ImageBatches
+
+    return ImageBatches(data, recipe, device)
+
+
+class MemoryBatches:
+    """Batches of a data set that lies on the device as uint8. The last, smaller batch of an epoch is left out of training."""
+
+    def __init__(self, data: Data, recipe: Recipe, device: torch.device) -> None:
+        loaded = arrays.load(data)
+        self._train, self._test = loaded.train.to(device), loaded.test.to(device)
+        self._train_labels, self._test_labels = loaded.train_labels.to(device), loaded.test_labels.to(device)
+        values = loaded.train.double() if len(loaded.train) <= 10_000 else loaded.train[:10_000].double()
+        self._mean = values.mean((0, 2, 3), keepdim=True).float().to(device)
+        self._std = values.std((0, 2, 3), keepdim=True).clamp_min(1.0).float().to(device)
+        self._recipe, self._side, self._device = recipe, data.image_size, device
+        self._batch = min(recipe.batch_size, len(self._train))
+        self.updates = len(self._train) // self._batch
+        self._erase: Any = None
+        if recipe.random_erasing:
+            from timm.data.random_erasing import RandomErasing
+
+            self._erase = RandomErasing(recipe.random_erasing, mode="pixel", device=str(device))
+
+    def train(self, order: torch.Generator) -> Iterator[Batch]:
+        permutation = torch.randperm(len(self._train), generator=order)
+        for update in range(self.updates):
+            chosen = permutation[update * self._batch : (update + 1) * self._batch].to(self._device)
+            images = self._augment(self._train[chosen], order)
+            images = self._normalise(images)
+            yield (self._erase(images) if self._erase else images), self._train_labels[chosen]
+
+    def test(self) -> Iterator[Batch]:
+        for start in range(0, len(self._test), 512):
+            yield self._normalise(self._test[start : start + 512]), self._test_labels[start : start + 512]
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        normal = (images.float() - self._mean) / self._std
+        if normal.shape[-1] == self._side:
+            return normal
+        return F.interpolate(normal, size=(self._side, self._side), mode="bilinear", antialias=True)
+
+    def _augment(self, images: Tensor, order: torch.Generator) -> Tensor:
+        """Random crops after zero padding, and horizontal flips: drawn on the CPU, the same on every device."""
+        padding, count, side = self._recipe.crop_padding, len(images), images.shape[-1]
+        if padding:
+            offsets = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=order).to(images.device)
+            steps = torch.arange(side, device=images.device)
+            rows, columns = offsets[0] + steps, offsets[1] + steps
+            padded = F.pad(images, (padding,) * 4)
+            picked = torch.arange(count, device=images.device)[:, None, None]
+            images = padded.permute(0, 2, 3, 1)[picked, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        if self._recipe.flip:
+            flips = torch.rand(count, generator=order).lt(self._recipe.flip).to(images.device)
+            images = torch.where(flips[:, None, None, None], images.flip(-1), images)
+        return images

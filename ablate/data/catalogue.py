@@ -1,0 +1,121 @@
+"""Which data sets there are, and what shape they have. Reading their images is the business of `data.arrays` and `data.images`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ablate.errors import DataError, Infeasible, UnknownName, unknown
+from ablate.records import Data, Recipe
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set by name.
+
+    `kind` says how it reaches the network: `memory`, as uint8 tensors augmented in batches; `images`, as files through timm's
+    loader. `images` counts its training images. Side and channels are those of its images; sets of files of many sizes have the side that they are resized to.
+    """
+
+    name: str
+    kind: Literal["memory", "images"]
+    image_size: int
+    channels: int
+    classes: int
+    images: int
+    source: str
+
+
+SETS: dict[str, DataSet] = {
+    s.name: s
+    for s in (
+        DataSet("digits", "memory", 8, 1, 10, 1437, "scikit-learn, embedded: 1,437 training and 360 test images"),
+        DataSet("cifar10", "memory", 32, 3, 10, 50_000, "torchvision CIFAR10"),
+        DataSet("cifar100", "memory", 32, 3, 100, 50_000, "torchvision CIFAR100"),
+        DataSet("mnist", "memory", 28, 1, 10, 60_000, "torchvision MNIST"),
+        DataSet("fashion-mnist", "memory", 28, 1, 10, 60_000, "torchvision FashionMNIST"),
+        DataSet("flowers102", "images", 224, 3, 102, 1020, "torchvision Flowers102"),
+        DataSet("pets", "images", 224, 3, 37, 3680, "torchvision OxfordIIITPet"),
+        DataSet("imagenet", "images", 224, 3, 1000, 1_281_167, "folders train/ and val/ of one folder a class"),
+        DataSet("folder", "images", 224, 3, 0, 0, "folders train/ and val/ of one folder a class"),
+        DataSet("npz", "memory", 0, 0, 0, 0, "a file with x_train, y_train, x_test, y_test (Keras layout)"),
+    )
+}
+
+
+def find(name: str) -> DataSet:
+    """The data set of that name. Raises UnknownName."""
+    if name not in SETS:
+        raise UnknownName(unknown("data set", name, SETS))
+    return SETS[name]
+
+
+def describe(
+    name: str,
+    path: str | None = None,
+    image_size: int | None = None,
+    train_images: int | None = None,
+    test_images: int | None = None,
+    workers: int = 4,
+) -> Data:
+    """The shape and the fingerprint of a data set.
+
+    Sets of a fixed shape need no files for this, so that a cost can be had without them.
+
+    Raises:
+        UnknownName: no data set has this name.
+        DataError: an `.npz` or a folder whose content decides the shape is missing or malformed.
+    """
+    data_set = find(name)
+    size, channels, classes, images, fingerprint = data_set.image_size, data_set.channels, data_set.classes, data_set.images, ""
+    where = path or os.path.join("data", name)
+    if name == "npz":
+        from ablate.data.arrays import npz_shape
+
+        if not path:
+            raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
+        size, channels, classes, images = npz_shape(Path(path))
+        fingerprint = _file_hash(Path(path))
+    elif data_set.kind == "images" and (name == "folder" or Path(where, "train").is_dir()):
+        classes, images, fingerprint = _folder_content(Path(where), classes)
+    if image_size is not None:
+        size = image_size
+    return Data(name, os.path.abspath(where), size, channels, classes, train_images or images, train_images, test_images, fingerprint, workers)
+
+
+def refuse_recipe(data: Data, recipe: Recipe) -> None:
+    """Raises Infeasible where a recipe asks for an augmentation that this kind of data does not go through."""
+    kind = find(data.name).kind
+    if kind == "memory" and recipe.rand_augment:
+        raise Infeasible(f"recipe.rand_augment works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)")
+    if kind == "images" and recipe.crop_padding:
+        raise Infeasible(f"recipe.crop_padding works in memory; {data.name} is read from files and has random resized crops")
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:20]
+
+
+def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
+    """Number of classes and of training images, and a hash over split, class and file names with their sizes."""
+    digest = hashlib.sha256()
+    names: set[str] = set()
+    images = 0
+    for split in ("train", "val"):
+        folder = root / split
+        if not folder.is_dir():
+            raise DataError(f"data: no folder {folder}; expected {root}/train and {root}/val with one folder a class")
+        for found in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+            names.add(found)
+            files = sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder / found))
+            images += len(files) if split == "train" else 0
+            digest.update(repr((split, found, files)).encode())
+    if classes and len(names) != classes:
+        raise DataError(f"data: {root} holds {len(names)} classes, expected {classes}")
+    if not names:
+        raise DataError(f"data: {root}/train holds no class folders")
+    return len(names), images, digest.hexdigest()[:20]

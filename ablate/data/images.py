@@ -1,0 +1,105 @@
+"""Image files through timm's loader: folders, and torchvision's sets of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from ablate.errors import DataError
+from ablate.records import Data, Recipe
+
+
+def dataset(data: Data, split: str) -> Any:
+    """The images of one split, `train` or `test`. Raises DataError where they are missing."""
+    if data.name in ("imagenet", "folder"):
+        from timm.data import ImageDataset
+
+        folder = Path(data.path, "train" if split == "train" else "val")
+        if not folder.is_dir():
+            raise DataError(f"data: no folder {folder}; {data.name} needs {data.path}/train and {data.path}/val with one folder a class")
+        return ImageDataset(str(folder))
+    from torchvision import datasets
+
+    try:
+        if data.name == "flowers102":
+            return datasets.Flowers102(data.path, split=split, download=False)
+        return datasets.OxfordIIITPet(data.path, split="trainval" if split == "train" else "test", download=False)
+    except RuntimeError as error:
+        raise DataError(f"data: {data.name} is not under {data.path}; fetch it with torchvision, or set data.path") from error
+
+
+class First(Dataset[Any]):
+    """The first `count` images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
+
+    def __init__(self, images: Any, count: int) -> None:
+        self._images, self._count = images, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        return self._images[index]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "transform":
+            self._images.transform = value
+        else:
+            super().__setattr__(name, value)
+
+
+def _subset(images: Any, count: int | None, split: str) -> Any:
+    if count and count > len(images):
+        raise DataError(f"data: {split}_images = {count}, but the data set has {len(images)}")
+    return First(images, count) if count else images
+
+
+class ImageBatches:
+    """Batches from timm's loader: random resized crops, flips, RandAugment and random erasing as the recipe says.
+
+    Loader processes draw their seeds from torch's global generator, which is seeded from `order` at the start of an epoch.
+    """
+
+    def __init__(self, data: Data, recipe: Recipe, device: torch.device) -> None:
+        from timm.data import create_loader
+
+        self._device = device
+        train = _subset(dataset(data, "train"), data.train_images, "train")
+        test = _subset(dataset(data, "test"), data.test_images, "test")
+        shape = (data.channels, data.image_size, data.image_size)
+        common: dict[str, Any] = {
+            "input_size": shape,
+            "num_workers": data.workers,
+            "persistent_workers": False,
+            "use_prefetcher": device.type == "cuda",
+            "device": device,
+        }
+        self._train_loader = create_loader(
+            train,
+            batch_size=min(recipe.batch_size, len(train)),
+            is_training=True,
+            hflip=recipe.flip,
+            color_jitter=0.0,
+            auto_augment=recipe.rand_augment or None,
+            re_prob=recipe.random_erasing,
+            re_mode="pixel",
+            **common,
+        )
+        self._test_loader = create_loader(test, batch_size=recipe.batch_size, is_training=False, **common)
+        self.updates = len(self._train_loader)
+
+    def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        torch.manual_seed(int(torch.randint(2**62, (1,), generator=order)))
+        yield from self._on_device(self._train_loader)
+
+    def test(self) -> Iterator[tuple[Tensor, Tensor]]:
+        yield from self._on_device(self._test_loader)
+
+    def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in loader:
+            yield images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+

@@ -1,0 +1,91 @@
+"""What can go wrong, as exceptions.
+
+AblateError                  a message for a person; the command line prints it and exits with code 2
+├── SpaceError               the YAML document is wrong; each problem with file and line
+├── UnknownName              a name that nobody knows; says which are known
+├── Infeasible               a combination that cannot be built, with the reason
+├── UncountedOperator        a cost would leave an operator out
+├── UnreadParameter          a built model did not read a parameter that claims to matter
+├── DataError                data are missing or not what was declared
+├── StoreError               the database is missing, of another version, locked or refuses a statement
+├── CheckpointError          a checkpoint cannot be read or belongs to another trial
+└── ExecutorError            an executor cannot do what the study asks
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class AblateError(Exception):
+    """A message for a person: the wrong value, where it stood, what is allowed, what to type."""
+
+
+class UnknownName(AblateError):
+    """A name that nobody knows."""
+
+
+class Infeasible(AblateError):
+    """A combination of factors that cannot be built. The text is the reason."""
+
+
+class UncountedOperator(AblateError):
+    """An operator computes, but no rule says how much."""
+
+
+class UnreadParameter(AblateError):
+    """A built model did not read a parameter that claims to matter: its result would carry a false label."""
+
+
+class DataError(AblateError):
+    """Data are missing or are not what was declared."""
+
+
+class StoreError(AblateError):
+    """The database is missing, of another version, in use, or refuses a statement."""
+
+
+class CheckpointError(AblateError):
+    """A checkpoint cannot be read, or belongs to another trial."""
+
+
+class ExecutorError(AblateError):
+    """An executor cannot do what the study asks."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a document: where it stands and what it is."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+class SpaceError(AblateError):
+    """The YAML document is wrong.
+
+    `problems` lists every mistake found, in the order of their lines.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def did_you_mean(found: object, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known name, or nothing."""
+    near = difflib.get_close_matches(str(found), list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def unknown(what: str, found: object, known: Iterable[str]) -> str:
+    """The message for a name that nobody knows: the nearest known one if there is one, else all of them."""
+    names = list(known)
+    hint = did_you_mean(found, names)
+    return f"unknown {what} '{found}'{hint}" if hint else f"unknown {what} '{found}'; known: {', '.join(names)}"

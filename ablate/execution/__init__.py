@@ -1,0 +1,51 @@
+"""How trials run. An executor takes an order of jobs and tells what happens, event by event; it stores and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ablate.errors import UnknownName, unknown
+from ablate.records import Event, Order
+
+Emit = Callable[[Event], None]
+Stop = Callable[[], bool]
+
+EXECUTORS = ("ray", "inline", "simulated")
+
+
+class Executor(Protocol):
+    """Runs jobs.
+
+    For each job it emits Started, then Progressed any number of times, then Ended; after a fault it may begin again with
+    Started. An epoch told twice is the same epoch. It returns when all jobs have ended, or soon after `stop()` is true;
+    jobs that were then running have ended with state running, and their checkpoints hold all that was told of them.
+    """
+
+    name: str
+
+    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+        """Starts whatever takes long to start, without waiting for it."""
+
+    def run(self, order: Order, emit: Emit, stop: Stop) -> None:
+        """Runs all jobs of an order. Raises ExecutorError where it cannot do what the order asks."""
+
+    def close(self) -> None:
+        """Ends whatever was started."""
+
+
+def make(name: str) -> Executor:
+    """The executor of that name. Raises UnknownName."""
+    if name == "inline":
+        from ablate.execution.inline import InlineExecutor
+
+        return InlineExecutor()
+    if name == "simulated":
+        from ablate.execution.simulated import SimulatedExecutor
+
+        return SimulatedExecutor()
+    if name == "ray":
+        from ablate.execution.ray_tune import RayExecutor
+
+        return RayExecutor()
+    raise UnknownName(unknown("executor", name, EXECUTORS))

@@ -1,0 +1,114 @@
+"""Jobs on Ray Tune: the only package that imports Ray.
+
+SQL is the truth, so nothing of Tune's own state is ever restored: each run makes a new Tuner from the jobs still to do, and a
+trial that Tune starts again continues from its own checkpoint file. Workers stay warm from one trial to the next.
+
+This module is light, so that Ray can start while the plan is being costed; `driver` and `worker` are not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import warnings
+
+from ablate.errors import ExecutorError
+from ablate.execution import Emit, Stop
+from ablate.records import Order, Resources
+
+# Before Ray is imported: it reads some of these at import.
+os.environ.update(
+    {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        # Off, every port of a local Ray listens on the loopback only.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_prestart_worker_first_driver": "0",
+        "RAY_TRAIN_V2_ENABLED": "0",
+        "RAY_AIR_NEW_OUTPUT": "0",
+        "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+        "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
+    }
+)
+
+
+class RayExecutor:
+    """Runs on a local Ray of its own, which listens on the loopback only and ends with the process."""
+
+    name = "ray"
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._ready, self._done = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+
+    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+        # The kernel ends Ray's processes with the thread that started them, so this one lives as long as Ray.
+        def live() -> None:
+            try:
+                self._start(cpus, gpus)
+            except BaseException as error:
+                self._failure = error
+            self._ready.set()
+            self._done.wait()
+
+        self._thread = threading.Thread(target=live, name="ray", daemon=True)
+        self._thread.start()
+
+    def _start(self, cpus: int | None, gpus: int | None) -> None:
+        with warnings.catch_warnings():
+            # Ray's own imports deprecate each other; none of it is a user's to mend.
+            warnings.simplefilter("ignore")
+            import ray
+
+            logging.getLogger("ray").setLevel(logging.ERROR)
+            ray.init(
+                num_cpus=cpus,
+                num_gpus=gpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address="127.0.0.1",
+            )
+            # Imports that take seconds, made here while the plan is being costed.
+            import ablate.execution.ray_tune.driver  # noqa: F401
+
+    def run(self, order: Order, emit: Emit, stop: Stop) -> None:
+        if self._thread is None:
+            self.prepare(order.cpus, order.gpus)
+        self._ready.wait()
+        if self._failure is not None:
+            raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
+        _check_resources({job.resources for job in order.jobs})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from ablate.execution.ray_tune.driver import train
+        train(order, emit, stop)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._ready.wait()
+            if self._failure is None:
+                import ray
+
+                ray.shutdown()
+            self._done.set()
+            self._thread.join()
+            self._thread = None
+
+
+def _check_resources(wanted: set[Resources]) -> None:
+    """Raises ExecutorError where no machine of the cluster could ever run a trial: Tune would wait for ever."""
+    import ray
+
+    have = ray.cluster_resources()
+    for resources in wanted:
+        for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
+            if number > have.get(key, 0):
+                raise ExecutorError(f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}")

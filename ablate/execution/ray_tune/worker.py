@@ -1,0 +1,60 @@
+"""What runs in a Ray worker: one job after another in one warm process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ray import tune
+
+from ablate.execution.work import Work
+from ablate.records import Event, Job, Progressed, Status
+
+REPORT_SECONDS = 1.0
+"""Epochs shorter than this are told together: each report costs the driver several milliseconds."""
+
+
+class TrialWorker(tune.Trainable):
+    """A warm worker: trains one job after another in one process."""
+
+    def setup(self, config: dict[str, Any], jobs: Mapping[str, Job] | None = None, batch: bool = True) -> None:
+        assert jobs is not None
+        self._jobs, self._batch = jobs, batch
+        self._work: Work | None = None
+        self._take(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._leave()
+        self._take(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        assert self._work is not None
+        events, self._told = self._told, []
+        start = time.monotonic()
+        while self._work.status == Status.RUNNING:
+            events += self._work.step()
+            if not self._batch or time.monotonic() - start > REPORT_SECONDS:
+                break
+        result: dict[str, Any] = {"events": events, "done": self._work.status != Status.RUNNING}
+        epochs = [epoch for event in events if isinstance(event, Progressed) for epoch in event.epochs]
+        if epochs:
+            last = epochs[-1]
+            result |= {"epoch": last.number, "top1": last.top1, "top5": last.top5, "loss": last.loss}
+        return result
+
+    def cleanup(self) -> None:
+        self._leave()
+
+    def _take(self, config: dict[str, Any]) -> None:
+        self._work = Work(self._jobs[config["trial"]], "ray")
+        self._told: list[Event] = list(self._work.start())
+
+    def _leave(self) -> None:
+        """A job that is left before its end was stopped: its checkpoint lets it go on."""
+        if self._work is not None:
+            if self._work.status == Status.RUNNING:
+                self._work.save()
+            self._work.close()
+            self._work = None

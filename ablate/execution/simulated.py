@@ -1,0 +1,85 @@
+"""Jobs on a fake clock with made-up curves: the whole harness in milliseconds, for tests and for trying a plan out."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Callable, Iterator
+
+from ablate.errors import ExecutorError
+from ablate.execution import Emit, Stop
+from ablate.execution.work import threads_of
+from ablate.records import Ended, Epoch, Job, Order, Place, Progressed, Started, Status, Trial
+
+Curve = Callable[[Trial, int], Epoch]
+
+
+def made_up(trial: Trial, number: int) -> Epoch:
+    """A curve that rises to a level which depends on the architecture and, a little, on the seed. Not a result."""
+    level = 60 + int(trial.architecture.hash[:6], 16) / 0xFFFFFF * 30
+    noise = random.Random(f"{trial.hash}/{number}").gauss(0, 0.3)
+    top1 = level * (1 - math.exp(-3 * number / trial.recipe.epochs)) + noise
+    loss = 4.6 * (1 - top1 / 100)
+    return Epoch(number, loss, loss, top1, min(100.0, top1 + 5), trial.recipe.lr, 1.0)
+
+
+class SimulatedExecutor:
+    """Runs as many jobs at once as there are slots, in simulated time.
+
+    Args:
+        curve: what epoch `number` of a trial gives. It may raise to play a failing trial, or give NaN to play a diverging one.
+    """
+
+    name = "simulated"
+
+    def __init__(self, curve: Curve = made_up) -> None:
+        self._curve = curve
+        self.clock = 0.0
+
+    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+        pass
+
+    def run(self, order: Order, emit: Emit, stop: Stop) -> None:
+        if order.scheduler.name != "fifo":
+            raise ExecutorError(f"scheduler {order.scheduler.name} is Ray Tune's; use --executor ray")
+        waiting: Iterator[Job] = iter(order.jobs)
+        running: list[tuple[float, int, Job, int]] = []
+
+        def start(serial: int) -> None:
+            for job in waiting:
+                place = Place(self.name, "simulated", 0, "cpu", threads_of(job.resources))
+                emit(Started(job.trial.hash, place, len(job.history)))
+                heapq.heappush(running, (self.clock + 1, serial, job, len(job.history) + 1))
+                return
+
+        serial = 0
+        for serial in range(order.cpus or 2):
+            start(serial)
+        while running and not stop():
+            self.clock, _, job, number = heapq.heappop(running)
+            ended = self._epoch(job, number, emit)
+            serial += 1
+            if ended is None:
+                heapq.heappush(running, (self.clock + 1, serial, job, number + 1))
+            else:
+                emit(ended)
+                start(serial)
+        for _, _, job, _ in running:
+            emit(Ended(job.trial.hash, Status.RUNNING))
+
+    def _epoch(self, job: Job, number: int, emit: Emit) -> Ended | None:
+        """One epoch of a job; the end of the job, if this is it."""
+        if number > job.trial.recipe.epochs:
+            return Ended(job.trial.hash, Status.COMPLETED)
+        try:
+            epoch = self._curve(job.trial, number)
+        except Exception as error:
+            return Ended(job.trial.hash, Status.FAILED, repr(error))
+        if not math.isfinite(epoch.loss):
+            return Ended(job.trial.hash, Status.DIVERGED, f"loss is {epoch.loss} in epoch {number}")
+        emit(Progressed(job.trial.hash, (epoch,)))
+        return Ended(job.trial.hash, Status.COMPLETED) if number >= job.trial.recipe.epochs else None
+
+    def close(self) -> None:
+        pass

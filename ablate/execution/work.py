@@ -1,0 +1,115 @@
+"""What every real executor does with one job, wherever it runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from ablate.errors import ExecutorError
+from ablate.records import Ended, Event, Job, Place, Progressed, Resources, Started, Status
+from ablate.training import Diverged, Training
+
+CHECKPOINT_SECONDS = 20.0
+"""A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
+
+
+def threads_of(resources: Resources) -> int:
+    """Threads of a trial. Sums depend on their number in the last bit, so it is the same in every executor."""
+    return max(1, int(resources.cpus))
+
+
+def device_of(resources: Resources) -> str:
+    """`cuda` for a trial that was given any part of a GPU, else `cpu`, whatever the machine has.
+
+    Raises:
+        ExecutorError: the trial asks for a GPU and the process sees none.
+    """
+    if not resources.gpus:
+        return "cpu"
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ExecutorError(f"resources.gpus = {resources.gpus:g}, but this process sees no GPU; set resources: {{gpus: 0}}")
+    return "cuda"
+
+
+class Work:
+    """One job being trained in this process, a step at a time.
+
+    Nothing of a job outlives `close`: the next one starts from its own seed, network, threads and data order, in a process
+    that is warm only in its imports and its data.
+    """
+
+    def __init__(self, job: Job, executor: str) -> None:
+        self._job, self._trial = job, job.trial.hash
+        self._training: Training | None = None
+        self._place = Place(executor, socket.gethostname(), os.getpid(), "", threads_of(job.resources))
+        self._saved = time.monotonic()
+        self.status = Status.RUNNING
+
+    def start(self) -> Iterator[Event]:
+        """Builds the network, continues from the checkpoint, and tells what is already done."""
+        place = Place(**{**self._place.__dict__, "device": device_of(self._job.resources)})
+        folder = Path(self._job.checkpoints) / self._trial
+        try:
+            self._training = Training(self._job.trial, folder, device=place.device, threads=place.threads)
+        except Exception:
+            yield Started(self._trial, place, 0)
+            yield self._failed()
+            return
+        done = tuple(self._training.epochs)
+        yield Started(self._trial, place, len(done))
+        if done:
+            yield Progressed(self._trial, done)
+        if self._training.finished:
+            yield self._end(Status.COMPLETED)
+
+    def step(self) -> Iterator[Event]:
+        """Trains one epoch."""
+        assert self._training is not None
+        try:
+            epoch = self._training.epoch()
+        except Diverged as error:
+            yield self._end(Status.DIVERGED, str(error))
+            return
+        except Exception:
+            yield self._failed()
+            return
+        if self._training.finished:
+            # The checkpoint comes first: a result that is told is a result that is kept.
+            self._training.save()
+        elif time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+            self.save()
+        yield Progressed(self._trial, (epoch,))
+        if self._training.finished:
+            yield self._end(Status.COMPLETED)
+
+    def save(self) -> None:
+        """Writes a checkpoint now."""
+        if self._training is not None:
+            self._training.save()
+            self._saved = time.monotonic()
+
+    def interrupt(self) -> Ended:
+        """Saves, and leaves the job to be resumed."""
+        self.save()
+        return self._end(Status.RUNNING)
+
+    def close(self) -> None:
+        """Lets everything go."""
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+            gc.collect()
+
+    def _end(self, status: Status, error: str = "") -> Ended:
+        self.status = status
+        return Ended(self._trial, status, error)
+
+    def _failed(self) -> Ended:
+        return self._end(Status.FAILED, traceback.format_exc(limit=-8))

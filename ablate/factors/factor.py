@@ -1,0 +1,242 @@
+"""What a factor is: a frozen record with typed parameters and one hook, whose contract its kind fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ablate.errors import UnreadParameter, did_you_mean
+from ablate.records import Level, Settings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Branch = Literal["msa", "mlp"]
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A parameter that takes one of a few named levels."""
+
+    levels: tuple[Level, ...]
+
+    def accepts(self, level: Level) -> bool:
+        return any(type(level) is type(known) and level == known for known in self.levels)
+
+    def __str__(self) -> str:
+        return ", ".join(str(level).lower() if isinstance(level, bool) else str(level) for level in self.levels)
+
+    def schema(self) -> dict[str, object]:
+        return {"enum": list(self.levels)}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A parameter that takes whole numbers from `least` to `most`."""
+
+    least: int
+    most: int | None = None
+
+    def accepts(self, level: Level) -> bool:
+        return type(level) is int and self.least <= level and (self.most is None or level <= self.most)
+
+    def __str__(self) -> str:
+        return f"whole numbers from {self.least}" + (f" to {self.most}" if self.most is not None else " up")
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "integer", "minimum": self.least} | ({"maximum": self.most} if self.most is not None else {})
+
+
+@dataclass(frozen=True)
+class Real:
+    """A parameter that takes numbers from `least` (itself only if `closed`) up to, but not including, `below`."""
+
+    least: float
+    below: float | None = None
+    closed: bool = True
+
+    def accepts(self, level: Level) -> bool:
+        if isinstance(level, bool | str):
+            return False
+        above = level >= self.least if self.closed else level > self.least
+        return above and (self.below is None or level < self.below)
+
+    def __str__(self) -> str:
+        start = f"numbers from {self.least:g}" if self.closed else f"numbers above {self.least:g}"
+        return start + (f" to below {self.below:g}" if self.below is not None else "")
+
+    def schema(self) -> dict[str, object]:
+        bounds: dict[str, object] = {"minimum" if self.closed else "exclusiveMinimum": self.least}
+        return {"type": "number"} | bounds | ({"exclusiveMaximum": self.below} if self.below is not None else {})
+
+
+Values: TypeAlias = Mapping[str, Level]
+"""One factor's levels by parameter name, without the factor's name in front."""
+
+
+def always(values: Values) -> bool:
+    """The parameter is read whatever the others say."""
+    return True
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing that varies.
+
+    `default` is the level where nothing is said; None means: as the backbone has it. `read` says whether the model
+    reads the parameter given the others, `when` the same in words. `typical` are levels worth trying, used by the
+    catalogue and by the contract tests.
+    """
+
+    name: str
+    allowed: OneOf | Whole | Real
+    default: Level | None
+    about: str
+    typical: tuple[Level, ...]
+    read: Callable[[Values], bool] = always
+    when: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that a factor needs to know of the place where it is built.
+
+    `layer` counts from 0 to `depth` - 1. `hidden` is the width of the feed-forward network, `grid` the token grid
+    (height, width), `prefix` the number of class and register tokens before the grid tokens, `norm` makes the
+    backbone's norm for a number of channels.
+    """
+
+    layer: int
+    depth: int
+    branch: Branch
+    width: int
+    heads: int
+    hidden: int
+    grid: tuple[int, int]
+    prefix: int
+    dropout: float
+    norm: Callable[[int], nn.Module]
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The numbers of a backbone that size and recipe factors may change. Rates are probabilities."""
+
+    patch_size: int
+    width: int
+    depth: int
+    heads: int
+    mlp_ratio: float
+    pool: str
+    drop_path: float = 0.0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Join:
+    """How a block joins its branches, and beside which of them the identity shortcut stands."""
+
+    layout: Literal["serial", "parallel"] = "serial"
+    identity: bool = True
+
+
+@dataclass(frozen=True)
+class Path:
+    """A module beside a branch, reading the branch's input or the branch's norm of it."""
+
+    module: nn.Module
+    reads: Literal["input", "norm"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factor:
+    """What can vary, as one file of this package declares it.
+
+    Attributes:
+        name: first half of every dotted name, as in `shortcuts.count`.
+        parameters: second halves; a factor with a single parameter of its own name is addressed by `name` alone.
+        source: paper and place, or the library that defines it.
+        claim: what the source says it does, in one line.
+        neutral: whether the model is the unmodified one at these values.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    source: str
+    claim: str
+    neutral: Callable[[Values], bool]
+    kind: str = ""
+
+    def full_name(self, parameter: str) -> str:
+        return self.name if parameter == self.name else f"{self.name}.{parameter}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeFactor(Factor):
+    """Changes numbers of the backbone before it is built."""
+
+    edit: Callable[[Values, Dimensions], Dimensions]
+    kind: str = "size"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaceFactor(Factor):
+    """Takes the feed-forward network's place: gets the original module, returns one of the same tensor shapes."""
+
+    make: Callable[[Values, Site, nn.Module], nn.Module]
+    kind: str = "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathFactor(Factor):
+    """Adds paths beside a branch: modules from (batch, tokens, width) to the same."""
+
+    make: Callable[[Values, Site], list[Path]]
+    kind: str = "path"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrangeFactor(Factor):
+    """Changes how a block joins its branches."""
+
+    join: Callable[[Values, Join], Join]
+    kind: str = "arrange"
+
+
+class ReadValues(Mapping[str, Level]):
+    """A factor's values while a model is built; remembers which were read.
+
+    An argument that is accepted and ignored is a false result with a label on it, so the builder asks `check` at the end.
+    """
+
+    def __init__(self, factor: Factor, values: Values) -> None:
+        self._factor, self._values, self._seen = factor, values, set[str]()
+
+    def __getitem__(self, name: str) -> Level:
+        self._seen.add(name)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def quietly(self) -> Values:
+        """The same values, without remembering who looks."""
+        return self._values
+
+    def check(self, said: Settings) -> None:
+        """Raises UnreadParameter if a parameter among the names `said` was never read."""
+        for parameter in self._factor.parameters:
+            name = self._factor.full_name(parameter.name)
+            if name in said and parameter.name not in self._seen:
+                raise UnreadParameter(f"the built model did not read {name} = {said[name]}; this is a mistake in factor '{self._factor.name}'")
+
+
+def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
+    """The message for a level that a parameter does not take."""
+    known = [str(x) for x in parameter.allowed.levels] if isinstance(parameter.allowed, OneOf) else []
+    return f"{name}: {level!r} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"

@@ -1,0 +1,21 @@
+"""The identity shortcut, on or off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablate.factors.factor import ArrangeFactor, Join, OneOf, Parameter, Values
+
+
+def join(values: Values, before: Join) -> Join:
+    return replace(before, identity=bool(values["identity"]))
+
+
+FACTOR = ArrangeFactor(
+    name="identity",
+    source="augmented-shortcuts, Table 1",
+    claim="Without the identity shortcut tokens collapse: a ViT of four layers or more does not learn.",
+    neutral=lambda values: values["identity"] is True,
+    join=join,
+    parameters=(Parameter("identity", OneOf((True, False)), True, "whether MSA and MLP have their identity shortcut", (False,)),),
+)

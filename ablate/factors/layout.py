@@ -1,0 +1,21 @@
+"""Serial or parallel branches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablate.factors.factor import ArrangeFactor, Join, OneOf, Parameter, Values
+
+
+def join(values: Values, before: Join) -> Join:
+    return replace(before, layout="parallel" if values["layout"] == "parallel" else "serial")
+
+
+FACTOR = ArrangeFactor(
+    name="layout",
+    source="mabvit, Parallel Structure",
+    claim="MSA and MLP read the same input and run at once; small models lose accuracy, and both have equal parameters.",
+    neutral=lambda values: values["layout"] == "serial",
+    join=join,
+    parameters=(Parameter("layout", OneOf(("serial", "parallel")), "serial", "how a block joins MSA and MLP", ("parallel",)),),
+)

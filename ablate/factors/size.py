@@ -1,0 +1,36 @@
+"""Size: patch, width, depth, heads, MLP ratio, pooling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablate.factors.factor import Dimensions, OneOf, Parameter, Real, SizeFactor, Values, Whole
+
+
+def edit(values: Values, before: Dimensions) -> Dimensions:
+    return replace(
+        before,
+        patch_size=int(values.get("patch_size", before.patch_size)),
+        width=int(values.get("width", before.width)),
+        depth=int(values.get("depth", before.depth)),
+        heads=int(values.get("heads", before.heads)),
+        mlp_ratio=float(values.get("mlp_ratio", before.mlp_ratio)),
+        pool=str(values.get("pool", before.pool)),
+    )
+
+
+FACTOR = SizeFactor(
+    name="size",
+    source="ViT; augmented-shortcuts, Table 1 (depth)",
+    claim="The capacity of the backbone itself: the control against which any other gain is to be held.",
+    neutral=lambda values: not values,
+    edit=edit,
+    parameters=(
+        Parameter("patch_size", Whole(1), None, "side of a patch in pixels", (4, 8)),
+        Parameter("width", Whole(1), None, "channels of a token (embedding dimension)", (48, 96)),
+        Parameter("depth", Whole(1), None, "number of blocks", (1, 2)),
+        Parameter("heads", Whole(1), None, "attention heads; they divide the width", (2, 6)),
+        Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
+        Parameter("pool", OneOf(("token", "mean")), None, "classify from the class token or from the mean of the patch tokens", ("mean",)),
+    ),
+)

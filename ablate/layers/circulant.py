@@ -1,0 +1,56 @@
+"""Block-circulant projection (augmented-shortcuts, section 3.2)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class CirculantProjection(nn.Module):
+    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count, without bias.
+
+    Theta_t is a b x b grid of circulant blocks of size w = width / b (eq. 12); block (i, j) has the entries
+    `c[t, i, j, (r - s) mod w]` at row r and column s (eq. 13). Each has `b * width` parameters. The product is taken in
+    the Fourier domain (eq. 14) with one forward transform that all projections share.
+
+    Args:
+        width: channels of the input, d.
+        blocks: b; it must divide `width`.
+        count: number of projections.
+
+    Shape:
+        input (..., width), output (..., count, width), in the dtype of the input; transforms run in at least float32.
+    """
+
+    def __init__(self, width: int, blocks: int, count: int = 1) -> None:
+        super().__init__()
+        if width % blocks:
+            raise ValueError(f"{blocks} blocks do not divide a width of {width}")
+        self.width, self.blocks, self.count = width, blocks, count
+        self.c = nn.Parameter(torch.empty(count, blocks, blocks, width // blocks))
+        nn.init.trunc_normal_(self.c, std=0.02)
+
+    def forward(self, z: Tensor) -> Tensor:
+        size, lead = self.width // self.blocks, z.shape[:-1]
+        with torch.autocast(z.device.type, enabled=False):
+            exact = torch.promote_types(z.dtype, torch.float32)
+            spectrum = torch.fft.rfft(z.to(exact).reshape(-1, self.blocks, size))
+            # z @ circ(c) is a circular correlation with c, hence the conjugate.
+            kernels = torch.fft.rfft(self.c.to(exact)).conj()
+            # For each frequency a (rows, b) by (b, count * b) product: far less memory than products of single elements.
+            mixed = torch.bmm(spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2))
+            slices = torch.fft.irfft(mixed.permute(1, 2, 0), n=size)
+        return slices.reshape(*lead, self.count, self.width).to(z.dtype)
+
+    def paper_flops(self, rows: int) -> float:
+        """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b) + 2 b d` each and projection.
+
+        The text prints `d log2(d/b) + 2 b d`; its own tables need the FFT and the inverse FFT counted once each.
+        """
+        per_row = 2 * self.width * math.log2(self.width / self.blocks) + 2 * self.blocks * self.width
+        return rows * self.count * per_row
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}, blocks={self.blocks}, count={self.count}"

@@ -1,0 +1,96 @@
+"""The feed-forward network of IFFN: AGeLUs concatenated, then a depthwise block (iffn, sections 4.1 and 4.3)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "softplus": nn.Softplus, "elu": nn.ELU, "swish": nn.SiLU}
+"""Base activations of iffn, Table 3."""
+
+
+class ArbitraryActivations(nn.Module):
+    """N arbitrary nonlinear functions of one input, concatenated (eq. 4 and 5).
+
+    Each is `beta * phi(alpha * x + gamma) + theta` with four parameters a channel, initialised to the identity setting
+    1, 1, 0, 0. With phi = GELU this is the paper's AGeLU.
+
+    Shape:
+        input (..., width), output (..., count * width).
+    """
+
+    def __init__(self, width: int, count: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.activation = activation
+        self.alpha = nn.Parameter(torch.ones(count, width))
+        self.beta = nn.Parameter(torch.ones(count, width))
+        self.gamma = nn.Parameter(torch.zeros(count, width))
+        self.theta = nn.Parameter(torch.zeros(count, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = torch.addcmul(self.gamma, self.alpha, x.unsqueeze(-2))
+        return torch.addcmul(self.theta, self.beta, self.activation(inner)).flatten(-2)
+
+
+class DepthwiseBlock(nn.Module):
+    """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid (section 4.3; residual as in the published code).
+
+    Prefix tokens (class, register) have no place on the grid and pass by unchanged.
+
+    Args:
+        width: channels, one kernel each, with bias.
+        kernel: odd kernel size n; the grid keeps its size.
+        grid: height and width of the token grid.
+        prefix: number of prefix tokens in front of the grid tokens.
+
+    Shape:
+        input and output (batch, prefix + height * width, channels).
+    """
+
+    def __init__(self, width: int, kernel: int, grid: tuple[int, int], prefix: int) -> None:
+        super().__init__()
+        self.grid, self.prefix = grid, prefix
+        self.conv = nn.Conv2d(width, width, kernel, padding=kernel // 2, groups=width)
+        self.norm = nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        prefix, tokens = x[:, : self.prefix], x[:, self.prefix :]
+        image = tokens.transpose(1, 2).unflatten(2, self.grid)
+        spatial = F.gelu(self.norm(self.conv(image))).flatten(2).transpose(1, 2)
+        return torch.cat((prefix, tokens + spatial), dim=1)
+
+
+class FeedForward(nn.Module):
+    """fc1, activation, depthwise block, fc2, with the two LayerNorms that go with AGeLUs.
+
+    Structure (the one that gives the paper's printed parameters): fc1 -> N AGeLUs concatenated -> LayerNorm(C') ->
+    depthwise block -> fc2 -> LayerNorm(C). Parts that a setting leaves out are `nn.Identity`.
+
+    Shape:
+        input and output (batch, tokens, channels).
+    """
+
+    def __init__(
+        self, fc1: nn.Linear, act: nn.Module, norm1: nn.Module, depthwise: nn.Module, fc2: nn.Linear, norm2: nn.Module, dropout: float
+    ) -> None:
+        super().__init__()
+        self.fc1, self.act, self.norm1, self.depthwise = fc1, act, norm1, depthwise
+        self.drop1 = nn.Dropout(dropout)
+        self.fc2, self.norm2 = fc2, norm2
+        self.drop2 = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.drop1(self.depthwise(self.norm1(self.act(self.fc1(x)))))
+        output: Tensor = self.drop2(self.norm2(self.fc2(hidden)))
+        return output
+
+
+def narrow(linear: nn.Linear, outputs: int) -> nn.Linear:
+    """A linear layer with the first `outputs` rows of another one."""
+    narrowed = nn.Linear(linear.in_features, outputs, bias=linear.bias is not None, device=linear.weight.device)
+    with torch.no_grad():
+        narrowed.weight.copy_(linear.weight[:outputs])
+        if linear.bias is not None:
+            narrowed.bias.copy_(linear.bias[:outputs])
+    return narrowed

@@ -1,0 +1,293 @@
+"""Connects the stages: space, plan, trial, execution, store, report. Whoever reads this file has read the system."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate import execution, provenance, report, space
+from ablate.errors import AblateError, Infeasible, StoreError
+from ablate.records import KNOWN, Architecture, Cost, Ended, Event, Job, Order, Plan, Space, Status, StudyResults, Trial
+from ablate.store.database import sqlite_file
+from ablate.store.reader import Known, Reader, StudyStatus
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where results are kept and how trials run.
+
+    Attributes:
+        runs: folder of checkpoints, and of the store unless `store` names another.
+        store: database URL or SQLite file.
+        executor: ray, inline or simulated.
+        cpus, gpus: how much of this machine may be used; by default all of it.
+    """
+
+    runs: Path = Path("runs")
+    store: str = ""
+    executor: str = "ray"
+    cpus: int | None = None
+    gpus: int | None = None
+
+    @property
+    def url(self) -> str:
+        return self.store or str(self.runs / "ablate.db")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A plan, what is known of its trials, and how long the rest would take in seconds (None: nobody can say)."""
+
+    plan: Plan
+    known: dict[str, Known]
+    to_train: tuple[Trial, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    study: str
+    trials: int
+    known_before: int
+    trained: int
+    failed: int
+    unfinished: int
+    interrupted: bool
+
+
+@dataclass
+class Hooks:
+    """What the caller wants to hear of while a study runs, and how it asks to stop."""
+
+    planned: Callable[[Preview], None] = lambda preview: None
+    event: Listener = lambda event: None
+    stop: Callable[[], bool] = lambda: False
+
+
+class Costs:
+    """Cost by architecture: from the store where it is known, else counted, once."""
+
+    def __init__(self, known: dict[str, Cost]) -> None:
+        self._known, self._refused = known, dict[str, str]()
+
+    def __call__(self, architecture: Architecture) -> Cost:
+        from ablate.cost import count
+
+        key = architecture.hash
+        if key in self._refused:
+            raise Infeasible(self._refused[key])
+        if key not in self._known:
+            try:
+                self._known[key] = count(architecture)
+            except Infeasible as error:
+                self._refused[key] = str(error)
+                raise
+        return self._known[key]
+
+
+def preview(declared: Space, url: str, options: Options | None = None) -> Preview:
+    """What running a space would do. Reads the store if there is one, and trains nothing but three steps to time them."""
+    found = _plan(declared, url)
+    known = _known(url, found)
+    to_train = _to_train(found, known)
+    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options()))
+
+
+def run(declared: Space, file: str, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None) -> Outcome:
+    """Trains whatever of a space is not known yet, and stores it.
+
+    The same space again trains nothing; a new level or seed trains what is new; after any kill, it goes on where it was.
+
+    Raises:
+        AblateError: the store, the data or the executor cannot do it; nothing is lost.
+    """
+    from ablate.cost import REVISION
+    from ablate.store.writer import Writer
+
+    hooks = hooks or Hooks()
+    with Writer(options.url) as writer:
+        work = executor or execution.make(options.executor)
+        try:
+            if not _seems_done(declared, options.url):
+                work.prepare(options.cpus, options.gpus)
+            shown = preview(declared, options.url, options)
+            hooks.planned(shown)
+            study = writer.register(shown.plan, file, REVISION)
+            unfinished = shown.to_train
+            if unfinished:
+                writer.begin(study, declared.document, provenance.collect())
+                tally = _Tally(writer.write, hooks.event)
+                work.run(_order(shown, options), tally.emit, hooks.stop)
+                unfinished = tuple(trial for trial in unfinished if tally.ended.get(trial.hash, Status.RUNNING) == Status.RUNNING)
+                failed = sum(status == Status.FAILED for status in tally.ended.values())
+            else:
+                failed = 0
+        finally:
+            work.close()
+    trained = len(shown.to_train) - len(unfinished) - failed
+    total = len(shown.plan.trials)
+    return Outcome(declared.name, total, total - len(shown.to_train), trained, failed, len(unfinished), bool(unfinished))
+
+
+def resume(study: str | None, options: Options, hooks: Hooks | None = None) -> Outcome:
+    """Finishes what was not finished of a study, by default of the one last worked on, from its stored declaration.
+
+    Raises:
+        UnknownName: the store has no such study.
+        StoreError: there is nothing to resume.
+    """
+    with Reader(options.url) as reader:
+        found = reader.study(study) if study else _last_unfinished(reader.studies())
+    return run(space.load(found.document, found.file), found.file, options, hooks)
+
+
+def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
+    if not studies:
+        raise StoreError("the store holds no study yet; `ablate run FILE` makes one")
+    return next((study for study in reversed(studies) if study.unfinished), studies[-1])
+
+
+def cost_plan(declared: Space, url: str) -> Plan:
+    """The plan of a space with the cost of each cell; cells may all be infeasible. Needs neither data nor a store."""
+    from ablate.cost import REVISION
+    from ablate.plan import make_plan
+
+    costs: dict[str, Cost] = {}
+    if _has_store(url):
+        with Reader(url) as reader:
+            costs = reader.costs(REVISION)
+    return make_plan(declared, Costs(costs))
+
+
+def _plan(declared: Space, url: str) -> Plan:
+    made = cost_plan(declared, url)
+    if not made.trials:
+        reasons = "\n".join(f"  row {cell.index}: {cell.note}" for cell in made.cells)
+        raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
+    return made
+
+
+def _has_store(url: str) -> bool:
+    file = sqlite_file(url)
+    return file is None or file.is_file()
+
+
+def _known(url: str, found: Plan) -> dict[str, Known]:
+    if not _has_store(url):
+        return {}
+    with Reader(url) as reader:
+        return reader.known([trial.hash for trial in found.trials])
+
+
+def _seems_done(declared: Space, url: str) -> bool:
+    """Whether this very document was run to its end, so that starting workers would most likely be for nothing."""
+    with Reader(url) as reader:
+        return any(study.name == declared.name and study.document == declared.document and not study.unfinished for study in reader.studies())
+
+
+def _to_train(found: Plan, known: dict[str, Known]) -> tuple[Trial, ...]:
+    """Trials without a result. One that another study's scheduler stopped has one only for a study that stops trials too."""
+    results = (*KNOWN, Status.PRUNED) if found.space.scheduler.name != "fifo" else KNOWN
+    return tuple(trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in results)
+
+
+def _order(shown: Preview, options: Options) -> Order:
+    declared = shown.plan.space
+    folder = str((options.runs / "checkpoints").resolve())
+    curves = {key: known.epochs for key, known in shown.known.items() if known.epochs}
+    jobs = tuple(Job(trial, folder, declared.resources, curves.get(trial.hash, ())) for trial in shown.to_train)
+    mine = {trial.hash for trial in shown.to_train}
+    return Order(
+        jobs,
+        declared.metric,
+        declared.direction,
+        declared.scheduler,
+        options.cpus,
+        options.gpus,
+        {key: epochs for key, epochs in curves.items() if key not in mine},
+    )
+
+
+def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Options) -> float | None:
+    """Seconds that training would take: from epochs that the store has of these data, else from a few timed steps."""
+    if not to_train:
+        return 0.0
+    declared = found.space
+    costs = {cell.architecture.hash: cell.cost for cell in found.cells if cell.architecture and cell.cost}
+    per_flop = None
+    if _has_store(url):
+        with Reader(url) as reader:
+            per_flop = reader.seconds_per_flop_epoch(declared.data.canonical())
+    if per_flop is None and declared.data.images and not declared.resources.gpus:
+        from ablate.training.probe import seconds_per_image
+
+        first = to_train[0].architecture
+        per_flop = seconds_per_image(first, threads=max(1, int(declared.resources.cpus))) * declared.data.images / costs[first.hash].flops
+    if per_flop is None:
+        return None
+    slots = max(1, int((options.cpus or os.cpu_count() or 1) / declared.resources.cpus))
+    total = sum(per_flop * costs[trial.architecture.hash].flops * trial.recipe.epochs for trial in to_train)
+    return total / min(slots, len(to_train))
+
+
+@dataclass
+class _Tally:
+    """Stores each event, then passes it on; remembers how trials ended. Executors may call from any thread."""
+
+    write: Listener
+    listener: Listener
+    ended: dict[str, Status] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            self.write(event)
+            if isinstance(event, Ended):
+                self.ended[event.trial] = event.status
+            self.listener(event)
+
+
+@dataclass(frozen=True)
+class Study:
+    """The results of a study in a store, for Python.
+
+    >>> study = ablate.run("search_spaces/quickstart.yaml")
+    >>> print(study.table())
+    """
+
+    name: str
+    store: str
+
+    def results(self) -> StudyResults:
+        """All cells with their levels, costs, states and values."""
+        with Reader(self.store) as reader:
+            return reader.results(self.name)
+
+    def table(self, form: str = "md") -> str:
+        """The study's table as md, latex, csv or json."""
+        return report.render(report.results_grid(self.results()), form)
+
+    def frame(self) -> pd.DataFrame:
+        """One row a cell and seed: a column for each factor, metric and cost."""
+        import pandas as pd
+
+        columns, rows = self.wide()
+        return pd.DataFrame(rows, columns=columns)
+
+    def wide(self) -> tuple[list[str], list[Any]]:
+        """Columns and rows of the study's wide SQL view."""
+        with Reader(self.store) as reader:
+            view = reader.study(self.name).results_view
+            columns, rows = reader.query(f'SELECT * FROM "{view}" ORDER BY cell, seed')
+        return columns, list(rows)

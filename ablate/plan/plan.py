@@ -1,0 +1,90 @@
+"""A space to a plan: cells to canonical architectures, costs, and trials; duplicates folded, impossible cells explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ablate import data, factors
+from ablate.errors import Infeasible
+from ablate.plan.designs import combinations
+from ablate.plan.limits import violated
+from ablate.records import Architecture, Cell, Cost, Plan, Recipe, Settings, Space, Trial
+
+Costs = Callable[[Architecture], Cost]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A cell before it is compared with the others: what would be built and trained, or why it cannot be."""
+
+    levels: Settings
+    architecture: Architecture | None = None
+    recipe: Recipe | None = None
+    cost: Cost | None = None
+    refusal: str = ""
+
+
+def make_plan(space: Space, costs: Costs) -> Plan:
+    """All cells of a space with what is to be trained for each.
+
+    Args:
+        costs: the cost of an architecture; raises Infeasible where it cannot be built.
+    """
+    baseline = _candidate(space, space.baseline, costs)
+    cells: list[Cell] = []
+    first: dict[tuple[str, str], int] = {}
+    for index, levels in enumerate(combinations(space)):
+        made = baseline if levels == space.baseline else _candidate(space, levels, costs)
+        role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
+        cell = Cell(index, levels, role, architecture=made.architecture, cost=made.cost, note=made.refusal)
+        if made.architecture is None or made.recipe is None or made.cost is None:
+            cells.append(cell)
+            continue
+        broken = "; ".join(violated(space.limits, made.cost, baseline.cost))
+        key = (made.architecture.hash, repr(made.recipe.canonical()))
+        if broken:
+            cell = replace(cell, note=broken)
+        elif key in first:
+            other = cells[first[key]]
+            cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
+        else:
+            first[key] = index
+            cell = replace(cell, trials=tuple(Trial(made.architecture, made.recipe, space.data, seed) for seed in space.seeds))
+        cells.append(cell)
+    return Plan(space, tuple(cells))
+
+
+def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
+    from ablate.models import resolve
+
+    settings = {**space.fixed, **levels}
+    changes = {name.removeprefix("recipe."): level for name, level in settings.items() if name.startswith("recipe.")}
+    built = {name: level for name, level in settings.items() if not name.startswith("recipe.")}
+    try:
+        recipe = replace(space.recipe, **_typed(changes))
+        if recipe.warmup_epochs >= recipe.epochs:
+            raise Infeasible(f"{recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
+        data.refuse_recipe(space.data, recipe)
+        architecture = resolve(space.backbone, space.data.image_size, space.data.channels, space.data.classes, built)
+        return _Candidate(levels, architecture, recipe, costs(architecture))
+    except Infeasible as error:
+        return _Candidate(levels, refusal=str(error))
+
+
+def _typed(changes: Settings) -> Mapping[str, object]:
+    """Levels as the recipe's own types: YAML's `1` for a rate is the number 1.0."""
+    default = Recipe()
+    return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}  # type: ignore[arg-type]
+
+
+def _why_same(space: Space, levels: Settings, others: Settings) -> str:
+    """Why two cells train the same thing: the factors in which they differ are not read, or name one and the same model."""
+    reasons = []
+    for name in levels:
+        if levels[name] == others[name] or name.startswith("recipe."):
+            continue
+        here, there = (factors.unread_reason(name, {**space.fixed, **cell}) for cell in (levels, others))
+        if here and there:
+            reasons.append(here)
+    return "; ".join(reasons) or "both build and train the same model"

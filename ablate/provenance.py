@@ -1,0 +1,68 @@
+"""On what and from what a command runs, looked up without importing anything heavy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ablate.records import Provenance
+
+
+def collect() -> Provenance:
+    """The provenance of the running command."""
+    commit, dirty = _commit()
+    return Provenance(
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        ablate=_version("ablate"),
+        commit=commit,
+        dirty=dirty,
+        python=platform.python_version(),
+        torch=_version("torch"),
+        timm=_version("timm"),
+        ray=_version("ray"),
+        platform=platform.platform(),
+        host=socket.gethostname(),
+        cpu=_cpu(),
+        cores=os.cpu_count() or 1,
+        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        gpus=_gpus(),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, cwd=Path(__file__).parent)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _commit() -> tuple[str, bool]:
+    """Commit of the checkout that this code runs from, and whether it was changed since; empty outside a checkout."""
+    commit = _output("git", "rev-parse", "HEAD")
+    return commit, bool(commit and _output("git", "status", "--porcelain"))
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _gpus() -> str:
+    return _output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")

@@ -1,0 +1,381 @@
+"""Frozen records that all stages share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from ablate.identity import content_hash
+
+Level: TypeAlias = bool | int | float | str
+"""The value of one factor in one cell."""
+
+Settings: TypeAlias = Mapping[str, Level]
+"""Levels by factor name, as in `{"shortcuts.count": 2}`."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the network is. `settings` is canonical: what the model does not read is not in it."""
+
+    backbone: str
+    image_size: int
+    channels: int
+    classes: int
+    settings: Settings = field(default_factory=dict)
+
+    @cached_property
+    def hash(self) -> str:
+        return content_hash(asdict(self))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network costs for one image.
+
+    `flops` counts every operator that ran, by fvcore's convention (one multiply-add is one; adding, scaling and activating
+    single elements is outside and stands in `elementwise`). `flops_paper` counts convolutions, linear layers and matrix
+    products only, and circulant projections by their paper's formula. The two are never mixed.
+    """
+
+    params: int
+    flops: int
+    flops_paper: int
+    activations: int
+    elementwise: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained. Each field can be a factor, as `recipe.lr`."""
+
+    epochs: Annotated[int, Ge(1)] = 20
+    batch_size: Annotated[int, Ge(1)] = 128
+    optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
+    lr: Annotated[float, Gt(0)] = 1e-3
+    weight_decay: Annotated[float, Ge(0)] = 0.05
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    schedule: Literal["cosine", "constant"] = "cosine"
+    warmup_epochs: Annotated[int, Ge(0)] = 0
+    min_lr: Annotated[float, Ge(0)] = 0.0
+    clip_grad: Annotated[float, Ge(0)] = 0.0
+    loss: Literal["cross-entropy", "bce"] = "cross-entropy"
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    mixup: Annotated[float, Ge(0)] = 0.0
+    cutmix: Annotated[float, Ge(0)] = 0.0
+    mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
+    crop_padding: Annotated[int, Ge(0)] = 0
+    flip: Annotated[float, Ge(0), Le(1)] = 0.0
+    rand_augment: str = ""
+    random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
+    ema: Annotated[float, Ge(0), Lt(1)] = 0.0
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+
+    def canonical(self) -> dict[str, Level]:
+        """The fields that training reads and that differ from their defaults."""
+        unread = set()
+        if self.optimizer != "sgd":
+            unread.add("momentum")
+        if self.schedule == "constant":
+            unread.add("min_lr")
+        if not (self.mixup and self.cutmix):
+            unread.add("mixup_switch")
+        default = Recipe()
+        names = (f.name for f in fields(self) if f.name not in unread)
+        # The number of epochs is what a trial is asked for: it always stands there to be read.
+        return {n: getattr(self, n) for n in names if n == "epochs" or getattr(self, n) != getattr(default, n)}
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images, and what shape they have when the network sees them.
+
+    `fingerprint` is the content's hash where the content is the user's own (files and folders), so that moving a file
+    changes no identity and editing it does; sets that are the same everywhere are told by their name. `images` is the number
+    of training images, 0 where nobody has counted them.
+    """
+
+    name: str
+    path: str
+    image_size: int
+    channels: int
+    classes: int
+    images: int = 0
+    train_images: int | None = None
+    test_images: int | None = None
+    fingerprint: str = ""
+    workers: int = 4
+
+    def canonical(self) -> dict[str, Any]:
+        """What decides the numbers: not the path, not the number of loading workers."""
+        subset = {"train_images": self.train_images, "test_images": self.test_images, "fingerprint": self.fingerprint}
+        return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: architecture x recipe x data x seed. Equal trials have equal hashes and are trained once."""
+
+    architecture: Architecture
+    recipe: Recipe
+    data: Data
+    seed: int
+
+    @cached_property
+    def hash(self) -> str:
+        return content_hash(
+            {
+                "architecture": asdict(self.architecture),
+                "recipe": self.recipe.canonical(),
+                "data": self.data.canonical(),
+                "seed": self.seed,
+            }
+        )
+
+
+class Status(StrEnum):
+    """Where a trial stands. Completed, pruned and diverged are results; only completed ones enter a mean."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+
+KNOWN = (Status.COMPLETED, Status.DIVERGED)
+"""States that no further training would change."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial occupies. Fractions share a device; `cpus` also sets the threads, and so the last bits of a sum."""
+
+    cpus: Annotated[float, Gt(0)] = 1
+    gpus: Annotated[float, Ge(0)] = 0
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Which trials are stopped early. `grace_epochs` and `reduction` are read by ASHA only."""
+
+    name: Literal["fifo", "asha"] = "fifo"
+    grace_epochs: Annotated[int, Ge(1)] = 1
+    reduction: Annotated[int, Ge(2)] = 4
+
+
+@dataclass(frozen=True)
+class Design:
+    """Which cells of the space are trained. `cells` and `seed` are read by the random design only."""
+
+    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random"] = "grid"
+    cells: Annotated[int, Ge(1)] | None = None
+    seed: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bound on a cost, absolute or as a multiple of the baseline's."""
+
+    cost: str
+    relation: Literal["<=", "<", ">=", ">"]
+    factor: float
+    of_baseline: bool
+
+    def __str__(self) -> str:
+        return f"{self.cost} {self.relation} {self.factor:g}" + (" * baseline" if self.of_baseline else "")
+
+
+@dataclass(frozen=True)
+class Space:
+    """A declared study, every name known and every level allowed.
+
+    `factors` holds the levels by factor name, first the baseline's. `full` holds the levels that leave-one-out starts
+    from and add-one-in adds.
+    """
+
+    name: str
+    document: str
+    question: str
+    expect: str
+    source: str
+    backbone: str
+    factors: Mapping[str, tuple[Level, ...]]
+    fixed: Settings
+    baseline: Settings
+    full: Settings
+    design: Design
+    seeds: tuple[int, ...]
+    data: Data
+    recipe: Recipe
+    metric: str
+    direction: Literal["max", "min"]
+    limits: tuple[Limit, ...]
+    resources: Resources
+    scheduler: Scheduler
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels in a plan.
+
+    Exactly one of these holds: it is to be trained (`trials`, one a seed), it is `same_as` another cell, or it is
+    infeasible. `note` says why in the last two cases.
+    """
+
+    index: int
+    levels: Settings
+    role: Literal["baseline", "reference", "variant"]
+    architecture: Architecture | None = None
+    cost: Cost | None = None
+    trials: tuple[Trial, ...] = ()
+    same_as: int | None = None
+    note: str = ""
+
+    @property
+    def feasible(self) -> bool:
+        return bool(self.trials)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a space, in the order of the table that they become."""
+
+    space: Space
+    cells: tuple[Cell, ...]
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Each distinct trial once, seed by seed, so that an interrupted study has whole rows of few seeds."""
+        rows = [cell.trials for cell in self.cells if cell.trials]
+        return tuple({trial.hash: trial for seed in zip(*rows, strict=True) for trial in seed}.values())
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` is circumstance."""
+
+    number: int
+    train_loss: float
+    loss: float
+    top1: float
+    top5: float
+    lr: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt runs."""
+
+    executor: str
+    host: str
+    pid: int
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """An attempt has begun, or gone on from a checkpoint after `epoch` epochs."""
+
+    trial: str
+    place: Place
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """Epochs were trained. The same epoch may be told again after a fault; it is the same epoch."""
+
+    trial: str
+    epochs: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt has ended. `status` running means: interrupted, to be resumed."""
+
+    trial: str
+    status: Status
+    error: str = ""
+
+
+Event: TypeAlias = Started | Progressed | Ended
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial as an executor gets it. `checkpoints` is the folder of all trials' checkpoints, `history` what is known of it."""
+
+    trial: Trial
+    checkpoints: str
+    resources: Resources
+    history: tuple[Epoch, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an executor is to do: the jobs in their order, and by which rule they may be stopped early."""
+
+    jobs: tuple[Job, ...]
+    metric: str
+    direction: Literal["max", "min"]
+    scheduler: Scheduler = Scheduler()
+    cpus: int | None = None
+    gpus: int | None = None
+    peers: Mapping[str, tuple[Epoch, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What is known of one cell: its levels, its cost, and by seed the state and, where completed, the metric's value."""
+
+    index: int
+    levels: Settings
+    role: str
+    note: str
+    same_as: int | None
+    cost: Cost | None
+    states: Mapping[int, Status]
+    values: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What is known of a study, cell by cell in the order of its table."""
+
+    name: str
+    question: str
+    expect: str
+    source: str
+    metric: str
+    direction: str
+    factors: tuple[str, ...]
+    cells: tuple[CellResult, ...]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """On what and from what the attempts of one command ran."""
+
+    command: str
+    ablate: str
+    commit: str
+    dirty: bool
+    python: str
+    torch: str
+    timm: str
+    ray: str
+    platform: str
+    host: str
+    cpu: str
+    cores: int
+    memory_gb: float
+    gpus: str

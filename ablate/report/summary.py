@@ -1,0 +1,65 @@
+"""Cells to numbers: mean and standard deviation over seeds, and paired differences to the reference."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ablate.records import CellResult, Cost, Level, Status, StudyResults
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a table.
+
+    `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two). `delta` and `delta_sd` are mean and
+    standard deviation of the differences to the reference cell, seed by seed over the `paired` seeds that both have.
+    """
+
+    index: int
+    role: str
+    levels: Mapping[str, Level]
+    n: int
+    mean: float | None
+    sd: float | None
+    paired: int
+    delta: float | None
+    delta_sd: float | None
+    cost: Cost | None
+    note: str
+
+
+def summarise(results: StudyResults) -> list[Row]:
+    """One row a cell, in the order of the plan. A cell that repeats another one shows the other's numbers and says so."""
+    by_index = {cell.index: cell for cell in results.cells}
+    reference = by_index.get(0)
+    return [_row(cell, by_index[cell.same_as] if cell.same_as is not None else cell, reference) for cell in results.cells]
+
+
+def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
+    values = [source.values[seed] for seed in sorted(source.values)]
+    shared = sorted(set(source.values) & set(reference.values)) if reference is not None and source.index != reference.index else []
+    differences = [source.values[seed] - reference.values[seed] for seed in shared] if reference is not None else []
+    return Row(
+        index=cell.index,
+        role=cell.role,
+        levels=cell.levels,
+        n=len(values),
+        mean=statistics.fmean(values) if values else None,
+        sd=statistics.stdev(values) if len(values) > 1 else None,
+        paired=len(shared),
+        delta=statistics.fmean(differences) if differences else None,
+        delta_sd=statistics.stdev(differences) if len(differences) > 1 else None,
+        cost=source.cost,
+        note=_note(cell, source),
+    )
+
+
+def _note(cell: CellResult, source: CellResult) -> str:
+    """What the numbers leave out: repeated or impossible cells, and seeds without a result."""
+    notes = [f"same as {cell.same_as}: {cell.note}"] if cell.same_as is not None else [cell.note] if cell.note else []
+    missing = Counter(state for state in source.states.values() if state != Status.COMPLETED)
+    notes += [f"{number} {state.value}" for state, number in sorted(missing.items())]
+    return "; ".join(notes)

@@ -1,0 +1,77 @@
+"""The table of a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ablate.records import Cost, Level, StudyResults
+from ablate.report.grid import Grid
+from ablate.report.summary import Row, summarise
+
+DIGITS = {"top1": 2, "top5": 2, "loss": 4}
+
+
+def level_text(level: Level) -> str:
+    """A level as it is written in YAML."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def results_grid(results: StudyResults) -> Grid:
+    """Rows as planned: levels, metric as mean ± sd over n seeds, difference to row 0, cost."""
+    rows, digits = summarise(results), DIGITS[results.metric]
+    noted = any(row.note for row in rows)
+    delta = f"Δ {results.metric}"
+    columns = ["row", *results.factors, results.metric, delta, "n", "params (M)", "FLOPs (G)", *(["note"] if noted else [])]
+    text = [
+        [
+            str(row.index),
+            *(level_text(row.levels[factor]) for factor in results.factors),
+            _with_sd(row.mean, row.sd, digits),
+            _with_sd(row.delta, row.delta_sd, digits, signed=True),
+            str(row.n) if row.n else "",
+            _mega(row.cost, "params", 1e6),
+            _mega(row.cost, "flops", 1e9),
+            *([row.note] if noted else []),
+        ]
+        for row in rows
+    ]
+    notes = [
+        f"{results.metric}: mean ± standard deviation over n seeds, last epoch, test set. "
+        f"{delta}: mean ± standard deviation of the differences to row 0, seed by seed. FLOPs: executed multiply-adds."
+    ]
+    right = frozenset(column for column in columns if column not in (*results.factors, "note"))
+    return Grid(columns, text, [_data(row, results) for row in rows], right, results.question, notes)
+
+
+def _data(row: Row, results: StudyResults) -> dict[str, Any]:
+    cost = row.cost
+    return {
+        "row": row.index,
+        "role": row.role,
+        **row.levels,
+        f"{results.metric}_mean": row.mean,
+        f"{results.metric}_sd": row.sd,
+        "n": row.n,
+        "delta": row.delta,
+        "delta_sd": row.delta_sd,
+        "paired": row.paired,
+        **({"params": cost.params, "flops": cost.flops, "flops_paper": cost.flops_paper} if cost else dict.fromkeys(("params", "flops", "flops_paper"))),
+        "note": row.note,
+    }
+
+
+def _with_sd(mean: float | None, sd: float | None, digits: int, *, signed: bool = False) -> str:
+    if mean is None:
+        return ""
+    text = f"{mean:+.{digits}f}" if signed else f"{mean:.{digits}f}"
+    return text if sd is None else f"{text} ± {sd:.{digits}f}"
+
+
+def _mega(cost: Cost | None, name: str, unit: float) -> str:
+    """Three significant places at least: small networks cost thousandths of a million."""
+    if cost is None:
+        return ""
+    value = getattr(cost, name) / unit
+    return f"{value:.3f}" if value >= 1 else f"{value:.3g}" if value >= 0.1 else f"{value:.4f}"

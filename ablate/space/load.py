@@ -1,0 +1,306 @@
+"""A document to a Space: checks the shape, then every name, level and combination, and tells all mistakes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args, get_type_hints
+
+from pydantic import ValidationError
+
+from ablate import backbones, data, factors
+from ablate.errors import AblateError, Problem, SpaceError, UnknownName, did_you_mean, unknown
+from ablate.factors.factor import explain_refusal
+from ablate.records import Data, Design, Level, Limit, Recipe, Resources, Scheduler, Space
+from ablate.space import limits as limit_rules
+from ablate.space.document import Document, Where, parse, unknown_key
+from ablate.space.recipes import RECIPES
+from ablate.space.schema import RecipeForm, SpaceForm
+
+
+def read(path: Path) -> Space:
+    """The space that a file declares.
+
+    Raises:
+        SpaceError: the file is missing, or has mistakes; each is told with its line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SpaceError([Problem(str(path), 1, f"cannot be read: {reason}")]) from None
+    return load(text, str(path))
+
+
+def load(text: str, file: str) -> Space:
+    """The space that a YAML text declares; `file` is the name that mistakes are told under, and names the study.
+
+    Raises:
+        SpaceError: the text has mistakes; each is told with its line.
+    """
+    document = parse(text, file)
+    try:
+        form = SpaceForm.model_validate(document.values)
+    except ValidationError as error:
+        raise SpaceError(_shape_problem(document, details) for details in error.errors()) from None
+    return _Loader(document, form).space()
+
+
+def study_name(file: str) -> str:
+    """The name of a study by its file: the path below search_spaces/ without its ending, else the file's name."""
+    parts = Path(file).with_suffix("").parts
+    below = parts[len(parts) - parts[::-1].index("search_spaces") :] if "search_spaces" in parts else parts[-1:]
+    safe = ["".join(c if c.isalnum() or c in "_.-" else "-" for c in part) for part in below or parts[-1:]]
+    return "/".join(part.strip("-.") or "study" for part in safe)
+
+
+def _shape_problem(document: Document, details: Any) -> Problem:
+    """Pydantic's finding in our words."""
+    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>"))
+    # Types of a union stand in a location too; what is no place in the document is dropped.
+    while where and where not in document.lines and details["type"] != "missing":
+        where = where[:-1]
+    kind, found, path = details["type"], details["input"], ".".join(map(str, where))
+    if kind == "extra_forbidden":
+        return document.problem(where, unknown_key(str(where[-1]), _keys_of(where[:-1])))
+    if kind == "missing":
+        inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
+        return document.problem(where, f"missing key '{where[-1]}'{inside}")
+    if kind == "literal_error":
+        allowed = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return document.problem(where, f"{path}: {found!r} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}")
+    message = details["msg"].removeprefix("Input ").replace("should be", "must be")
+    if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
+        message += " (found an empty text)"
+    return document.problem(where, f"{path}: {message[:1].lower() + message[1:]}, found {found!r}")
+
+
+def _keys_of(where: Where) -> list[str]:
+    """The keys that a mapping of the document may have."""
+    model: Any = SpaceForm
+    for part in where:
+        annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
+        forms = [a for a in _flatten(annotation) if isinstance(a, type) and hasattr(a, "model_fields")]
+        if not forms:
+            return []
+        model = forms[0]
+    return list(model.model_fields)
+
+
+def _flatten(annotation: Any) -> list[Any]:
+    arguments = getattr(annotation, "__args__", ())
+    return [annotation, *(inner for argument in arguments for inner in _flatten(argument))]
+
+
+class _Loader:
+    """Gathers a space from a document of the right shape, and every mistake on the way."""
+
+    def __init__(self, document: Document, form: SpaceForm) -> None:
+        self._document, self._form = document, form
+        self._problems: list[Problem] = []
+
+    def _wrong(self, where: Where, text: str) -> None:
+        self._problems.append(self._document.problem(where, text))
+
+    def space(self) -> Space:
+        form = self._form
+        backbone, sizes = self._backbone()
+        levels = {name: tuple(found) for name, found in form.factors.items()}
+        fixed = {**sizes, **form.fixed}
+        self._check_names(levels, sizes)
+        design = self._design()
+        baseline = self._corner("baseline", form.baseline, levels, {n: found[0] for n, found in levels.items() if found})
+        full = self._corner("full", form.full, levels, {n: found[-1] for n, found in levels.items() if found})
+        if form.full and design.name not in ("leave-one-out", "add-one-in"):
+            self._wrong(("full",), f"full is read by the designs leave-one-out and add-one-in, not by {design.name}")
+        space = Space(
+            name=form.name or study_name(self._document.file),
+            document=self._document.text,
+            question=form.question,
+            expect=form.expect,
+            source=form.source,
+            backbone=backbone,
+            factors=levels,
+            fixed=fixed,
+            baseline=baseline,
+            full=full,
+            design=design,
+            seeds=self._seeds(),
+            data=self._data(),
+            recipe=self._recipe(),
+            metric=next(iter(form.metric), "top1"),
+            direction=next(iter(form.metric.values()), "max"),
+            limits=self._limits(),
+            resources=self._resources(),
+            scheduler=self._scheduler(),
+        )
+        if len(form.metric) != 1:
+            self._wrong(("metric",), "metric names exactly one metric, as in {top1: max}")
+        if self._problems:
+            raise SpaceError(dict.fromkeys(self._problems))
+        return space
+
+    def _backbone(self) -> tuple[str, dict[str, Level]]:
+        """The backbone's name and the sizes that its full form says."""
+        form = self._form.backbone
+        if isinstance(form, str):
+            name, sizes = form, dict[str, Level]()
+        else:
+            name = form.family
+            given = form.model_dump(exclude={"family"}, exclude_none=True)
+            sizes = {f"size.{key}": level for key, level in given.items()}
+        try:
+            if isinstance(form, str):
+                backbones.find(name)
+            elif name not in backbones.families():
+                raise UnknownName(unknown("family", name, backbones.families()))
+        except UnknownName as error:
+            self._wrong(("backbone", "family"), str(error))
+        return name, sizes
+
+    def _check_names(self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]) -> None:
+        """Every factor known, every level allowed, none said twice."""
+        if not levels:
+            self._wrong(("factors",), "factors is empty; name at least one, as in `shortcuts.count: [0, 1, 2]`")
+        for name, found in levels.items():
+            where: Where = ("factors", name)
+            if len(found) < 2:
+                self._wrong(where, f"{name} has {len(found)} level{'' if len(found) == 1 else 's'}; one that does not vary belongs under `fixed`")
+            for index, level in enumerate(found):
+                if any(type(level) is type(other) and level == other for other in found[:index]):
+                    self._wrong((*where, index), f"{name}: the level {level!r} stands twice")
+            self._check_levels(where, name, found)
+            if name in sizes and name not in self._form.fixed:
+                self._wrong(where, f"{name} varies, but backbone says {name.removeprefix('size.')} too; say it in one place")
+        for name, level in self._form.fixed.items():
+            if name in levels:
+                self._wrong(("fixed", name), f"{name} stands under factors and under fixed; say it in one place")
+            if name in sizes:
+                self._wrong(("fixed", name), f"{name} stands under backbone and under fixed; say it in one place")
+            if name.startswith("recipe."):
+                self._wrong(("fixed", name), f"{name}: a fixed value of the recipe belongs under `recipe`")
+            else:
+                self._check_levels(("fixed", name), name, (level,))
+        for name, level in sizes.items():
+            self._check_levels(("backbone", name.removeprefix("size.")), name, (level,))
+
+    def _check_levels(self, where: Where, name: str, found: tuple[Level, ...]) -> None:
+        if name.startswith("recipe."):
+            return self._check_recipe_levels(where, name, found)
+        try:
+            _, parameter = factors.find(name)
+        except UnknownName:
+            known = [*factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
+            return self._wrong(where, unknown("factor", name, known))
+        for index, level in enumerate(found):
+            if not parameter.allowed.accepts(level):
+                self._wrong((*where, index), explain_refusal(name, parameter, level))
+
+    def _check_recipe_levels(self, where: Where, name: str, found: tuple[Level, ...]) -> None:
+        field = name.removeprefix("recipe.")
+        known = [f.name for f in fields(Recipe)]
+        if field not in known:
+            return self._wrong(where, unknown("factor", name, [f"recipe.{k}" for k in known]))
+        for index, level in enumerate(found):
+            try:
+                RecipeForm.model_validate({field: level})
+            except ValidationError as error:
+                self._wrong((*where, index), f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found {level!r}")
+
+    def _corner(
+        self, key: str, said: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]], otherwise: dict[str, Level]
+    ) -> dict[str, Level]:
+        """The baseline or the full model: what is said, among the levels listed, else the first or last levels."""
+        for name, level in said.items():
+            if name not in levels:
+                self._wrong((key, name), unknown("factor", name, levels) + "; it must vary under factors")
+            elif level not in levels[name]:
+                self._wrong((key, name), f"{key}: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}")
+        return {**otherwise, **{name: level for name, level in said.items() if name in otherwise}}
+
+    def _design(self) -> Design:
+        form: Any = self._form.design
+        if isinstance(form, str):
+            names = _literal(Design, "name")
+            if form not in names:
+                self._wrong(("design",), unknown("design", form, names))
+                return Design()
+            design = Design(name=cast(Any, form))
+        else:
+            design = Design(**form.model_dump(exclude_none=True))
+        said = {} if isinstance(form, str) else form.model_dump(exclude_none=True, exclude={"name"})
+        if design.name == "random" and design.cells is None:
+            self._wrong(("design",), "design random needs a number of cells: design: {name: random, cells: 20}")
+        if design.name != "random" and said:
+            self._wrong(("design",), f"{', '.join(said)} is read by design random, not by {design.name}")
+        return design
+
+    def _scheduler(self) -> Scheduler:
+        form: Any = self._form.scheduler
+        if isinstance(form, str):
+            names = _literal(Scheduler, "name")
+            if form not in names:
+                self._wrong(("scheduler",), unknown("scheduler", form, names))
+                return Scheduler()
+            return Scheduler(name=cast(Literal["fifo", "asha"], form))
+        said = form.model_dump(exclude_none=True)
+        if said["name"] == "fifo" and len(said) > 1:
+            self._wrong(("scheduler",), f"{', '.join(k for k in said if k != 'name')} is read by scheduler asha, not by fifo")
+        return Scheduler(**said)
+
+    def _seeds(self) -> tuple[int, ...]:
+        seeds = self._form.seeds
+        if isinstance(seeds, int):
+            return tuple(range(seeds))
+        if len(set(seeds)) < len(seeds):
+            self._wrong(("seeds",), "a seed stands twice")
+        return tuple(seeds)
+
+    def _data(self) -> Data:
+        form = self._form.data
+        if isinstance(form, str):
+            said: dict[str, Any] = {"name": "npz", "path": form} if form.endswith(".npz") else {"name": form}
+        else:
+            said = form.model_dump(exclude_none=True)
+        try:
+            return data.describe(**said)
+        except AblateError as error:
+            where: Where = ("data", "name") if isinstance(error, UnknownName) else ("data", "path")
+            self._wrong(where, str(error))
+            return Data(said["name"], "", 1, 1, 1)
+
+    def _recipe(self) -> Recipe:
+        form: Any = self._form.recipe
+        if isinstance(form, str):
+            if form not in RECIPES:
+                self._wrong(("recipe",), unknown("recipe", form, RECIPES))
+                return Recipe()
+            return RECIPES[form]
+        recipe = replace(RECIPES[form.preset], **form.model_dump(exclude_none=True, exclude={"preset"}))
+        if recipe.warmup_epochs >= recipe.epochs > 0 and "recipe.epochs" not in self._form.factors:
+            self._wrong(("recipe", "epochs"), f"recipe: {recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
+        return recipe
+
+    def _resources(self) -> Resources:
+        form: Any = self._form.resources
+        resources = Resources(**form.model_dump(exclude_none=True))
+        for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
+            if number > 1 and number != int(number):
+                self._wrong(("resources", name), f"resources.{name} = {number:g}: above 1 it must be a whole number")
+        return resources
+
+    def _limits(self) -> tuple[Limit, ...]:
+        found = []
+        for cost, text in self._form.limits.items():
+            limit = limit_rules.parse(cost, text) if isinstance(text, str) else None
+            if limit is None:
+                self._wrong(("limits", cost), f"limits.{cost}: {text!r} is no bound; write one like {limit_rules.EXAMPLES}")
+            else:
+                found.append(limit)
+        return tuple(found)
+
+
+def _literal(record: type, name: str) -> tuple[str, ...]:
+    """The words that a record's field may be."""
+    return get_args(get_type_hints(record)[name])

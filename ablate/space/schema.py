@@ -1,0 +1,138 @@
+"""The shape of a space document: which keys there are, which types they take, in short form and in full."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
+
+from ablate import factors
+from ablate.backbones import families
+from ablate.data import SETS
+from ablate.records import Design, Level, Recipe, Resources, Scheduler
+from ablate.space.recipes import RECIPES
+
+STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Form(BaseModel):
+    """A mapping whose keys are all known and whose values are taken as they are, never converted."""
+
+    model_config = STRICT
+
+
+def _which(value: object) -> str:
+    return "<full>" if isinstance(value, dict | list | BaseModel) else "<short>"
+
+
+T = TypeVar("T")
+ShortOrFull = Annotated[Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full>")], Discriminator(_which)]
+"""Text as the short form of a mapping; a mistake is told for the form that was meant."""
+
+
+class BackboneForm(Form):
+    family: str
+    """Family of a backbone declared by its numbers, for example vit."""
+    patch_size: Annotated[int, Field(ge=1)] | None = None
+    width: Annotated[int, Field(ge=1)] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    heads: Annotated[int, Field(ge=1)] | None = None
+    mlp_ratio: Annotated[float, Field(gt=0)] | None = None
+    pool: Literal["token", "mean"] | None = None
+
+
+class DataForm(Form):
+    name: str
+    path: str | None = None
+    """Folder or file, relative to the working directory; data/NAME if left out."""
+    image_size: Annotated[int, Field(ge=1)] | None = None
+    """Side to which images are resized, in pixels."""
+    train_images: Annotated[int, Field(ge=2)] | None = None
+    """Only the first so many training images."""
+    test_images: Annotated[int, Field(ge=1)] | None = None
+    workers: Annotated[int, Field(ge=0)] = 4
+    """Loading processes, for image files."""
+
+
+def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
+    """A form with the fields of a record, all optional."""
+    hints = get_type_hints(record, include_extras=True)
+    optional: dict[str, Any] = {f.name: (hints[f.name] | None, None) for f in fields(record)}
+    return create_model(title, __base__=Form, **{**optional, **extra})
+
+
+RecipeForm = _form_of(Recipe, "RecipeForm", preset=(Literal[tuple(RECIPES)], "small"))
+ResourcesForm = _form_of(Resources, "ResourcesForm")
+SchedulerForm = _form_of(Scheduler, "SchedulerForm", name=(Literal["fifo", "asha"], ...))
+DesignForm = _form_of(Design, "DesignForm", name=(Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random"], ...))
+
+OneLevel = bool | int | float | str
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class SpaceForm(Form):
+    """A search space: one question, one backbone, the factors that vary, and how the cells are trained."""
+
+    question: Annotated[str, Field(min_length=1)]
+    """What the study asks, in a sentence."""
+    expect: str = ""
+    """The claim it tests: what is expected to come out."""
+    source: str = ""
+    """Where the claim is from, for example: augmented-shortcuts, table 3."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$")] | None = None
+    """Name of the study; by default the file's path below search_spaces/."""
+    backbone: ShortOrFull[BackboneForm]
+    """timm's name of a ViT or DeiT, or a family with its numbers."""
+    factors: dict[str, list[OneLevel]]
+    """Levels of each factor that varies. The first is the baseline unless `baseline` says otherwise."""
+    fixed: dict[str, OneLevel] = {}
+    """Levels of factors that do not vary."""
+    baseline: dict[str, OneLevel] = {}
+    """Baseline levels where they are not the first ones."""
+    full: dict[str, OneLevel] = {}
+    """For leave-one-out and add-one-in: the levels of the full model, by default the last ones."""
+    design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
+    """Which cells are trained."""
+    seeds: Annotated[
+        Annotated[int, Field(ge=1, le=1000), Tag("<short>")] | Annotated[list[Seed], Field(min_length=1), Tag("<full>")], Discriminator(_which)
+    ] = 3
+    """Number of seeds (0, 1, ...), or the seeds themselves. Every cell is trained with each."""
+    data: ShortOrFull[DataForm] = "digits"
+    """Data set by name, or an .npz file."""
+    recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
+    """Recipe by name, or a preset with changes."""
+    metric: dict[Literal["top1", "top5", "loss"], Literal["max", "min"]] = {"top1": "max"}
+    """The metric that decides, taken at the last epoch on the test set, and its direction."""
+    limits: dict[Literal["params", "flops", "flops_paper", "activations"], str | float] = {}
+    """Bounds on cost, for example flops: "<= 1.1 * baseline"."""
+    resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
+    """What one trial occupies; fractions share a device."""
+    scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
+    """fifo trains every trial to its end; asha stops the worse ones early."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a space, with every factor's name and levels, for editors."""
+    schema = SpaceForm.model_json_schema()
+    levels: dict[str, dict[str, Any]] = {}
+    for name, (_, parameter) in factors.parameters().items():
+        levels[name] = {**parameter.allowed.schema(), "description": parameter.about}
+    recipe = schema["$defs"]["RecipeForm"]["properties"]
+    for field_name, field_schema in recipe.items():
+        if field_name != "preset":
+            levels[f"recipe.{field_name}"] = {k: v for k, v in field_schema.items() if k not in ("default", "title")}
+    listed = {n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 2} for n, s in levels.items()}
+    for name, text in ((n, s.get("description")) for n, s in levels.items()):
+        if text:
+            listed[name]["description"] = text
+    properties = schema["properties"]
+    for key, known in (("factors", listed), ("fixed", levels), ("baseline", levels), ("full", levels)):
+        properties[key] = {k: v for k, v in properties[key].items() if k != "additionalProperties"}
+        properties[key] |= {"properties": known, "additionalProperties": False}
+    schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = list(SETS)
+    schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = list(families())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ablate search space", **schema}
+
+
+__all__ = ["BackboneForm", "DataForm", "Level", "SpaceForm", "json_schema"]

@@ -1,0 +1,174 @@
+"""Opening the database: for the one writer, with its lock and its migrations, or for readers, who cannot write."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+
+from ablate.errors import StoreError
+from ablate.store import views
+from ablate.store.migrations import HEAD
+
+BUSY_SECONDS = 30
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite URL; None for other databases. A plain path is a SQLite file too."""
+    if "://" not in url:
+        return Path(url)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise StoreError(f"--store '{url}' is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db") from None
+    if not parsed.drivername.startswith("sqlite"):
+        return None
+    if not parsed.database or parsed.database == ":memory:":
+        raise StoreError(f"--store '{url}' names no file; a store must outlive the process")
+    return Path(parsed.database)
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return create_engine(url)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        raise StoreError(f"--store '{url}' cannot be used: {error}") from None
+
+
+def open_writer(url: str) -> Engine:
+    """An engine that may write, on tables of the newest revision.
+
+    Raises:
+        StoreError: the database cannot be opened, or was written by a newer version.
+    """
+    file = sqlite_file(url)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(f"sqlite:///{file}")
+        event.listen(engine, "connect", _pragmas)
+    else:
+        engine = _engine(url)
+    with _readable_errors(url), engine.begin() as connection:
+        found = _revision(connection)
+        if found != HEAD:
+            _upgrade(connection, found)
+    return engine
+
+
+def open_reader(url: str) -> Engine:
+    """An engine that cannot write.
+
+    Raises:
+        StoreError: there is no database, or its revision is not this version's.
+    """
+    file = sqlite_file(url)
+    if file is None:
+        engine = _engine(url)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("SET TRANSACTION READ ONLY"))
+    elif not file.is_file():
+        raise StoreError(f"no store at {file}; `ablate run FILE` makes one, --store names another")
+    else:
+        address = f"file:{quote(str(file.resolve()))}?mode=ro"
+        engine = create_engine("sqlite://", creator=lambda: _read_only(address))
+    with _readable_errors(url), engine.connect() as connection:
+        found = _revision(connection)
+    if found is None:
+        raise StoreError(f"{url} is no ablate store")
+    if found != HEAD:
+        raise StoreError(f"{url} has revision {found}, this version of ablate reads {HEAD}; `ablate run` or `ablate resume` brings an older one up to date")
+    return engine
+
+
+def _read_only(address: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+    connection.execute("PRAGMA query_only = ON")
+    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION}
+
+    def authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
+        # SQLAlchemy asks for the isolation level when it connects.
+        asks_level = action == sqlite3.SQLITE_PRAGMA and first == "read_uncommitted" and second is None
+        return sqlite3.SQLITE_OK if action in allowed or asks_level else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorise)
+    return connection
+
+
+def _pragmas(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode = WAL", f"busy_timeout = {BUSY_SECONDS * 1000}", "synchronous = NORMAL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+@contextmanager
+def _readable_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, DatabaseError, OSError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise StoreError(f"the store {url} cannot be opened: {reason}") from None
+
+
+def _revision(connection: Connection) -> str | None:
+    """The revision of the tables, None where there are none. Looked up without alembic, whose import takes long."""
+    if connection.dialect.name == "sqlite":
+        has = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).first()
+    else:
+        has = (1,) if inspect(connection).has_table("alembic_version") else None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if has else None
+
+
+def _upgrade(connection: Connection, found: str | None) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise StoreError(f"the store has revision {found}, which this version of ablate does not know; use the newer version that wrote it")
+    for name in views.STATIC:
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    for statement in views.STATIC.values():
+        connection.execute(text(statement))
+
+
+class WriterLock:
+    """Only one process writes to a SQLite store. The kernel holds the lock and frees it when the process ends, however."""
+
+    def __init__(self, url: str) -> None:
+        file = sqlite_file(url)
+        self._stream = None
+        if file is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = file.with_name(file.name + ".lock").open("a+")
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._stream.seek(0)
+            holder = self._stream.read().strip() or "another process"
+            self._stream.close()
+            raise StoreError(f"{holder} is writing to {file}; wait for it, end it, or use another --store") from None
+        self._stream.truncate(0)
+        self._stream.write(f"process {os.getpid()}")
+        self._stream.flush()
+
+    def release(self) -> None:
+        """Lets other processes write."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

@@ -1,0 +1,235 @@
+"""Reading a store. Nothing here can write: the connection itself refuses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError
+
+from ablate.errors import StoreError, UnknownName, unknown
+from ablate.records import CellResult, Cost, Epoch, Level, Status, StudyResults
+from ablate.store.database import open_reader
+from ablate.store.tables import architectures, attempts, cell_trials, cells, epochs, levels, studies, trials
+
+COSTS = tuple(field.name for field in fields(Cost))
+CHUNK = 500
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """How far a study is: number of its trials by state, and epochs done of epochs asked for."""
+
+    name: str
+    question: str
+    document: str
+    file: str
+    results_view: str
+    updated_at: datetime
+    states: Mapping[Status, int]
+    epochs_done: int
+    epochs: int
+
+    @property
+    def unfinished(self) -> int:
+        """Trials that a resume would train."""
+        return sum(n for state, n in self.states.items() if state in (Status.PLANNED, Status.RUNNING, Status.FAILED))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a trial: its state, its epochs, and how long one took on average."""
+
+    status: Status
+    epochs: tuple[Epoch, ...]
+
+
+class Reader:
+    """Reads one store. Raises StoreError where there is none."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_reader(url)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def studies(self) -> list[StudyStatus]:
+        """All studies, the latest last."""
+        counts = (
+            select(cells.c.study_id, trials.c.status, func.count(), func.sum(trials.c.epochs_done), func.sum(trials.c.epochs))
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .group_by(cells.c.study_id, trials.c.status)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(studies).order_by(studies.c.updated_at, studies.c.id)).mappings().all()
+            by_study: dict[int, list[Any]] = {}
+            for row in connection.execute(counts):
+                by_study.setdefault(row[0], []).append(row)
+        return [
+            StudyStatus(
+                row["name"],
+                row["question"],
+                row["document"],
+                row["file"],
+                row["results_view"],
+                row["updated_at"],
+                {Status(r[1]): r[2] for r in by_study.get(row["id"], [])},
+                sum(r[3] for r in by_study.get(row["id"], [])),
+                sum(r[4] for r in by_study.get(row["id"], [])),
+            )
+            for row in rows
+        ]
+
+    def study(self, name: str) -> StudyStatus:
+        """One study. Raises UnknownName with the nearest name."""
+        found = {study.name: study for study in self.studies()}
+        if name not in found:
+            raise UnknownName(unknown("study", name, found) if found else f"unknown study '{name}'; the store holds none yet")
+        return found[name]
+
+    def costs(self, revision: int) -> dict[str, Cost]:
+        """Cost by architecture's hash, of those counted by the rules of that revision."""
+        wanted = select(architectures.c.hash, *(architectures.c[name] for name in COSTS)).where(architectures.c.cost_revision == revision)
+        with self._engine.connect() as connection:
+            return {row[0]: Cost(*row[1:]) for row in connection.execute(wanted)}
+
+    def known(self, hashes: Iterable[str], *, with_epochs: bool = True) -> dict[str, Known]:
+        """State and epochs of those trials that the store has."""
+        wanted, found = list(hashes), dict[str, Known]()
+        with self._engine.connect() as connection:
+            for start in range(0, len(wanted), CHUNK):
+                chunk = wanted[start : start + CHUNK]
+                curves: dict[str, list[Epoch]] = {}
+                if with_epochs:
+                    for row in connection.execute(select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)):
+                        curves.setdefault(row[0], []).append(Epoch(*row[1:]))
+                for key, state in connection.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))):
+                    found[key] = Known(Status(state), tuple(curves.get(key, ())))
+        return found
+
+    def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
+        """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials; None without any."""
+        wanted = (
+            select(trials.c.seconds / trials.c.epochs / architectures.c.flops, trials.c.data)
+            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
+            .where(trials.c.seconds.is_not(None))
+            .order_by(trials.c.ended_at.desc())
+            .limit(1000)
+        )
+        with self._engine.connect() as connection:
+            rates = sorted(float(rate) for rate, trained_on in connection.execute(wanted) if trained_on == data)
+        return rates[len(rates) // 2] if rates else None
+
+    def results(self, name: str) -> StudyResults:
+        """All cells of a study with what is known of them. Raises UnknownName."""
+        self.study(name)
+        with self._engine.connect() as connection:
+            study = connection.execute(select(studies).where(studies.c.name == name)).mappings().one()
+            mine = cells.c.study_id == study["id"]
+            cell_rows = connection.execute(
+                select(cells, *(architectures.c[n] for n in COSTS))
+                .join(architectures, architectures.c.hash == cells.c.architecture_hash, isouter=True)
+                .where(mine)
+                .order_by(cells.c.number)
+            )
+            found = cell_rows.mappings().all()
+            told = connection.execute(
+                select(levels.c.cell_id, levels.c.factor, levels.c.level).join(cells, cells.c.id == levels.c.cell_id).where(mine).order_by(levels.c.position)
+            ).all()
+            trained = connection.execute(
+                select(cell_trials.c.cell_id, cell_trials.c.seed, trials.c.status, trials.c[study["metric"]])
+                .join(cells, cells.c.id == cell_trials.c.cell_id)
+                .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+                .where(mine)
+                .order_by(cell_trials.c.seed)
+            ).all()
+        by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
+        for cell, factor, level in told:
+            by_cell_levels[cell][factor] = level
+        by_cell_trials: dict[int, list[tuple[int, Status, float | None]]] = defaultdict(list)
+        for cell, seed, status, value in trained:
+            by_cell_trials[cell].append((seed, Status(status), value))
+        return StudyResults(
+            *(study[key] for key in ("name", "question", "expect", "source", "metric", "direction")),
+            factors=tuple(dict.fromkeys(factor for _, factor, _ in told)),
+            cells=tuple(_cell_result(row, by_cell_levels[row["id"]], by_cell_trials[row["id"]]) for row in found),
+        )
+
+    def query(self, statement: str) -> tuple[list[str], list[Sequence[Any]]]:
+        """Column names and rows of one reading statement.
+
+        Raises:
+            StoreError: the statement is wrong, or is none that only reads.
+        """
+        with self._engine.connect() as connection:
+            try:
+                result = connection.exec_driver_sql(statement)
+                if not result.returns_rows:
+                    raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
+                return list(result.keys()), [tuple(row) for row in result]
+            except DBAPIError as error:
+                reason = str(error.orig)
+                if "not authorized" in reason or "readonly" in reason or "read-only" in reason:
+                    reason = "a query can only read: one SELECT over the tables and views"
+                raise StoreError(f"the query failed: {reason}") from None
+            except Warning as error:
+                raise StoreError(f"the query failed: {error}") from None
+
+    def trials(self, name: str) -> list[dict[str, Any]]:
+        """The trials of a study: cell, seed, state, metrics, attempts, and the last line of the last error."""
+        tries = (
+            select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last")).group_by(attempts.c.trial_hash).subquery()
+        )
+        last = attempts.alias()
+        wanted = (
+            select(
+                cells.c.number.label("row"),
+                cell_trials.c.seed,
+                *(trials.c[key] for key in ("status", "epochs_done", "epochs", "top1", "top5", "loss", "seconds")),
+                func.coalesce(tries.c.attempts, 0).label("attempts"),
+                trials.c.hash.label("trial"),
+                last.c.error,
+            )
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
+            .join(last, last.c.id == tries.c.last, isouter=True)
+            .where(studies.c.name == name)
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+        for row in rows:
+            row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
+        return rows
+
+    def attempts(self, trial: str) -> list[dict[str, Any]]:
+        """All attempts at a trial, in their order."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(attempts).where(attempts.c.trial_hash == trial).order_by(attempts.c.number))
+            return [dict(row) for row in rows.mappings()]
+
+
+def _cell_result(row: Any, levels_: Mapping[str, Level], trained: Sequence[tuple[int, Status, float | None]]) -> CellResult:
+    return CellResult(
+        index=row["number"],
+        levels=levels_,
+        role=row["role"],
+        note=row["note"],
+        same_as=row["same_as"],
+        cost=Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None,
+        states={seed: status for seed, status, _ in trained},
+        values={seed: value for seed, status, value in trained if status == Status.COMPLETED and value is not None},
+    )

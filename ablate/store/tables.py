@@ -1,0 +1,152 @@
+"""The tables. Every value has a typed column; nothing is pickled."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+
+metadata = MetaData(
+    naming_convention={"ix": "ix_%(column_0_label)s", "uq": "uq_%(table_name)s_%(column_0_name)s", "fk": "fk_%(table_name)s_%(column_0_name)s", "pk": "pk_%(table_name)s"}
+)
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("question", Text, nullable=False),
+    Column("expect", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("metric", String(20), nullable=False),
+    Column("direction", String(3), nullable=False),
+    Column("document", Text, nullable=False, comment="the YAML text as it was last run"),
+    Column("file", Text, nullable=False),
+    Column("results_view", String(200), nullable=False, comment="name of the study's wide results view"),
+    Column("created_at", DateTime, nullable=False),
+    Column("updated_at", DateTime, nullable=False),
+)
+
+architectures = Table(
+    "architectures",
+    metadata,
+    Column("hash", String(20), primary_key=True),
+    Column("backbone", String(100), nullable=False),
+    Column("image_size", Integer, nullable=False),
+    Column("channels", Integer, nullable=False),
+    Column("classes", Integer, nullable=False),
+    Column("settings", JSON, nullable=False, comment="canonical: what differs from the backbone"),
+    Column("params", BigInteger, nullable=False),
+    Column("flops", BigInteger, nullable=False, comment="executed multiply-adds of one image"),
+    Column("flops_paper", BigInteger, nullable=False, comment="multiply-adds of one image by the papers' convention"),
+    Column("activations", BigInteger, nullable=False),
+    Column("elementwise", BigInteger, nullable=False),
+    Column("cost_revision", Integer, nullable=False, comment="revision of the counting rules"),
+)
+
+cells = Table(
+    "cells",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("number", Integer, nullable=False, comment="row of the study's table, from 0"),
+    Column("role", String(10), nullable=False, comment="reference, baseline or variant"),
+    Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True),
+    Column("same_as", Integer, nullable=True, comment="number of the cell that this one repeats"),
+    Column("note", Text, nullable=False, comment="why it repeats another cell or cannot be built"),
+    UniqueConstraint("study_id", "number"),
+)
+
+levels = Table(
+    "levels",
+    metadata,
+    Column("cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
+    Column("factor", String(100), primary_key=True),
+    Column("position", Integer, nullable=False, comment="place of the factor in the study"),
+    Column("level", JSON, nullable=False),
+    Column("text", String(200), nullable=False),
+    Column("number", Float, nullable=True, comment="where the level is a number"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("hash", String(20), primary_key=True),
+    Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=False),
+    Column("recipe", JSON, nullable=False, comment="canonical: what differs from the default recipe"),
+    Column("data", JSON, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("epochs", Integer, nullable=False, comment="epochs asked for"),
+    Column("status", String(10), nullable=False),
+    Column("epochs_done", Integer, nullable=False),
+    Column("train_loss", Float, nullable=True, comment="this and the next four: at the last epoch, once completed"),
+    Column("loss", Float, nullable=True),
+    Column("top1", Float, nullable=True),
+    Column("top5", Float, nullable=True),
+    Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
+    Column("ended_at", DateTime, nullable=True),
+    Index("ix_trials_architecture_hash", "architecture_hash"),
+)
+
+cell_trials = Table(
+    "cell_trials",
+    metadata,
+    Column("cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
+    Column("seed", BigInteger, primary_key=True),
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
+    Index("ix_cell_trials_trial_hash", "trial_hash"),
+)
+
+provenance = Table(
+    "provenance",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_id", Integer, ForeignKey("studies.id"), nullable=False),
+    Column("started_at", DateTime, nullable=False),
+    Column("document", Text, nullable=False, comment="the YAML text of this run"),
+    Column("command", Text, nullable=False),
+    Column("ablate", String(40), nullable=False),
+    Column("commit", String(40), nullable=False),
+    Column("dirty", Boolean, nullable=False),
+    Column("python", String(40), nullable=False),
+    Column("torch", String(40), nullable=False),
+    Column("timm", String(40), nullable=False),
+    Column("ray", String(40), nullable=False),
+    Column("platform", String(200), nullable=False),
+    Column("host", String(200), nullable=False),
+    Column("cpu", String(200), nullable=False),
+    Column("cores", Integer, nullable=False),
+    Column("memory_gb", Float, nullable=False),
+    Column("gpus", Text, nullable=False),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
+    Column("provenance_id", Integer, ForeignKey("provenance.id"), nullable=False),
+    Column("number", Integer, nullable=False, comment="from 1"),
+    Column("status", String(12), nullable=False, comment="running, lost, interrupted, or the trial's status at its end"),
+    Column("executor", String(20), nullable=False),
+    Column("host", String(200), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("device", String(20), nullable=False),
+    Column("threads", Integer, nullable=False),
+    Column("first_epoch", Integer, nullable=False, comment="epochs that its checkpoint had already"),
+    Column("started_at", DateTime, nullable=False),
+    Column("ended_at", DateTime, nullable=True),
+    Column("error", Text, nullable=False),
+    UniqueConstraint("trial_hash", "number"),
+)
+
+epochs = Table(
+    "epochs",
+    metadata,
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column("number", Integer, primary_key=True, comment="from 1"),
+    Column("train_loss", Float, nullable=False),
+    Column("loss", Float, nullable=False),
+    Column("top1", Float, nullable=False, comment="per cent"),
+    Column("top5", Float, nullable=False, comment="per cent"),
+    Column("lr", Float, nullable=False),
+    Column("seconds", Float, nullable=False),
+)

@@ -1,0 +1,60 @@
+"""The SQL views that people query.
+
+    trial_results   one row a trial: its state, final metrics and cost, whatever study asked for it
+    study_results   one row a study, cell and seed, with the trial's state, metrics and cost
+    results_STUDY   the same for one study, wide: a column for each factor, each metric, each cost
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+TRIAL_RESULTS = """
+CREATE VIEW trial_results AS
+SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done, t.top1, t.top5, t.loss, t.train_loss, t.seconds,
+       a.params, a.flops, a.flops_paper, a.activations, a.backbone, t.architecture_hash AS architecture
+FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
+"""
+
+STUDY_RESULTS = """
+CREATE VIEW study_results AS
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, r.trial, r.status, r.epochs, r.epochs_done,
+       r.top1, r.top5, r.loss, r.train_loss, r.seconds, r.params, r.flops, r.flops_paper, r.activations
+FROM studies s
+JOIN cells c ON c.study_id = s.id
+JOIN cell_trials ct ON ct.cell_id = c.id
+JOIN trial_results r ON r.trial = ct.trial_hash
+"""
+
+STATIC = {"trial_results": TRIAL_RESULTS, "study_results": STUDY_RESULTS}
+
+
+def results_view_name(study: str) -> str:
+    """`results_` and the study's name in letters, digits and underscores."""
+    return "results_" + re.sub(r"[^a-z0-9]+", "_", study.lower()).strip("_")
+
+
+def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
+    """The statement that makes a study's wide view.
+
+    Args:
+        factors: the factors in their order; True where all their levels are numbers, and so the column is one of numbers.
+    """
+    columns = []
+    for factor, numeric in factors.items():
+        literal, quoted, column = factor.replace("'", "''"), factor.replace('"', '""'), "number" if numeric else "text"
+        columns.append(f"MAX(CASE WHEN l.factor = '{literal}' THEN l.{column} END) AS \"{quoted}\"")
+    wide = ",\n       ".join(columns)
+    results = "r.top1, r.top5, r.loss, r.train_loss, r.params, r.flops, r.flops_paper, r.activations, r.epochs, r.epochs_done, r.seconds, r.trial"
+    return f"""
+CREATE VIEW "{name}" AS
+SELECT r.cell, r.role, r.seed, r.status,
+       {wide},
+       {results}
+FROM study_results r
+JOIN cells c ON c.study_id = {study_id} AND c.number = r.cell
+JOIN studies s ON s.id = c.study_id AND s.name = r.study
+JOIN levels l ON l.cell_id = c.id
+GROUP BY r.cell, r.role, r.seed, r.status, {results}
+"""

@@ -1,0 +1,190 @@
+"""The training loop: timm's optimiser, schedule, Mixup, EMA and losses around one pass over the data at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.optim import create_optimizer_v2
+from timm.scheduler import create_scheduler_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+from ablate.data.batches import batches
+from ablate.models import build
+from ablate.records import Epoch, Recipe, Trial
+from ablate.training.checkpoint import CheckpointFolder, State, random_states, seed_everything, set_random_states
+from ablate.training.loss import mixer, test_sums, training_loss
+
+CHECK_EVERY = 50
+"""Updates between looks at the loss: reading it makes a GPU wait."""
+
+
+class Diverged(Exception):
+    """The training loss is no longer a finite number."""
+
+
+class Training:
+    """One trial being trained.
+
+    Making it seeds every random state, builds the network and, if the folder holds a checkpoint of this trial, continues
+    from there: on a CPU, with equal threads, to the same last bit as if it had never stopped.
+
+    Attributes:
+        epochs: all epochs so far, those of earlier attempts among them.
+    """
+
+    def __init__(self, trial: Trial, folder: Path, *, device: str = "cpu", threads: int = 1) -> None:
+        torch.set_num_threads(threads)
+        self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
+        self._checkpoint = CheckpointFolder(folder, trial.hash)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        recipe = self._recipe
+        self._order = seed_everything(self._trial.seed)
+        self._model = build(self._trial.architecture).to(self._device)
+        self._batches = batches(self._trial.data, recipe, self._device)
+        self._optimizer = create_optimizer_v2(
+            self._model, opt=recipe.optimizer, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
+        )
+        self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
+        self._loss = training_loss(recipe).to(self._device)
+        self._mix = mixer(recipe, self._trial.data.classes)
+        self._ema = ModelEmaV3(self._model, decay=recipe.ema) if recipe.ema else None
+        self._scaler = torch.amp.GradScaler(self._device.type, enabled=recipe.precision == "float16")
+        self._updates = 0
+        self.epochs: list[Epoch] = []
+        state = self._checkpoint.load()
+        if state is not None:
+            self._restore(state)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.epochs) >= self._recipe.epochs
+
+    def epoch(self) -> Epoch:
+        """Trains one epoch and looks at the test set.
+
+        Raises:
+            Diverged: the loss is not finite.
+        """
+        start = time.perf_counter()
+        train_loss = self._train()
+        loss, top1, top5 = self._test()
+        if not (math.isfinite(train_loss) and math.isfinite(loss)):
+            raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
+        lr = float(self._optimizer.param_groups[0]["lr"])
+        epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, time.perf_counter() - start)
+        self.epochs.append(epoch)
+        return epoch
+
+    def save(self) -> None:
+        """Writes the checkpoint."""
+        self._checkpoint.save(self._state())
+
+    def close(self) -> None:
+        """Lets the trial's folder go."""
+        self._checkpoint.release()
+
+    def _autocast(self) -> Any:
+        if self._recipe.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=getattr(torch, self._recipe.precision))
+
+    def _train(self) -> float:
+        """One pass over the training set; the mean loss over its images."""
+        self._model.train()
+        total, images = torch.zeros((), dtype=torch.float64, device=self._device), 0
+        for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
+            total += self._update(inputs, labels).double() * len(inputs)
+            images += len(inputs)
+            if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(total.item()):
+                raise Diverged(f"training loss is {total.item()} in epoch {len(self.epochs) + 1}, update {update + 1}")
+        return total.item() / images
+
+    def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """One step of the optimiser; the batch's loss, not yet waited for."""
+        if self._mix is not None:
+            even = len(inputs) // 2 * 2
+            inputs, labels = self._mix(inputs[:even], labels[:even])
+        with self._autocast():
+            loss: Tensor = self._loss(self._model(inputs), labels)
+        self._optimizer.zero_grad()
+        self._scaler.scale(loss).backward()
+        if self._recipe.clip_grad:
+            self._scaler.unscale_(self._optimizer)
+            nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.clip_grad)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._updates += 1
+        if self._schedule is not None:
+            self._schedule.step_update(self._updates)
+        if self._ema is not None:
+            self._ema.update(self._model, step=self._updates)
+        return loss.detach()
+
+    @torch.inference_mode()
+    def _test(self) -> tuple[float, float, float]:
+        """Mean loss, top-1 and top-5 in per cent on the test set, of the EMA weights if the recipe keeps them."""
+        model = self._model if self._ema is None else self._ema.module
+        model.eval()
+        sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
+        for inputs, labels in self._batches.test():
+            with self._autocast():
+                logits = model(inputs)
+            sums += test_sums(logits, labels)
+            images += len(labels)
+        loss, top1, top5 = (sums / images).tolist()
+        return loss, 100 * top1, 100 * top5
+
+    def _state(self) -> State:
+        return {
+            "model": self._model.state_dict(),
+            "ema": self._ema.module.state_dict() if self._ema is not None else {},
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": {"updates": self._updates},
+            "scaler": self._scaler.state_dict(),
+            "random": random_states(self._order),
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+        }
+
+    def _restore(self, state: State) -> None:
+        self._model.load_state_dict(state["model"])
+        if self._ema is not None:
+            self._ema.module.load_state_dict(state["ema"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._updates = state["schedule"]["updates"]
+        if self._schedule is not None and self._updates:
+            self._schedule.step_update(self._updates)
+        self._scaler.load_state_dict(state["scaler"])
+        self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        set_random_states(state["random"], self._order)
+
+
+def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
+    """timm's schedule, stepped at each update; its value is a function of the update's number alone."""
+    schedule, _ = create_scheduler_v2(
+        optimizer,
+        sched=recipe.schedule,
+        num_epochs=recipe.epochs,
+        warmup_epochs=recipe.warmup_epochs,
+        warmup_lr=recipe.lr / 1000,
+        warmup_prefix=False,
+        min_lr=recipe.min_lr if recipe.schedule == "cosine" else 0.0,
+        step_on_epochs=False,
+        updates_per_epoch=updates,
+    )
+    if schedule is not None and recipe.warmup_epochs:
+        schedule.step_update(0)
+    return schedule
+

@@ -1,0 +1,42 @@
+"""The training loss of a recipe, and the targets it takes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from timm.data.mixup import Mixup
+from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
+from torch import Tensor, nn
+
+from ablate.records import Recipe
+
+
+def training_loss(recipe: Recipe) -> nn.Module:
+    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers."""
+    mixes = bool(recipe.mixup or recipe.cutmix)
+    if recipe.loss == "bce":
+        return BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
+    if mixes:
+        return SoftTargetCrossEntropy()
+    return LabelSmoothingCrossEntropy(recipe.label_smoothing) if recipe.label_smoothing else nn.CrossEntropyLoss()
+
+
+def mixer(recipe: Recipe, classes: int) -> Mixup | None:
+    """timm's Mixup and CutMix, or None where the recipe has neither. It needs an even batch."""
+    if not (recipe.mixup or recipe.cutmix):
+        return None
+    return Mixup(
+        mixup_alpha=recipe.mixup,
+        cutmix_alpha=recipe.cutmix,
+        switch_prob=recipe.mixup_switch,
+        label_smoothing=recipe.label_smoothing,
+        num_classes=classes,
+    )
+
+
+def test_sums(logits: Tensor, labels: Tensor) -> Tensor:
+    """Sum of cross-entropies, number right, number right among the first five; float64 (3,)."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, labels, reduction="sum").double()
+    first = logits.topk(min(5, logits.shape[1]), dim=1).indices.eq(labels[:, None])
+    return torch.stack([loss, first[:, 0].sum().double(), first.sum().double()])
