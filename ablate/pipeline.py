@@ -96,12 +96,12 @@ class Costs:
         return self._known[key]
 
 
-def preview(declared: Space, url: str, options: Options | None = None) -> Preview:
-    """What running a space would do. Reads the store if there is one, and trains nothing but three steps to time them."""
+def preview(declared: Space, url: str, options: Options | None = None, *, probe: bool = True) -> Preview:
+    """What running a space would do. Reads the store if there is one; `probe` times a few steps where it holds no times."""
     found = _plan(declared, url)
     known = _known(url, found)
     to_train = _to_train(found, known)
-    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options()))
+    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe))
 
 
 def run(declared: Space, file: str, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None) -> Outcome:
@@ -121,7 +121,7 @@ def run(declared: Space, file: str, options: Options, hooks: Hooks | None = None
         try:
             if not _seems_done(declared, options.url):
                 work.prepare(options.cpus, options.gpus)
-            shown = preview(declared, options.url, options)
+            shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
             study = writer.register(shown.plan, file, REVISION)
             unfinished = shown.to_train
@@ -219,7 +219,7 @@ def _order(shown: Preview, options: Options) -> Order:
     )
 
 
-def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Options) -> float | None:
+def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Options, probe: bool) -> float | None:
     """Seconds that training would take: from epochs that the store has of these data, else from a few timed steps."""
     if not to_train:
         return 0.0
@@ -229,11 +229,12 @@ def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Optio
     if _has_store(url):
         with Reader(url) as reader:
             per_flop = reader.seconds_per_flop_epoch(declared.data.canonical())
-    if per_flop is None and declared.data.images and not declared.resources.gpus:
+    if per_flop is None and probe and declared.data.images and not declared.resources.gpus:
         from ablate.training.probe import seconds_per_image
 
-        first = to_train[0].architecture
-        per_flop = seconds_per_image(first, threads=max(1, int(declared.resources.cpus))) * declared.data.images / costs[first.hash].flops
+        first = to_train[0]
+        per_image = seconds_per_image(first.architecture, first.recipe.batch_size, threads=max(1, int(declared.resources.cpus)))
+        per_flop = per_image * declared.data.images / costs[first.architecture.hash].flops
     if per_flop is None:
         return None
     slots = max(1, int((options.cpus or os.cpu_count() or 1) / declared.resources.cpus))

@@ -7,15 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import AblateError, Infeasible
+from ablate.errors import AblateError
 from ablate.records import Architecture, Cost, Level, Plan, Status
+from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid, plain
 from ablate.report.table import level_text
+from ablate.report.units import Unit, cost_units
 
 if TYPE_CHECKING:
     from ablate.pipeline import Preview
 
-COST_COLUMNS = ("params (M)", "Δ", "FLOPs (G)", "Δ ", "paper FLOPs (G)", "Δ  ", "activations (M)")
+COSTS = {"params": "params", "flops": "FLOPs", "flops_paper": "paper FLOPs", "activations": "activations"}
+WITH_DELTA = ("params", "flops", "flops_paper")
 COST_NOTE = (
     "Δ: difference to row 0. FLOPs: all counted operators of one image, a multiply-add counts one. "
     "Paper FLOPs: convolutions, linear layers, matrix products, and circulant projections by the paper's formula."
@@ -27,14 +30,16 @@ def plan_grid(shown: Preview) -> Grid:
     plan = shown.plan
     waiting = {trial.hash for trial in shown.to_train}
     names = list(plan.space.factors)
+    units = cost_units((cell.cost for cell in plan.cells), ("params", "flops"))
     rows, data = [], []
     for cell in plan.cells:
         left = sum(trial.hash in waiting for trial in cell.trials)
         known = len(cell.trials) - left
-        fate = f"same as {cell.same_as}" if cell.same_as is not None else "infeasible" if not cell.trials else "train" if left else "known"
-        params, flops = (f"{cell.cost.params / 1e6:.3f}", _giga(cell.cost.flops)) if cell.cost else ("", "")
+        fate = "same" if cell.same_as is not None else "infeasible" if not cell.trials else "train" if left else "known"
+        costs = [units[name].text(getattr(cell.cost, name)) if cell.cost else "" for name in ("params", "flops")]
         counts = [str(left), str(known)] if cell.trials else ["", ""]
-        rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), params, flops, fate, *counts, cell.note])
+        if cell.same_as is None:
+            rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), *costs, fate, *counts, cell.note])
         data.append(
             {
                 "row": cell.index,
@@ -42,17 +47,15 @@ def plan_grid(shown: Preview) -> Grid:
                 **cell.levels,
                 **(asdict(cell.cost) if cell.cost else {}),
                 "fate": fate,
+                "same_as": cell.same_as,
                 "to_train": left,
                 "known": known,
                 "note": cell.note,
             }
         )
-    columns = ["row", *names, "params (M)", "FLOPs (G)", "fate", "to train", "known", "why"]
-    return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question)
-
-
-def _giga(flops: float) -> str:
-    return f"{flops / 1e9:.3f}" if flops >= 1e8 else f"{flops / 1e9:.5f}"
+    costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
+    columns = ["row", *names, *costs, "fate", "to train", "known", "why"]
+    return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question, folding_notes(plan.cells))
 
 
 def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
@@ -62,15 +65,17 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
     plan = pipeline.cost_plan(space.read(file), url)
     names = list(plan.space.factors)
     reference = plan.cells[0].cost
+    units = cost_units((cell.cost for cell in plan.cells), COSTS)
     rows, data = [], []
     for cell in plan.cells:
         timed = _timing(cell.architecture, timing)
-        rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), *_cost_texts(cell.cost, reference), *_texts(timed), cell.note])
-        data.append({"row": cell.index, **cell.levels, **(asdict(cell.cost) if cell.cost else {}), **timed, "note": cell.note})
-    columns = ["row", *names, *COST_COLUMNS, *_timing_columns(timing), "note"]
-    if not any(cell.note for cell in plan.cells):
+        if cell.same_as is None:
+            rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), *_cost_texts(cell.cost, reference, units), *_texts(timed), cell.note])
+        data.append({"row": cell.index, "same_as": cell.same_as, **cell.levels, **(asdict(cell.cost) if cell.cost else {}), **timed, "note": cell.note})
+    columns = ["row", *names, *_cost_columns(units), *_timing_columns(timing), "note"]
+    if not any(cell.note for cell in plan.cells if cell.same_as is None):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return Grid(columns, rows, data, frozenset(columns) - {*names, "note"}, _title(plan), [COST_NOTE])
+    return Grid(columns, rows, data, frozenset(columns) - {*names, "note"}, _title(plan), [COST_NOTE, *folding_notes(plan.cells)])
 
 
 def _title(plan: Plan) -> str:
@@ -78,16 +83,23 @@ def _title(plan: Plan) -> str:
     return f"{plan.space.name}: {plan.space.backbone}, {data.image_size} x {data.image_size} x {data.channels}, {data.classes} classes"
 
 
-def _cost_texts(cost: Cost | None, reference: Cost | None) -> list[str]:
-    if cost is None:
-        return [""] * len(COST_COLUMNS)
+def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
+    """Headings; each difference is named after its cost, because a heading stands once."""
+    columns = []
+    for name, heading in COSTS.items():
+        columns += [f"{heading} ({units[name].letter})", *([f"Δ {heading}"] if name in WITH_DELTA else [])]
+    return columns
+
+
+def _cost_texts(cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]) -> list[str]:
     texts = []
-    for name, unit in (("params", 1e6), ("flops", 1e9), ("flops_paper", 1e9)):
-        value = getattr(cost, name)
-        digits = 3 if value >= unit / 10 else 5
-        delta = (value - getattr(reference, name)) / unit if reference is not None and reference is not cost else None
-        texts += [f"{value / unit:.{digits}f}", f"{delta:+.{digits}f}" if delta is not None else ""]
-    return [*texts, f"{cost.activations / 1e6:.3f}"]
+    for name in COSTS:
+        value = getattr(cost, name) if cost else None
+        delta = value - getattr(reference, name) if value is not None and reference is not None and reference is not cost else None
+        texts.append(units[name].text(value) if value is not None else "")
+        if name in WITH_DELTA:
+            texts.append(units[name].text(delta, signed=True) if delta is not None else "")
+    return texts
 
 
 def _timing_columns(wanted: bool) -> list[str]:
@@ -138,24 +150,22 @@ def _level(text: str) -> Level:
 
 def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     """The cost of one model, beside that of its unmodified backbone."""
+    from ablate.backbones import families
     from ablate.cost import count
 
     unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)
-    found = {"unmodified": unmodified} if architecture.settings else {}
+    # A family's declared form has no unmodified model: all its numbers are settings.
+    found = {"unmodified": unmodified} if architecture.settings and architecture.backbone not in families() else {}
     found[" ".join(f"{k}={level_text(v)}" for k, v in architecture.settings.items()) or "unmodified"] = architecture
-    rows, data, reference = [], [], None
+    costs = {label: count(which) for label, which in found.items()}
+    reference = next(iter(costs.values()))
+    units = cost_units(costs.values(), COSTS)
+    rows, data = [], []
     for label, which in found.items():
-        try:
-            cost = count(which)
-        except Infeasible:
-            if which is architecture:
-                raise
-            continue
-        reference = reference or cost
         timed = _timing(which, timing)
-        rows.append([label, *_cost_texts(cost, reference), *_texts(timed)])
-        data.append({"model": architecture.backbone, **which.settings, **asdict(cost), **timed})
-    columns = ["settings", *COST_COLUMNS, *_timing_columns(timing)]
+        rows.append([label, *_cost_texts(costs[label], reference, units), *_texts(timed)])
+        data.append({"model": architecture.backbone, **which.settings, **asdict(costs[label]), **timed})
+    columns = ["settings", *_cost_columns(units), *_timing_columns(timing)]
     title = f"{architecture.backbone}, {architecture.image_size} x {architecture.image_size} x {architecture.channels}, {architecture.classes} classes"
     return Grid(columns, rows, data, frozenset(columns) - {"settings"}, title, [COST_NOTE.replace("row 0", "the unmodified model")])
 

@@ -54,10 +54,9 @@ class Progress:
             levels = " ".join(f"{name}={level}" for name, level in cell.levels.items() if level != space.baseline[name]) or "baseline"
             self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
         known = len(shown.plan.trials) - len(shown.to_train)
-        self._say(
-            f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {len(shown.plan.trials)} trials, "
-            f"{known} known, {len(shown.to_train)} to train, about {duration(shown.seconds)}"
-        )
+        time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
+        trials = f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to train"
+        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {trials}{time_}")
         if self._live and shown.to_train:
             self._start_bars()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ablate.records import Cost, Level, StudyResults
+from ablate.records import Level, StudyResults
+from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid
 from ablate.report.summary import Row, summarise
+from ablate.report.units import cost_units
 
 DIGITS = {"top1": 2, "top5": 2, "loss": 4}
 
@@ -20,10 +22,13 @@ def level_text(level: Level) -> str:
 
 def results_grid(results: StudyResults) -> Grid:
     """Rows as planned: levels, metric as mean ± sd over n seeds, difference to row 0, cost."""
-    rows, digits = summarise(results), DIGITS[results.metric]
+    every, digits = summarise(results), DIGITS[results.metric]
+    rows = [row for row, cell in zip(every, results.cells, strict=True) if cell.same_as is None]
     noted = any(row.note for row in rows)
     delta = f"Δ {results.metric}"
-    columns = ["row", *results.factors, results.metric, delta, "n", "params (M)", "FLOPs (G)", *(["note"] if noted else [])]
+    units = cost_units((row.cost for row in rows), ("params", "flops"))
+    costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
+    columns = ["row", *results.factors, results.metric, delta, "n", *costs, *(["note"] if noted else [])]
     text = [
         [
             str(row.index),
@@ -31,8 +36,7 @@ def results_grid(results: StudyResults) -> Grid:
             _with_sd(row.mean, row.sd, digits),
             _with_sd(row.delta, row.delta_sd, digits, signed=True),
             str(row.n) if row.n else "",
-            _mega(row.cost, "params", 1e6),
-            _mega(row.cost, "flops", 1e9),
+            *(units[name].text(getattr(row.cost, name)) if row.cost else "" for name in ("params", "flops")),
             *([row.note] if noted else []),
         ]
         for row in rows
@@ -42,7 +46,7 @@ def results_grid(results: StudyResults) -> Grid:
         f"{delta}: mean ± standard deviation of the differences to row 0, seed by seed. FLOPs: executed multiply-adds."
     ]
     right = frozenset(column for column in columns if column not in (*results.factors, "note"))
-    return Grid(columns, text, [_data(row, results) for row in rows], right, results.question, notes)
+    return Grid(columns, text, [_data(row, results) for row in every], right, results.question, notes)
 
 
 def _data(row: Row, results: StudyResults) -> dict[str, Any]:
@@ -67,11 +71,3 @@ def _with_sd(mean: float | None, sd: float | None, digits: int, *, signed: bool 
         return ""
     text = f"{mean:+.{digits}f}" if signed else f"{mean:.{digits}f}"
     return text if sd is None else f"{text} ± {sd:.{digits}f}"
-
-
-def _mega(cost: Cost | None, name: str, unit: float) -> str:
-    """Three significant places at least: small networks cost thousandths of a million."""
-    if cost is None:
-        return ""
-    value = getattr(cost, name) / unit
-    return f"{value:.3f}" if value >= 1 else f"{value:.3g}" if value >= 0.1 else f"{value:.4f}"

@@ -6,28 +6,38 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from ablate.models import build
 from ablate.records import Architecture
 
-IMAGES = 16
-STEPS = 3
+LONG_ENOUGH = 0.2
+"""Seconds of a step from which on a larger batch would tell no more."""
 
 
-def seconds_per_image(architecture: Architecture, *, threads: int = 1) -> float:
-    """Seconds of one thread-bound CPU training step an image, the fastest of a few."""
+def seconds_per_image(architecture: Architecture, batch_size: int, *, threads: int = 1) -> float:
+    """Seconds of a training step on the CPU an image.
+
+    The batch doubles up to `batch_size`, or until a step is long: small networks spend their time on the step, large ones on
+    the images.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         with torch.random.fork_rng(devices=[]):
             model = build(architecture).train()
-            images = torch.randn(IMAGES, architecture.channels, architecture.image_size, architecture.image_size)
-            labels = torch.zeros(IMAGES, dtype=torch.int64)
-            taken = []
-            for _ in range(STEPS):
-                start = time.perf_counter()
-                F.cross_entropy(model(images), labels).backward()
-                taken.append(time.perf_counter() - start)
+            step_seconds(model, architecture, 2)
+            images = 2
+            while (taken := min(step_seconds(model, architecture, images) for _ in range(2))) < LONG_ENOUGH and images < batch_size:
+                images = min(2 * images, batch_size)
     finally:
         torch.set_num_threads(before)
-    return min(taken) / IMAGES
+    return taken / images
+
+
+def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> float:
+    """Seconds of one forward and backward pass."""
+    inputs = torch.randn(images, architecture.channels, architecture.image_size, architecture.image_size)
+    start = time.perf_counter()
+    F.cross_entropy(model(inputs), torch.zeros(images, dtype=torch.int64)).backward()
+    return time.perf_counter() - start

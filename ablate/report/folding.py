@@ -1,0 +1,31 @@
+"""Cells that repeat others are folded: their rows are left out of tables for eyes, and one line says which and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Foldable(Protocol):
+    """A planned cell or its result."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def same_as(self) -> int | None: ...
+
+    @property
+    def note(self) -> str: ...
+
+
+def folding_notes(cells: Iterable[Foldable]) -> list[str]:
+    """One line for each reason for which cells were folded."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for cell in cells:
+        if cell.same_as is not None:
+            groups.setdefault((cell.same_as, cell.note), []).append(str(cell.index))
+    return [
+        f"Folded: row{'s' if len(rows) > 1 else ''} {', '.join(rows)} {'are' if len(rows) > 1 else 'is'} row {other}, because {why}."
+        for (other, why), rows in groups.items()
+    ]

@@ -1,0 +1,35 @@
+"""Counts of parameters and operations as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ablate.records import Cost
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A power of a thousand and its letter: one for a whole column, so that its rows compare."""
+
+    size: float
+    letter: str
+
+    def text(self, value: float, *, signed: bool = False) -> str:
+        """The value in this unit, with three places."""
+        return f"{value / self.size:{'+' if signed else ''}.3f}"
+
+
+def unit_for(values: Iterable[float]) -> Unit:
+    """The unit in which the largest value has one to three places before the point, counted from 0.1 of it."""
+    largest = max(values, default=0)
+    for size, letter in ((1e9, "G"), (1e6, "M")):
+        if largest >= size / 10:
+            return Unit(size, letter)
+    return Unit(1e3, "K")
+
+
+def cost_units(costs: Iterable[Cost | None], names: Iterable[str]) -> dict[str, Unit]:
+    """A unit for each cost over the rows of a table."""
+    found = [cost for cost in costs if cost is not None]
+    return {name: unit_for(getattr(cost, name) for cost in found) for name in names}
