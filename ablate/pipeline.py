@@ -104,7 +104,9 @@ def preview(declared: Space, url: str, options: Options | None = None, *, probe:
     return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe))
 
 
-def run(declared: Space, file: str, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None) -> Outcome:
+def run(
+    declared: Space, file: str, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None
+) -> Outcome:
     """Trains whatever of a space is not known yet, and stores it.
 
     The same space again trains nothing; a new level or seed trains what is new; after any kill, it goes on where it was.
@@ -193,7 +195,10 @@ def _known(url: str, found: Plan) -> dict[str, Known]:
 def _seems_done(declared: Space, url: str) -> bool:
     """Whether this very document was run to its end, so that starting workers would most likely be for nothing."""
     with Reader(url) as reader:
-        return any(study.name == declared.name and study.document == declared.document and not study.unfinished for study in reader.studies())
+        return any(
+            study.name == declared.name and study.document == declared.document and not study.unfinished
+            for study in reader.studies()
+        )
 
 
 def _to_train(found: Plan, known: dict[str, Known]) -> tuple[Trial, ...]:

@@ -179,12 +179,15 @@ class Design:
     seed: Annotated[int, Ge(0)] = 0
 
 
+Relation: TypeAlias = Literal["<=", "<", ">=", ">"]
+
+
 @dataclass(frozen=True)
 class Limit:
     """A bound on a cost, absolute or as a multiple of the baseline's."""
 
     cost: str
-    relation: Literal["<=", "<", ">=", ">"]
+    relation: Relation
     factor: float
     of_baseline: bool
 
@@ -221,6 +224,9 @@ class Space:
     scheduler: Scheduler
 
 
+Role: TypeAlias = Literal["reference", "baseline", "variant"]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One combination of levels in a plan.
@@ -231,7 +237,7 @@ class Cell:
 
     index: int
     levels: Settings
-    role: Literal["baseline", "reference", "variant"]
+    role: Role
     architecture: Architecture | None = None
     cost: Cost | None = None
     trials: tuple[Trial, ...] = ()

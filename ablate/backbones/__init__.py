@@ -32,7 +32,9 @@ def find(backbone: str) -> Family:
     known = [name for family in families().values() for name in [family.name, *family.members()]]
     nearest = unknown("backbone", backbone, known)
     if "did you mean" not in nearest:
-        nearest = f"unknown backbone '{backbone}'; known: timm's ViT and DeiT models by name, and the families {', '.join(families())}"
+        nearest = (
+            f"unknown backbone '{backbone}'; known: timm's ViT and DeiT models by name, and the families {', '.join(families())}"
+        )
     raise UnknownName(nearest)
 
 

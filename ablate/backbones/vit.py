@@ -48,8 +48,12 @@ def _require_plain(name: str, model: nn.Module) -> None:
     from timm.layers.mlp import Mlp
     from timm.models.vision_transformer import Block, VisionTransformer
 
-    if not isinstance(model, VisionTransformer) or any(type(block) is not Block or type(block.mlp) is not Mlp for block in model.blocks):
-        raise Infeasible(f"backbone {name} is not made of plain pre-norm blocks (norm, MSA, norm, MLP), so factors have no place in it")
+    if not isinstance(model, VisionTransformer) or any(
+        type(block) is not Block or type(block.mlp) is not Mlp for block in model.blocks
+    ):
+        raise Infeasible(
+            f"backbone {name} is not made of plain pre-norm blocks (norm, MSA, norm, MLP), so factors have no place in it"
+        )
 
 
 @cache
@@ -92,9 +96,17 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     if wanted.width % wanted.heads:
         raise Infeasible(f"size.heads = {wanted.heads} does not divide size.width = {wanted.width}")
     if image_size % wanted.patch_size:
-        raise Infeasible(f"patch size {wanted.patch_size} does not divide the image size {image_size}; set data.image_size or size.patch_size")
+        raise Infeasible(
+            f"patch size {wanted.patch_size} does not divide the image size {image_size}; set data.image_size or size.patch_size"
+        )
     arguments: dict[str, Any] = {"in_chans": channels, "num_classes": classes, "img_size": image_size}
-    timm_names = {"patch_size": "patch_size", "width": "embed_dim", "depth": "depth", "heads": "num_heads", "mlp_ratio": "mlp_ratio"}
+    timm_names = {
+        "patch_size": "patch_size",
+        "width": "embed_dim",
+        "depth": "depth",
+        "heads": "num_heads",
+        "mlp_ratio": "mlp_ratio",
+    }
     for ours, theirs in timm_names.items():
         if name == NAME or getattr(wanted, ours) != getattr(own, ours):
             arguments[theirs] = getattr(wanted, ours)
@@ -103,9 +115,7 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     rates = {"drop_path_rate": wanted.drop_path, "pos_drop_rate": wanted.dropout, "proj_drop_rate": wanted.dropout}
     rates["attn_drop_rate"] = wanted.attention_dropout
     arguments |= {rate: value for rate, value in rates.items() if value}
-    if name == NAME:
-        return VisionTransformer(**arguments)
-    model: nn.Module = timm.create_model(name, pretrained=False, **arguments)
+    model: nn.Module = VisionTransformer(**arguments) if name == NAME else timm.create_model(name, pretrained=False, **arguments)
     return model
 
 

@@ -32,10 +32,14 @@ class ExecutorName(StrEnum):
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
-StoreOption = Annotated[str, typer.Option("--store", metavar="URL", help="Database URL or SQLite file. [default: RUNS/ablate.db]")]
+StoreOption = Annotated[
+    str, typer.Option("--store", metavar="URL", help="Database URL or SQLite file. [default: RUNS/ablate.db]")
+]
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the store and the checkpoints.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
-ExecutorOption = Annotated[ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")]
+ExecutorOption = Annotated[
+    ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")
+]
 CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs to use. [default: all]")]
 GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs to use. [default: all]")]
 
@@ -74,7 +78,9 @@ def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outco
 
 @app.command()
 def resume(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Name of a study. [default: the last unfinished]")] = None,
+    study: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Name of a study. [default: the last unfinished]")
+    ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     executor: ExecutorOption = ExecutorName.ray,
@@ -97,10 +103,15 @@ def _train(start: Any, options: Options, form: Format) -> None:
 
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.event, progress.stop))
-    where = "".join([f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""])
+    where = "".join(
+        [f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""]
+    )
     if outcome.unfinished:
         done = outcome.trials - outcome.unfinished - outcome.failed
-        print(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{where}", file=sys.stderr)
+        print(
+            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{where}",
+            file=sys.stderr,
+        )
         raise typer.Exit(130)
     show(results_grid(pipeline.Study(outcome.study, options.url).results()), form.value)
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
@@ -132,10 +143,16 @@ def plan(
 
 @app.command()
 def cost(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A search space (YAML): the cost of each of its cells.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A search space (YAML): the cost of each of its cells.")
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model: timm's name of a ViT or DeiT.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="FACTOR=LEVEL", help="A factor's level, with --model; repeatable.")] = None,
-    image_size: Annotated[int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FACTOR=LEVEL", help="A factor's level, with --model; repeatable.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")
+    ] = None,
     classes: Annotated[int, typer.Option("--classes", min=1, help="Number of classes, with --model.")] = 1000,
     timing: Annotated[bool, typer.Option("--timing", help="Measure latency and throughput on this machine too.")] = False,
     operators: Annotated[bool, typer.Option("--operators", help="FLOPs by operator, with --model.")] = False,
@@ -175,7 +192,9 @@ def table(
 
 @app.command()
 def status(
-    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="One study, trial by trial. [default: all studies]")] = None,
+    study: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="One study, trial by trial. [default: all studies]")
+    ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
@@ -188,7 +207,9 @@ def status(
 
 @app.command()
 def query(
-    statement: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT over the tables and views; docs/sql.md lists them.")],
+    statement: Annotated[
+        str, typer.Argument(metavar="SQL", help="One SELECT over the tables and views; docs/sql.md lists them.")
+    ],
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
-from ablate.records import Architecture, Cost, Level, Plan, Status
+from ablate.records import Architecture, Cost, Data, Level, Plan, Status
 from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid, plain
 from ablate.report.table import level_text
@@ -70,8 +70,25 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
     for cell in plan.cells:
         timed = _timing(cell.architecture, timing)
         if cell.same_as is None:
-            rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), *_cost_texts(cell.cost, reference, units), *_texts(timed), cell.note])
-        data.append({"row": cell.index, "same_as": cell.same_as, **cell.levels, **(asdict(cell.cost) if cell.cost else {}), **timed, "note": cell.note})
+            rows.append(
+                [
+                    str(cell.index),
+                    *(level_text(cell.levels[n]) for n in names),
+                    *_cost_texts(cell.cost, reference, units),
+                    *_texts(timed),
+                    cell.note,
+                ]
+            )
+        data.append(
+            {
+                "row": cell.index,
+                "same_as": cell.same_as,
+                **cell.levels,
+                **(asdict(cell.cost) if cell.cost else {}),
+                **timed,
+                "note": cell.note,
+            }
+        )
     columns = ["row", *names, *_cost_columns(units), *_timing_columns(timing), "note"]
     if not any(cell.note for cell in plan.cells if cell.same_as is None):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -79,8 +96,11 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
 
 
 def _title(plan: Plan) -> str:
-    data = plan.space.data
-    return f"{plan.space.name}: {plan.space.backbone}, {data.image_size} x {data.image_size} x {data.channels}, {data.classes} classes"
+    return f"{plan.space.name}: {plan.space.backbone}, {_input(plan.space.data)}"
+
+
+def _input(shape: Data | Architecture) -> str:
+    return f"{shape.image_size} x {shape.image_size} x {shape.channels}, {shape.classes} classes"
 
 
 def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
@@ -95,7 +115,9 @@ def _cost_texts(cost: Cost | None, reference: Cost | None, units: Mapping[str, U
     texts = []
     for name in COSTS:
         value = getattr(cost, name) if cost else None
-        delta = value - getattr(reference, name) if value is not None and reference is not None and reference is not cost else None
+        delta = (
+            value - getattr(reference, name) if value is not None and reference is not None and reference is not cost else None
+        )
         texts.append(units[name].text(value) if value is not None else "")
         if name in WITH_DELTA:
             texts.append(units[name].text(delta, signed=True) if delta is not None else "")
@@ -166,8 +188,10 @@ def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
         rows.append([label, *_cost_texts(costs[label], reference, units), *_texts(timed)])
         data.append({"model": architecture.backbone, **which.settings, **asdict(costs[label]), **timed})
     columns = ["settings", *_cost_columns(units), *_timing_columns(timing)]
-    title = f"{architecture.backbone}, {architecture.image_size} x {architecture.image_size} x {architecture.channels}, {architecture.classes} classes"
-    return Grid(columns, rows, data, frozenset(columns) - {"settings"}, title, [COST_NOTE.replace("row 0", "the unmodified model")])
+    title = f"{architecture.backbone}, {_input(architecture)}"
+    return Grid(
+        columns, rows, data, frozenset(columns) - {"settings"}, title, [COST_NOTE.replace("row 0", "the unmodified model")]
+    )
 
 
 def operators_grid(architecture: Architecture) -> Grid:

@@ -41,8 +41,14 @@ def show(grid: Grid, form: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, **({} if sys.stdout.isatty() else {"width": 1000}))
-    table = Table(title=Text(grid.title) if grid.title else None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    table = Table(
+        title=Text(grid.title) if grid.title else None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for column in grid.columns:
         table.add_column(Text(column), justify="right" if column in grid.right else "left")
     for row in grid.rows:

@@ -51,7 +51,9 @@ class Progress:
         self._metric, self._sign = space.metric, 1 if space.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
         for cell in shown.plan.cells:
-            levels = " ".join(f"{name}={level}" for name, level in cell.levels.items() if level != space.baseline[name]) or "baseline"
+            levels = (
+                " ".join(f"{name}={level}" for name, level in cell.levels.items() if level != space.baseline[name]) or "baseline"
+            )
             self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
         known = len(shown.plan.trials) - len(shown.to_train)
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
@@ -82,10 +84,15 @@ class Progress:
         if happened.status == Status.COMPLETED and value is not None:
             self._best = max(filter(None, (self._best, (self._sign * value, self._labels[key]))))
         if not self._live:
-            told = f"{self._metric} {value:.2f}" if happened.status == Status.COMPLETED and value is not None else happened.status.value
+            told = (
+                f"{self._metric} {value:.2f}"
+                if happened.status == Status.COMPLETED and value is not None
+                else happened.status.value
+            )
             self._say(f"[{self._done}/{len(self._trials)}] {self._labels[key]}: {told}")
         if happened.status == Status.FAILED:
-            self._say(f"failed: {self._labels[key]}: {happened.error.strip().splitlines()[-1] if happened.error.strip() else 'no message'}")
+            last_line = (happened.error.strip().splitlines() or ["no message"])[-1]
+            self._say(f"failed: {self._labels[key]}: {last_line}")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._stopping:
@@ -104,7 +111,13 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
-        columns = (TextColumn("{task.description:<7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+        columns = (
+            TextColumn("{task.description:<7}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
         bars = Bars(*columns, console=Console(stderr=True), transient=True)
         self._trial_bar = bars.add_task("trials", total=len(self._trials), note="")
         self._epoch_bar = bars.add_task("epochs", total=sum(trial.recipe.epochs for trial in self._trials.values()), note="")

@@ -60,7 +60,7 @@ def _attention_activations(inputs: list[Any], outputs: list[Any]) -> int:
     """Scores and output, as if the call were not fused."""
     query, key = get_shape(inputs[0]), get_shape(inputs[1])
     assert query and key
-    return math.prod(query[:-1]) * key[-2] + elements(outputs[0])
+    return int(math.prod(query[:-1]) * key[-2]) + elements(outputs[0])
 
 
 def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
@@ -69,7 +69,7 @@ def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
     def counted(inputs: list[Any], outputs: list[Any]) -> float:
         shape = get_shape(signal(inputs, outputs))
         assert shape
-        return math.prod(shape) * math.log2(max(shape[-1], 1))
+        return float(math.prod(shape) * math.log2(max(shape[-1], 1)))
 
     return counted
 
@@ -109,17 +109,18 @@ OTHER: dict[str, Rule] = {
 ELEMENTWISE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "add add_ sub rsub mul mul_ div div_ neg pow sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp clamp_ masked_fill "
-        "gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
+        "add add_ sub rsub mul mul_ div div_ neg pow sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp "
+        "clamp_ masked_fill gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
     ).split()
 )
 FREE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj constant_pad_nd contiguous copy_ detach dropout dropout_ "
-        "empty expand expand_as feature_dropout flatten full full_like gather imag index index_select lift_fresh movedim narrow "
-        "new_empty new_full new_ones new_zeros ones ones_like pad permute real repeat reshape resolve_conj roll select size slice split "
-        "split_with_sizes squeeze squeeze_ stack t tensor to transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros zeros_like"
+        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj constant_pad_nd contiguous copy_ "
+        "detach dropout dropout_ empty expand expand_as feature_dropout flatten full full_like gather imag index "
+        "index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros ones ones_like pad permute real "
+        "repeat reshape resolve_conj roll select size slice split split_with_sizes squeeze squeeze_ stack t tensor to "
+        "transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros zeros_like"
     ).split()
 )
 

@@ -70,13 +70,18 @@ def _digits() -> Arrays:
 def _torchvision(data: Data) -> Arrays:
     from torchvision import datasets
 
-    classes = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100, "mnist": datasets.MNIST, "fashion-mnist": datasets.FashionMNIST}
+    classes = {
+        "cifar10": datasets.CIFAR10,
+        "cifar100": datasets.CIFAR100,
+        "mnist": datasets.MNIST,
+        "fashion-mnist": datasets.FashionMNIST,
+    }
     made = classes[data.name]
     try:
         splits = [made(data.path, train=train, download=False) for train in (True, False)]
     except RuntimeError as error:
         raise DataError(
-            f"data: {data.name} is not under {data.path}; fetch it with python -c \"import torchvision; "
+            f'data: {data.name} is not under {data.path}; fetch it with python -c "import torchvision; '
             f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or set data.path"
         ) from error
     train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
@@ -87,7 +92,7 @@ def _read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise DataError(f"data: no file {path}")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [key for key in NPZ_KEYS if key not in file]
             if missing:
                 raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
@@ -102,7 +107,9 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
     for split in ("train", "test"):
         images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"].reshape(-1)
         if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[1] != images.shape[2]:
-            raise DataError(f"data: x_{split} in {path} is {images.dtype}{list(images.shape)}; it must be uint8 (n, side, side[, channels])")
+            raise DataError(
+                f"data: x_{split} in {path} is {images.dtype}{list(images.shape)}; it must be uint8 (n, side, side[, channels])"
+            )
         if len(images) != len(labels) or not np.issubdtype(labels.dtype, np.integer) or (len(labels) and labels.min() < 0):
             raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {len(images)} images")
     images = arrays["x_train"]

@@ -1,4 +1,4 @@
-"""Which data sets there are, and what shape they have. Reading their images is the business of `data.arrays` and `data.images`."""
+"""Which data sets there are, and what shape they have. `data.arrays` and `data.images` read their images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class DataSet:
     """A data set by name.
 
     `kind` says how it reaches the network: `memory`, as uint8 tensors augmented in batches; `images`, as files through timm's
-    loader. `images` counts its training images. Side and channels are those of its images; sets of files of many sizes have the side that they are resized to.
+    loader. `images` counts its training images. Side and channels are those of its images; files of many sizes have the side
+    that they are resized to.
     """
 
     name: str
@@ -83,14 +84,27 @@ def describe(
         classes, images, fingerprint = _folder_content(Path(where), classes)
     if image_size is not None:
         size = image_size
-    return Data(name, os.path.abspath(where), size, channels, classes, train_images or images, train_images, test_images, fingerprint, workers)
+    return Data(
+        name,
+        os.path.abspath(where),
+        size,
+        channels,
+        classes,
+        train_images or images,
+        train_images,
+        test_images,
+        fingerprint,
+        workers,
+    )
 
 
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
     """Raises Infeasible where a recipe asks for an augmentation that this kind of data does not go through."""
     kind = find(data.name).kind
     if kind == "memory" and recipe.rand_augment:
-        raise Infeasible(f"recipe.rand_augment works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)")
+        raise Infeasible(
+            f"recipe.rand_augment works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)"
+        )
     if kind == "images" and recipe.crop_padding:
         raise Infeasible(f"recipe.crop_padding works in memory; {data.name} is read from files and has random resized crops")
 

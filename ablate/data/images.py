@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -21,7 +23,9 @@ def dataset(data: Data, split: str) -> Any:
 
         folder = Path(data.path, "train" if split == "train" else "val")
         if not folder.is_dir():
-            raise DataError(f"data: no folder {folder}; {data.name} needs {data.path}/train and {data.path}/val with one folder a class")
+            raise DataError(
+                f"data: no folder {folder}; {data.name} needs {data.path}/train and {data.path}/val with one folder a class"
+            )
         return ImageDataset(str(folder))
     from torchvision import datasets
 
@@ -61,7 +65,8 @@ def _subset(images: Any, count: int | None, split: str) -> Any:
 class ImageBatches:
     """Batches from timm's loader: random resized crops, flips, RandAugment and random erasing as the recipe says.
 
-    Loader processes draw their seeds from torch's global generator, which is seeded from `order` at the start of an epoch.
+    timm's augmentations draw from the global random states, and its loader processes from torch's; all of them are seeded
+    from `order` at the start of an epoch.
     """
 
     def __init__(self, data: Data, recipe: Recipe, device: torch.device) -> None:
@@ -93,7 +98,10 @@ class ImageBatches:
         self.updates = len(self._train_loader)
 
     def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        torch.manual_seed(int(torch.randint(2**62, (1,), generator=order)))
+        seed = int(torch.randint(2**32, (1,), generator=order))
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
         yield from self._on_device(self._train_loader)
 
     def test(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -102,4 +110,3 @@ class ImageBatches:
     def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in loader:
             yield images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
-

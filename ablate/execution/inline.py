@@ -9,6 +9,7 @@ from ablate.execution import Emit, Stop
 from ablate.execution.work import Work
 from ablate.records import Order, Status
 
+
 class InlineExecutor:
     """Runs in the calling process: no start-up, one trial at a time, every error with its full traceback."""
 

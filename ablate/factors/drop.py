@@ -25,7 +25,13 @@ FACTOR = SizeFactor(
     edit=edit,
     parameters=(
         Parameter("path", Real(0, 1), 0.0, "stochastic depth (DropPath), rising linearly over depth up to this rate", (0.1, 0.2)),
-        Parameter("dropout", Real(0, 1), 0.0, "dropout after embedding, attention projection and both FFN layers, as in DeiT", (0.1, 0.2)),
+        Parameter(
+            "dropout",
+            Real(0, 1),
+            0.0,
+            "dropout after embedding, attention projection and both FFN layers, as in DeiT",
+            (0.1, 0.2),
+        ),
         Parameter("attention", Real(0, 1), 0.0, "dropout of attention weights", (0.1, 0.2)),
     ),
 )

@@ -233,7 +233,9 @@ class ReadValues(Mapping[str, Level]):
         for parameter in self._factor.parameters:
             name = self._factor.full_name(parameter.name)
             if name in said and parameter.name not in self._seen:
-                raise UnreadParameter(f"the built model did not read {name} = {said[name]}; this is a mistake in factor '{self._factor.name}'")
+                raise UnreadParameter(
+                    f"the built model did not read {name} = {said[name]}; this is a mistake in factor '{self._factor.name}'"
+                )
 
 
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:

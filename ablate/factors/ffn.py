@@ -43,8 +43,18 @@ FACTOR = ReplaceFactor(
     neutral=_neutral,
     make=make,
     parameters=(
-        Parameter("agelu", Whole(0, 16), 0, "number of AGeLUs concatenated on 1/N of the hidden width; 0 is the plain activation", (1, 2, 4)),
-        Parameter("activation", OneOf(("gelu", "softplus", "elu", "swish")), "gelu", "base activation", ("softplus", "elu", "swish")),
-        Parameter("kernel", OneOf(("none", 1, 3, 5, 7)), "none", "kernel of the depthwise block on the hidden channels", (1, 3, 5, 7)),
+        Parameter(
+            "agelu",
+            Whole(0, 16),
+            0,
+            "number of AGeLUs concatenated on 1/N of the hidden width; 0 is the plain activation",
+            (1, 2, 4),
+        ),
+        Parameter(
+            "activation", OneOf(("gelu", "softplus", "elu", "swish")), "gelu", "base activation", ("softplus", "elu", "swish")
+        ),
+        Parameter(
+            "kernel", OneOf(("none", 1, 3, 5, 7)), "none", "kernel of the depthwise block on the hidden channels", (1, 3, 5, 7)
+        ),
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ablate.errors import Infeasible
 from ablate.factors.factor import OneOf, Parameter, Path, PathFactor, Site, Values, Whole
 
@@ -26,7 +28,7 @@ def make(values: Values, site: Site) -> list[Path]:
     count = int(values["count"])
     if count == 0 or values["placement"] not in (site.branch, "both"):
         return []
-    reads = "norm" if values["reads"] == "norm" else "input"
+    reads: Literal["input", "norm"] = "norm" if values["reads"] == "norm" else "input"
     order = values["order"]
     if order == "activation":
         return [Path(layers.ActivationOnly(count), reads)]
@@ -54,9 +56,33 @@ FACTOR = PathFactor(
     make=make,
     parameters=(
         Parameter("count", Whole(0, 64), 0, "T, number of augmented shortcuts beside a branch", (1, 2, 3)),
-        Parameter("b", Whole(1), 4, "the projection is a b x b grid of circulant blocks", (1, 2, 4), _circulant, "a circulant projection is used"),
-        Parameter("projection", OneOf(("circulant", "dense")), "circulant", "structure of the projection", ("dense",), _projects, "a projection is used"),
-        Parameter("placement", OneOf(("msa", "mlp", "both")), "both", "branches with shortcuts beside them", ("msa", "mlp"), _used, "shortcuts.count > 0"),
+        Parameter(
+            "b",
+            Whole(1),
+            4,
+            "the projection is a b x b grid of circulant blocks",
+            (1, 2, 8),
+            _circulant,
+            "a circulant projection is used",
+        ),
+        Parameter(
+            "projection",
+            OneOf(("circulant", "dense")),
+            "circulant",
+            "structure of the projection",
+            ("dense",),
+            _projects,
+            "a projection is used",
+        ),
+        Parameter(
+            "placement",
+            OneOf(("msa", "mlp", "both")),
+            "both",
+            "branches with shortcuts beside them",
+            ("msa", "mlp"),
+            _used,
+            "shortcuts.count > 0",
+        ),
         Parameter(
             "order",
             OneOf(("projection-activation", "activation-projection", "projection", "activation")),
@@ -66,6 +92,14 @@ FACTOR = PathFactor(
             _used,
             "shortcuts.count > 0",
         ),
-        Parameter("reads", OneOf(("input", "norm")), "input", "a shortcut reads the branch's input or its LayerNorm", ("norm",), _used, "shortcuts.count > 0"),
+        Parameter(
+            "reads",
+            OneOf(("input", "norm")),
+            "input",
+            "a shortcut reads the branch's input or its LayerNorm",
+            ("norm",),
+            _used,
+            "shortcuts.count > 0",
+        ),
     ),
 )

@@ -31,6 +31,12 @@ FACTOR = SizeFactor(
         Parameter("depth", Whole(1), None, "number of blocks", (1, 2)),
         Parameter("heads", Whole(1), None, "attention heads; they divide the width", (2, 6)),
         Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
-        Parameter("pool", OneOf(("token", "mean")), None, "classify from the class token or from the mean of the patch tokens", ("mean",)),
+        Parameter(
+            "pool",
+            OneOf(("token", "mean")),
+            None,
+            "classify from the class token or from the mean of the patch tokens",
+            ("mean",),
+        ),
     ),
 )

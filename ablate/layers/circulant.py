@@ -42,7 +42,8 @@ class CirculantProjection(nn.Module):
             # For each frequency a (rows, b) by (b, count * b) product: far less memory than products of single elements.
             mixed = torch.bmm(spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2))
             slices = torch.fft.irfft(mixed.permute(1, 2, 0), n=size)
-        return slices.reshape(*lead, self.count, self.width).to(z.dtype)
+        projected: Tensor = slices.reshape(*lead, self.count, self.width).to(z.dtype)
+        return projected
 
     def paper_flops(self, rows: int) -> float:
         """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b) + 2 b d` each and projection.

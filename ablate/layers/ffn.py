@@ -56,7 +56,7 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         prefix, tokens = x[:, : self.prefix], x[:, self.prefix :]
-        image = tokens.transpose(1, 2).unflatten(2, self.grid)
+        image = tokens.transpose(1, 2).reshape(len(x), -1, *self.grid)
         spatial = F.gelu(self.norm(self.conv(image))).flatten(2).transpose(1, 2)
         return torch.cat((prefix, tokens + spatial), dim=1)
 
@@ -72,7 +72,14 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, fc1: nn.Linear, act: nn.Module, norm1: nn.Module, depthwise: nn.Module, fc2: nn.Linear, norm2: nn.Module, dropout: float
+        self,
+        fc1: nn.Linear,
+        act: nn.Module,
+        norm1: nn.Module,
+        depthwise: nn.Module,
+        fc2: nn.Linear,
+        norm2: nn.Module,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.fc1, self.act, self.norm1, self.depthwise = fc1, act, norm1, depthwise

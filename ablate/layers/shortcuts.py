@@ -23,7 +23,7 @@ class DenseProjection(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         projected: Tensor = self.linear(z)
-        return projected.unflatten(-1, (self.count, self.width))
+        return projected.reshape(*z.shape[:-1], self.count, self.width)
 
 
 Projection = CirculantProjection | DenseProjection

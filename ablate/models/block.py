@@ -29,7 +29,13 @@ class PreNormBlock(nn.Module):
     """
 
     def __init__(
-        self, block: nn.Module, msa: BranchNames, mlp: BranchNames, msa_paths: Sequence[Path], mlp_paths: Sequence[Path], join: Join
+        self,
+        block: nn.Module,
+        msa: BranchNames,
+        mlp: BranchNames,
+        msa_paths: Sequence[Path],
+        mlp_paths: Sequence[Path],
+        join: Join,
     ) -> None:
         super().__init__()
         for name, module in block.named_children():
@@ -48,13 +54,16 @@ class PreNormBlock(nn.Module):
         mlp = self._residual(x, self._mlp, self.mlp_paths, self._reads["mlp"])
         return _sum([x, *mlp] if self._join.identity else mlp)
 
-    def _residual(self, x: Tensor, names: BranchNames, paths: nn.ModuleList, reads: list[str]) -> list[Tensor]:
+    def _residual(self, x: Tensor, names: BranchNames, paths: nn.ModuleList, reads: Sequence[str]) -> list[Tensor]:
         """The branch's output and those of the paths beside it."""
         part = self._modules
         norm, mixer = cast(nn.Module, part[names.norm]), cast(nn.Module, part[names.mixer])
         scale, drop_path = cast(nn.Module, part[names.scale]), cast(nn.Module, part[names.drop_path])
         normed = norm(x)
-        return [drop_path(scale(mixer(normed))), *(path(normed if read == "norm" else x) for path, read in zip(paths, reads, strict=True))]
+        return [
+            drop_path(scale(mixer(normed))),
+            *(path(normed if read == "norm" else x) for path, read in zip(paths, reads, strict=True)),
+        ]
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:

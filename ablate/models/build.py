@@ -9,7 +9,19 @@ from torch import nn
 
 from ablate import backbones, factors
 from ablate.backbones.family import BlockPlace
-from ablate.factors.factor import ArrangeFactor, Branch, Dimensions, Factor, Join, Path, PathFactor, ReadValues, ReplaceFactor, Site, SizeFactor
+from ablate.factors.factor import (
+    ArrangeFactor,
+    Branch,
+    Dimensions,
+    Factor,
+    Join,
+    Path,
+    PathFactor,
+    ReadValues,
+    ReplaceFactor,
+    Site,
+    SizeFactor,
+)
 from ablate.models.block import PreNormBlock
 from ablate.records import Architecture, Settings
 
@@ -64,7 +76,11 @@ def build(architecture: Architecture) -> nn.Module:
 
 def _active(kind: type[F], values: dict[str, ReadValues]) -> list[F]:
     """The factors of a kind that change something."""
-    return [factor for factor in factors.catalogue().values() if isinstance(factor, kind) and not factor.neutral(values[factor.name].quietly())]
+    return [
+        factor
+        for factor in factors.catalogue().values()
+        if isinstance(factor, kind) and not factor.neutral(values[factor.name].quietly())
+    ]
 
 
 def _modify(place: BlockPlace, depth: int, join: Join, values: dict[str, ReadValues]) -> None:
@@ -72,7 +88,9 @@ def _modify(place: BlockPlace, depth: int, join: Join, values: dict[str, ReadVal
     block = place.owner[place.index]
     for replace_factor in _active(ReplaceFactor, values):
         original = block.get_submodule(place.mlp.mixer)
-        block.set_submodule(place.mlp.mixer, replace_factor.make(values[replace_factor.name], _site(place, depth, "mlp"), original))
+        block.set_submodule(
+            place.mlp.mixer, replace_factor.make(values[replace_factor.name], _site(place, depth, "mlp"), original)
+        )
     paths: dict[Branch, list[Path]] = {"msa": [], "mlp": []}
     for path_factor in _active(PathFactor, values):
         for branch, found in paths.items():
@@ -94,5 +112,3 @@ def _site(place: BlockPlace, depth: int, branch: Branch) -> Site:
         dropout=place.dropout,
         norm=place.norm,
     )
-
-

@@ -29,7 +29,9 @@ def combinations(space: Space) -> list[Settings]:
         "random": _random,
     }
     if space.design.name == "grid" and _size(space) > MOST_CELLS:
-        raise AblateError(f"the grid has {_size(space):,} cells, more than {MOST_CELLS:,}; use design: {{name: random, cells: N}}")
+        raise AblateError(
+            f"the grid has {_size(space):,} cells, more than {MOST_CELLS:,}; use design: {{name: random, cells: N}}"
+        )
     return list(makers[space.design.name](space))
 
 

@@ -19,4 +19,8 @@ def violated(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> Iter
         bound = limit.factor * (getattr(baseline, limit.cost) if limit.of_baseline else 1)
         found = getattr(cost, limit.cost)
         if not RELATIONS[limit.relation](found, bound):
-            yield f"{limit.cost} = {found:,} breaks the limit {limit} = {bound:,.0f}" if limit.of_baseline else f"{limit.cost} = {found:,} breaks the limit {limit}"
+            yield (
+                f"{limit.cost} = {found:,} breaks the limit {limit} = {bound:,.0f}"
+                if limit.of_baseline
+                else f"{limit.cost} = {found:,} breaks the limit {limit}"
+            )

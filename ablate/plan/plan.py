@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ablate import data, factors
 from ablate.errors import Infeasible
 from ablate.plan.designs import combinations
 from ablate.plan.limits import violated
-from ablate.records import Architecture, Cell, Cost, Plan, Recipe, Settings, Space, Trial
+from ablate.records import Architecture, Cell, Cost, Plan, Recipe, Role, Settings, Space, Trial
 
 Costs = Callable[[Architecture], Cost]
 
@@ -36,7 +37,7 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     first: dict[tuple[str, str], int] = {}
     for index, levels in enumerate(combinations(space)):
         made = baseline if levels == space.baseline else _candidate(space, levels, costs)
-        role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
+        role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
         cell = Cell(index, levels, role, architecture=made.architecture, cost=made.cost, note=made.refusal)
         if made.architecture is None or made.recipe is None or made.cost is None:
             cells.append(cell)
@@ -72,10 +73,10 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         return _Candidate(levels, refusal=str(error))
 
 
-def _typed(changes: Settings) -> Mapping[str, object]:
+def _typed(changes: Settings) -> dict[str, Any]:
     """Levels as the recipe's own types: YAML's `1` for a rate is the number 1.0."""
     default = Recipe()
-    return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}  # type: ignore[arg-type]
+    return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}
 
 
 def _why_same(space: Space, levels: Settings, others: Settings) -> str:

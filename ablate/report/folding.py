@@ -25,7 +25,8 @@ def folding_notes(cells: Iterable[Foldable]) -> list[str]:
     for cell in cells:
         if cell.same_as is not None:
             groups.setdefault((cell.same_as, cell.note), []).append(str(cell.index))
-    return [
-        f"Folded: row{'s' if len(rows) > 1 else ''} {', '.join(rows)} {'are' if len(rows) > 1 else 'is'} row {other}, because {why}."
-        for (other, why), rows in groups.items()
-    ]
+    lines = []
+    for (other, why), rows in groups.items():
+        which = f"rows {', '.join(rows)} are" if len(rows) > 1 else f"row {rows[0]} is"
+        lines.append(f"Folded: {which} row {other}, because {why}.")
+    return lines

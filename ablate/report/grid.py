@@ -70,7 +70,14 @@ def _escape(text: str, character: str) -> str:
     return text.replace("\n", " ").replace(character, "\\" + character)
 
 
-_LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "Δ": r"$\Delta$", "−": "$-$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    "−": "$-$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
 _LATEX |= {c: "\\" + c for c in "&%$#_{}"}
 
 

@@ -40,7 +40,9 @@ def summarise(results: StudyResults) -> list[Row]:
 
 def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
     values = [source.values[seed] for seed in sorted(source.values)]
-    shared = sorted(set(source.values) & set(reference.values)) if reference is not None and source.index != reference.index else []
+    shared = (
+        sorted(set(source.values) & set(reference.values)) if reference is not None and source.index != reference.index else []
+    )
     differences = [source.values[seed] - reference.values[seed] for seed in shared] if reference is not None else []
     return Row(
         index=cell.index,

@@ -43,7 +43,8 @@ def results_grid(results: StudyResults) -> Grid:
     ]
     notes = [
         f"{results.metric}: mean ± standard deviation over n seeds, last epoch, test set. "
-        f"{delta}: mean ± standard deviation of the differences to row 0, seed by seed. FLOPs: executed multiply-adds."
+        f"{delta}: mean ± standard deviation of the differences to row 0, seed by seed. FLOPs: executed multiply-adds.",
+        *folding_notes(results.cells),
     ]
     right = frozenset(column for column in columns if column not in (*results.factors, "note"))
     return Grid(columns, text, [_data(row, results) for row in every], right, results.question, notes)
@@ -61,7 +62,11 @@ def _data(row: Row, results: StudyResults) -> dict[str, Any]:
         "delta": row.delta,
         "delta_sd": row.delta_sd,
         "paired": row.paired,
-        **({"params": cost.params, "flops": cost.flops, "flops_paper": cost.flops_paper} if cost else dict.fromkeys(("params", "flops", "flops_paper"))),
+        **(
+            {"params": cost.params, "flops": cost.flops, "flops_paper": cost.flops_paper}
+            if cost
+            else dict.fromkeys(("params", "flops", "flops_paper"))
+        ),
         "note": row.note,
     }
 

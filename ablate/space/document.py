@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -25,7 +25,7 @@ MOST_DEPTH = 30
 class _Yaml12(yaml.SafeLoader):
     """PyYAML's safe loader with the scalars of YAML 1.2's core schema."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 for _tag, _pattern, _first in (
@@ -75,7 +75,9 @@ def parse(text: str, file: str) -> Document:
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # What was never closed is found at the end, but stands where it was opened.
+        unclosed = error.context_mark is not None and any(word in str(error.context) for word in ("flow", "quoted"))
+        mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         raise refuse(mark.line + 1 if mark else 1, f"not valid YAML: {what}") from None
     except (yaml.YAMLError, ValueError) as error:
@@ -117,7 +119,9 @@ class _Reader:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, line) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str):
-                raise SpaceError([Problem(self._document.file, line, f"a key must be text, found {getattr(key_node, 'value', key_node)!r}")])
+                raise SpaceError(
+                    [Problem(self._document.file, line, f"a key must be text, found {getattr(key_node, 'value', key_node)!r}")]
+                )
             if key in found:
                 raise SpaceError([Problem(self._document.file, line, f"the key '{key}' stands twice")])
             self._document.lines[(*where, key)] = line

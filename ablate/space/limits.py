@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
-from ablate.records import Limit
+from ablate.records import Limit, Relation
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 _PATTERN = re.compile(rf"^\s*(<=|>=|<|>)\s*(?:(?P<n>{_NUMBER})\s*(?:\*\s*(?P<b>baseline))?|(?P<only>baseline))\s*$")
@@ -17,6 +18,4 @@ def parse(cost: str, text: str) -> Limit | None:
     if match is None:
         return None
     relation = match.group(1)
-    assert relation in ("<=", "<", ">=", ">")
-    return Limit(cost, relation, float(match["n"] or 1), of_baseline=bool(match["b"] or match["only"]))
-
+    return Limit(cost, cast(Relation, relation), float(match["n"] or 1), of_baseline=bool(match["b"] or match["only"]))

@@ -43,7 +43,7 @@ def load(text: str, file: str) -> Space:
     try:
         form = SpaceForm.model_validate(document.values)
     except ValidationError as error:
-        raise SpaceError(_shape_problem(document, details) for details in error.errors()) from None
+        raise SpaceError(_shape_problem(document, details) for details in _one_a_place(error.errors())) from None
     return _Loader(document, form).space()
 
 
@@ -53,6 +53,17 @@ def study_name(file: str) -> str:
     below = parts[len(parts) - parts[::-1].index("search_spaces") :] if "search_spaces" in parts else parts[-1:]
     safe = ["".join(c if c.isalnum() or c in "_.-" else "-" for c in part) for part in below or parts[-1:]]
     return "/".join(part.strip("-.") or "study" for part in safe)
+
+
+def _one_a_place(found: list[Any]) -> list[Any]:
+    """A level that is of none of the four types is one mistake, not four."""
+    kept: dict[tuple[Any, ...], Any] = {}
+    for details in found:
+        *place, last = details["loc"]
+        if last in ("bool", "int", "float", "str"):
+            details = {**details, "loc": tuple(place), "type": "level_type", "msg": "Input should be a number, a word, true or false"}
+        kept.setdefault((details["loc"], details["type"]), details)
+    return list(kept.values())
 
 
 def _shape_problem(document: Document, details: Any) -> Problem:
@@ -69,7 +80,9 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
     if kind == "literal_error":
         allowed = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        return document.problem(where, f"{path}: {found!r} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}")
+        return document.problem(
+            where, f"{path}: {found!r} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}"
+        )
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
         message += " (found an empty text)"
@@ -166,7 +179,10 @@ class _Loader:
         for name, found in levels.items():
             where: Where = ("factors", name)
             if len(found) < 2:
-                self._wrong(where, f"{name} has {len(found)} level{'' if len(found) == 1 else 's'}; one that does not vary belongs under `fixed`")
+                self._wrong(
+                    where,
+                    f"{name} needs two levels or more, has {len(found)}; what does not vary belongs under `fixed`",
+                )
             for index, level in enumerate(found):
                 if any(type(level) is type(other) and level == other for other in found[:index]):
                     self._wrong((*where, index), f"{name}: the level {level!r} stands twice")
@@ -187,12 +203,14 @@ class _Loader:
 
     def _check_levels(self, where: Where, name: str, found: tuple[Level, ...]) -> None:
         if name.startswith("recipe."):
-            return self._check_recipe_levels(where, name, found)
+            self._check_recipe_levels(where, name, found)
+            return
         try:
             _, parameter = factors.find(name)
         except UnknownName:
             known = [*factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
-            return self._wrong(where, unknown("factor", name, known))
+            self._wrong(where, unknown("factor", name, known))
+            return
         for index, level in enumerate(found):
             if not parameter.allowed.accepts(level):
                 self._wrong((*where, index), explain_refusal(name, parameter, level))
@@ -201,7 +219,8 @@ class _Loader:
         field = name.removeprefix("recipe.")
         known = [f.name for f in fields(Recipe)]
         if field not in known:
-            return self._wrong(where, unknown("factor", name, [f"recipe.{k}" for k in known]))
+            self._wrong(where, unknown("factor", name, [f"recipe.{k}" for k in known]))
+            return
         for index, level in enumerate(found):
             try:
                 RecipeForm.model_validate({field: level})
@@ -216,7 +235,9 @@ class _Loader:
             if name not in levels:
                 self._wrong((key, name), unknown("factor", name, levels) + "; it must vary under factors")
             elif level not in levels[name]:
-                self._wrong((key, name), f"{key}: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}")
+                self._wrong(
+                    (key, name), f"{key}: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}"
+                )
         return {**otherwise, **{name: level for name, level in said.items() if name in otherwise}}
 
     def _design(self) -> Design:
@@ -279,7 +300,9 @@ class _Loader:
             return RECIPES[form]
         recipe = replace(RECIPES[form.preset], **form.model_dump(exclude_none=True, exclude={"preset"}))
         if recipe.warmup_epochs >= recipe.epochs > 0 and "recipe.epochs" not in self._form.factors:
-            self._wrong(("recipe", "epochs"), f"recipe: {recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
+            self._wrong(
+                ("recipe", "epochs"), f"recipe: {recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs"
+            )
         return recipe
 
     def _resources(self) -> Resources:

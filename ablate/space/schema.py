@@ -95,7 +95,8 @@ class SpaceForm(Form):
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""
     seeds: Annotated[
-        Annotated[int, Field(ge=1, le=1000), Tag("<short>")] | Annotated[list[Seed], Field(min_length=1), Tag("<full>")], Discriminator(_which)
+        Annotated[int, Field(ge=1, le=1000), Tag("<short>")] | Annotated[list[Seed], Field(min_length=1), Tag("<full>")],
+        Discriminator(_which),
     ] = 3
     """Number of seeds (0, 1, ...), or the seeds themselves. Every cell is trained with each."""
     data: ShortOrFull[DataForm] = "digits"
@@ -122,7 +123,10 @@ def json_schema() -> dict[str, Any]:
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
             levels[f"recipe.{field_name}"] = {k: v for k, v in field_schema.items() if k not in ("default", "title")}
-    listed = {n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 2} for n, s in levels.items()}
+    listed = {
+        n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 2}
+        for n, s in levels.items()
+    }
     for name, text in ((n, s.get("description")) for n, s in levels.items()):
         if text:
             listed[name]["description"] = text

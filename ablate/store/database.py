@@ -29,7 +29,9 @@ def sqlite_file(url: str) -> Path | None:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StoreError(f"--store '{url}' is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db") from None
+        raise StoreError(
+            f"--store '{url}' is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db"
+        ) from None
     if not parsed.drivername.startswith("sqlite"):
         return None
     if not parsed.database or parsed.database == ":memory:":
@@ -84,14 +86,23 @@ def open_reader(url: str) -> Engine:
     if found is None:
         raise StoreError(f"{url} is no ablate store")
     if found != HEAD:
-        raise StoreError(f"{url} has revision {found}, this version of ablate reads {HEAD}; `ablate run` or `ablate resume` brings an older one up to date")
+        raise StoreError(
+            f"{url} has revision {found}, this version of ablate reads {HEAD}; "
+            "`ablate run` or `ablate resume` brings an older one up to date"
+        )
     return engine
 
 
 def _read_only(address: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
-    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION}
+    allowed = {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+        sqlite3.SQLITE_TRANSACTION,
+    }
 
     def authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
         # SQLAlchemy asks for the isolation level when it connects.
@@ -121,9 +132,9 @@ def _readable_errors(url: str) -> Iterator[None]:
 def _revision(connection: Connection) -> str | None:
     """The revision of the tables, None where there are none. Looked up without alembic, whose import takes long."""
     if connection.dialect.name == "sqlite":
-        has = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).first()
+        has = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).first() is not None
     else:
-        has = (1,) if inspect(connection).has_table("alembic_version") else None
+        has = inspect(connection).has_table("alembic_version")
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if has else None
 
 
@@ -137,7 +148,9 @@ def _upgrade(connection: Connection, found: str | None) -> None:
     config.set_main_option("path_separator", "os")
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
-        raise StoreError(f"the store has revision {found}, which this version of ablate does not know; use the newer version that wrote it")
+        raise StoreError(
+            f"the store has revision {found}, which this version of ablate does not know; use the newer version that wrote it"
+        )
     for name in views.STATIC:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
     config.attributes["connection"] = connection

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
@@ -100,7 +100,9 @@ class Reader:
 
     def costs(self, revision: int) -> dict[str, Cost]:
         """Cost by architecture's hash, of those counted by the rules of that revision."""
-        wanted = select(architectures.c.hash, *(architectures.c[name] for name in COSTS)).where(architectures.c.cost_revision == revision)
+        wanted = select(architectures.c.hash, *(architectures.c[name] for name in COSTS)).where(
+            architectures.c.cost_revision == revision
+        )
         with self._engine.connect() as connection:
             return {row[0]: Cost(*row[1:]) for row in connection.execute(wanted)}
 
@@ -119,7 +121,7 @@ class Reader:
         return found
 
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
-        """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials; None without any."""
+        """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials, if any."""
         wanted = (
             select(trials.c.seconds / trials.c.epochs / architectures.c.flops, trials.c.data)
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
@@ -145,7 +147,10 @@ class Reader:
             )
             found = cell_rows.mappings().all()
             told = connection.execute(
-                select(levels.c.cell_id, levels.c.factor, levels.c.level).join(cells, cells.c.id == levels.c.cell_id).where(mine).order_by(levels.c.position)
+                select(levels.c.cell_id, levels.c.factor, levels.c.level)
+                .join(cells, cells.c.id == levels.c.cell_id)
+                .where(mine)
+                .order_by(levels.c.position)
             ).all()
             trained = connection.execute(
                 select(cell_trials.c.cell_id, cell_trials.c.seed, trials.c.status, trials.c[study["metric"]])
@@ -161,7 +166,7 @@ class Reader:
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         return StudyResults(
-            *(study[key] for key in ("name", "question", "expect", "source", "metric", "direction")),
+            **{key: study[key] for key in ("name", "question", "expect", "source", "metric", "direction")},
             factors=tuple(dict.fromkeys(factor for _, factor, _ in told)),
             cells=tuple(_cell_result(row, by_cell_levels[row["id"]], by_cell_trials[row["id"]]) for row in found),
         )
@@ -189,7 +194,9 @@ class Reader:
     def trials(self, name: str) -> list[dict[str, Any]]:
         """The trials of a study: cell, seed, state, metrics, attempts, and the last line of the last error."""
         tries = (
-            select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last")).group_by(attempts.c.trial_hash).subquery()
+            select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last"))
+            .group_by(attempts.c.trial_hash)
+            .subquery()
         )
         last = attempts.alias()
         wanted = (

@@ -1,8 +1,8 @@
 """The SQL views that people query.
 
-    trial_results   one row a trial: its state, final metrics and cost, whatever study asked for it
-    study_results   one row a study, cell and seed, with the trial's state, metrics and cost
-    results_STUDY   the same for one study, wide: a column for each factor, each metric, each cost
+trial_results   one row a trial: its state, final metrics and cost, whatever study asked for it
+study_results   one row a study, cell and seed, with the trial's state, metrics and cost
+results_STUDY   the same for one study, wide: a column for each factor, each metric, each cost
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
         literal, quoted, column = factor.replace("'", "''"), factor.replace('"', '""'), "number" if numeric else "text"
         columns.append(f"MAX(CASE WHEN l.factor = '{literal}' THEN l.{column} END) AS \"{quoted}\"")
     wide = ",\n       ".join(columns)
-    results = "r.top1, r.top5, r.loss, r.train_loss, r.params, r.flops, r.flops_paper, r.activations, r.epochs, r.epochs_done, r.seconds, r.trial"
+    metrics = "top1 top5 loss train_loss params flops flops_paper activations epochs epochs_done seconds trial"
+    results = ", ".join(f"r.{metric}" for metric in metrics.split())
     return f"""
 CREATE VIEW "{name}" AS
 SELECT r.cell, r.role, r.seed, r.status,

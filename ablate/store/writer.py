@@ -59,7 +59,9 @@ class Writer:
         with self._engine.begin() as connection:
             study = self._study(connection, plan, file)
             connection.execute(delete(cells).where(cells.c.study_id == study))
-            self._architectures(connection, [(c.architecture, c.cost) for c in plan.cells if c.architecture and c.cost], cost_revision)
+            self._architectures(
+                connection, [(c.architecture, c.cost) for c in plan.cells if c.architecture and c.cost], cost_revision
+            )
             self._trials(connection, plan.trials)
             self._cells(connection, study, plan)
             self._view(connection, study, plan)
@@ -70,7 +72,9 @@ class Writer:
         with self._engine.begin() as connection:
             connection.execute(update(attempts).where(attempts.c.ended_at.is_(None)).values(status="lost", ended_at=now()))
             connection.execute(update(trials).where(trials.c.status == Status.RUNNING).values(status=Status.PLANNED))
-            made = connection.execute(insert(provenance).values(study_id=study, document=document, started_at=now(), **asdict(found)))
+            made = connection.execute(
+                insert(provenance).values(study_id=study, document=document, started_at=now(), **asdict(found))
+            )
             self._provenance = _key(made)
 
     def write(self, happened: Event) -> None:
@@ -144,7 +148,9 @@ class Writer:
             for cell in plan.cells
         ]
         _insert(connection, cells, rows)
-        ids = {number: key for key, number in connection.execute(select(cells.c.id, cells.c.number).where(cells.c.study_id == study))}
+        ids = {
+            number: key for key, number in connection.execute(select(cells.c.id, cells.c.number).where(cells.c.study_id == study))
+        }
         told = [
             {
                 "cell_id": ids[cell.index],
@@ -158,7 +164,11 @@ class Writer:
             for position, (factor, level) in enumerate(cell.levels.items())
         ]
         _insert(connection, levels, told)
-        trained = [{"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash} for cell in plan.cells for trial in cell.trials]
+        trained = [
+            {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
+            for cell in plan.cells
+            for trial in cell.trials
+        ]
         _insert(connection, cell_trials, trained)
 
     def _view(self, connection: Connection, study: int, plan: Plan) -> None:
@@ -201,7 +211,9 @@ class Writer:
         attempt = self._open.pop(happened.trial, None)
         word = "interrupted" if happened.status == Status.RUNNING else happened.status
         if attempt is not None:
-            connection.execute(update(attempts).where(attempts.c.id == attempt).values(status=word, ended_at=now(), error=happened.error))
+            connection.execute(
+                update(attempts).where(attempts.c.id == attempt).values(status=word, ended_at=now(), error=happened.error)
+            )
         values: dict[str, Any] = {"status": Status.PLANNED if happened.status == Status.RUNNING else happened.status}
         if happened.status == Status.COMPLETED:
             mine = epochs.c.trial_hash == happened.trial

@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import time
+import zipfile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -37,7 +38,10 @@ class CheckpointFolder:
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise CheckpointError(f"another process has been training {trial} for {LOCK_SECONDS:.0f} s; it holds {folder}/lock") from None
+                    self.release()
+                    raise CheckpointError(
+                        f"another process has been training {trial} for {LOCK_SECONDS:.0f} s; it holds {folder}/lock"
+                    ) from None
                 time.sleep(0.05)
 
     def release(self) -> None:
@@ -67,14 +71,20 @@ class CheckpointFolder:
         if not self._file.is_file():
             return None
         try:
+            # torch does not look at the checksums that it writes: a flipped bit would load, and train on.
+            with zipfile.ZipFile(self._file) as archive:
+                if archive.testzip() is not None:
+                    raise zipfile.BadZipFile("checksum")
             state: State = torch.load(self._file, map_location="cpu", weights_only=True)
         except Exception:
-            # torch raises many kinds for a truncated or altered file; none of them may lose the trial.
+            # Many kinds are raised for a truncated or altered file; none of them may lose the trial.
             with contextlib.suppress(OSError):
                 self._file.replace(self._file.with_suffix(".pt.unreadable"))
             return None
         if state.get("trial") != self._trial:
-            raise CheckpointError(f"{self._file} is a checkpoint of trial {state.get('trial')}, not of {self._trial}; move it away")
+            raise CheckpointError(
+                f"{self._file} is a checkpoint of trial {state.get('trial')}, not of {self._trial}; move it away"
+            )
         return state
 
 

@@ -187,4 +187,3 @@ def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) ->
     if schedule is not None and recipe.warmup_epochs:
         schedule.step_update(0)
     return schedule
-

@@ -14,11 +14,14 @@ from ablate.records import Recipe
 def training_loss(recipe: Recipe) -> nn.Module:
     """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers."""
     mixes = bool(recipe.mixup or recipe.cutmix)
+    loss: nn.Module = nn.CrossEntropyLoss()
     if recipe.loss == "bce":
-        return BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
-    if mixes:
-        return SoftTargetCrossEntropy()
-    return LabelSmoothingCrossEntropy(recipe.label_smoothing) if recipe.label_smoothing else nn.CrossEntropyLoss()
+        loss = BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
+    elif mixes:
+        loss = SoftTargetCrossEntropy()
+    elif recipe.label_smoothing:
+        loss = LabelSmoothingCrossEntropy(recipe.label_smoothing)
+    return loss
 
 
 def mixer(recipe: Recipe, classes: int) -> Mixup | None:

@@ -28,7 +28,9 @@ def seconds_per_image(architecture: Architecture, batch_size: int, *, threads: i
             model = build(architecture).train()
             step_seconds(model, architecture, 2)
             images = 2
-            while (taken := min(step_seconds(model, architecture, images) for _ in range(2))) < LONG_ENOUGH and images < batch_size:
+            while (
+                taken := min(step_seconds(model, architecture, images) for _ in range(2))
+            ) < LONG_ENOUGH and images < batch_size:
                 images = min(2 * images, batch_size)
     finally:
         torch.set_num_threads(before)

@@ -111,4 +111,6 @@ def _check_resources(wanted: set[Resources]) -> None:
     for resources in wanted:
         for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
             if number > have.get(key, 0):
-                raise ExecutorError(f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}")
+                raise ExecutorError(
+                    f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}"
+                )

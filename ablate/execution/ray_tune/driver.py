@@ -69,7 +69,9 @@ class Teller(Callback):
         if self._stop():
             raise Interrupted
 
-    def on_trial_result(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
+    ) -> None:
         for event in result.get("events", ()):
             self.tell(event)
 
@@ -105,11 +107,13 @@ class ReplayedASHA(AsyncHyperBandScheduler):
     def __init__(self, order: Order) -> None:
         longest = max(job.trial.recipe.epochs for job in order.jobs)
         grace = min(order.scheduler.grace_epochs, longest)
-        super().__init__("epoch", order.metric, order.direction, max_t=longest, grace_period=grace, reduction_factor=order.scheduler.reduction)
+        super().__init__(
+            "epoch", order.metric, order.direction, max_t=longest, grace_period=grace, reduction_factor=order.scheduler.reduction
+        )
         self._curves = {job.trial.hash: job.history for job in order.jobs}
         for key, epochs in sorted(order.peers.items()):
             peer: Any = SimpleNamespace(trial_id=f"known-{key}", config={"trial": key})
-            super().on_trial_add(None, peer)  # type: ignore[arg-type]
+            super().on_trial_add(None, peer)
             self._replay(peer, epochs)
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
@@ -122,7 +126,9 @@ class ReplayedASHA(AsyncHyperBandScheduler):
 
     def _replay(self, trial: Any, epochs: tuple[Epoch, ...]) -> None:
         for epoch in epochs:
-            super().on_trial_result(None, trial, {"epoch": epoch.number, "top1": epoch.top1, "top5": epoch.top5, "loss": epoch.loss})  # type: ignore[arg-type]
+            super().on_trial_result(
+                None, trial, {"epoch": epoch.number, "top1": epoch.top1, "top5": epoch.top5, "loss": epoch.loss}
+            )
 
 
 def _scheduler(order: Order) -> TrialScheduler:

@@ -22,6 +22,7 @@ class TrialWorker(tune.Trainable):
         assert jobs is not None
         self._jobs, self._batch = jobs, batch
         self._work: Work | None = None
+        self._told: list[Event] = []
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -49,7 +50,7 @@ class TrialWorker(tune.Trainable):
 
     def _take(self, config: dict[str, Any]) -> None:
         self._work = Work(self._jobs[config["trial"]], "ray")
-        self._told: list[Event] = list(self._work.start())
+        self._told = list(self._work.start())
 
     def _leave(self) -> None:
         """A job that is left before its end was stopped: its checkpoint lets it go on."""

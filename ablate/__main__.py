@@ -1,0 +1,5 @@
+"""`python -m ablate` is `ablate`."""
+
+from ablate.cli import main
+
+main()

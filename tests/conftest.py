@@ -1,0 +1,55 @@
+"""What all tests share: a space that is planned in milliseconds and trained in a second, and a runner for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Hooks, Options, Outcome
+
+TINY = """
+question: Does a shortcut help a very small ViT?
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
+factors:
+  shortcuts.count: [0, 1]
+  layout: [serial, parallel]
+design: grid
+seeds: 2
+data: {name: digits, train_images: 200, test_images: 50}
+recipe: {epochs: 3, batch_size: 50, lr: 2e-3, warmup_epochs: 0}
+"""
+
+
+@pytest.fixture
+def tiny() -> str:
+    """A YAML document of four cells and two seeds."""
+    return TINY
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options(runs=tmp_path / "runs", executor="simulated", cpus=2)
+
+
+RunText = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_text(options: Options) -> RunText:
+    """Runs a YAML text under the name `tiny`, on the simulated executor unless another one is given."""
+
+    def run(text: str, executor: object | None = None, hooks: Hooks | None = None) -> Outcome:
+        declared = space.load(text, "tiny.yaml")
+        return pipeline.run(declared, "tiny.yaml", options, hooks, executor or SimulatedExecutor())  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def table(options: Options) -> Callable[[], str]:
+    """The table of the study `tiny`."""
+    return lambda: pipeline.Study("tiny", options.url).table()

@@ -1,0 +1,232 @@
+"""Data: every source loads small data of its real layout, and says what is wrong with others."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ablate.data import SETS, describe, refuse_recipe
+from ablate.data.arrays import load
+from ablate.data.batches import batches
+from ablate.errors import DataError, Infeasible, UnknownName
+from ablate.records import Data, Recipe
+
+CPU = torch.device("cpu")
+
+
+def images(count: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def write_npz(path: Path, **changes: np.ndarray) -> Path:
+    arrays = {"x_train": images(30, 6, 6, 3), "y_train": np.arange(30) % 4, "x_test": images(8, 6, 6, 3), "y_test": np.arange(8) % 4}
+    np.savez(path, **{k: v for k, v in {**arrays, **changes}.items() if v is not None})
+    return path
+
+
+def test_digits_are_embedded_and_split_for_good() -> None:
+    found = load(describe("digits"))
+    assert found.train.shape == (1437, 1, 8, 8)
+    assert found.test.shape == (360, 1, 8, 8)
+    assert found.train.dtype == torch.uint8
+    assert found.train.max() == 255
+    assert found.test_labels.bincount().min() >= 34, "every class in the test set"
+    assert SETS["digits"].images == 1437
+
+
+def test_npz_in_the_keras_layout(tmp_path: Path) -> None:
+    data = describe("npz", str(write_npz(tmp_path / "a.npz")))
+    assert (data.image_size, data.channels, data.classes, data.images) == (6, 3, 4, 30)
+    found = load(data)
+    assert found.train.shape == (30, 3, 6, 6)
+    assert torch.equal(found.train[2, 1], torch.from_numpy(images(30, 6, 6, 3)[2, :, :, 1]))
+    grey = describe("npz", str(write_npz(tmp_path / "b.npz", x_train=images(30, 6, 6), x_test=images(8, 6, 6))))
+    assert grey.channels == 1
+
+
+def test_moving_a_file_keeps_its_identity_and_editing_it_does_not(tmp_path: Path) -> None:
+    one = describe("npz", str(write_npz(tmp_path / "a.npz")))
+    moved = describe("npz", str((tmp_path / "a.npz").rename(tmp_path / "moved.npz")))
+    edited = describe("npz", str(write_npz(tmp_path / "c.npz", y_train=(np.arange(30) + 1) % 4)))
+    assert one.canonical() == moved.canonical() != edited.canonical()
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (print, ("executed",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x_train": images(30, 6, 5, 3)}, "must be uint8"),
+        ({"x_train": images(30, 6, 6, 3).astype(np.float32)}, "must be uint8"),
+        ({"y_train": np.arange(29)}, "one class number"),
+        ({"y_train": np.arange(30) - 1}, "one class number"),
+        ({"y_train": np.linspace(0, 1, 30)}, "one class number"),
+        ({"y_test": None}, "lacks y_test"),
+        ({"y_train": np.array([Evil()] * 30, dtype=object)}, "without pickles"),
+    ],
+)
+def test_malformed_npz(changes: dict[str, np.ndarray], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match=message):
+        describe("npz", str(write_npz(tmp_path / "a.npz", **changes)))
+    assert "executed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"text"])
+def test_files_that_are_no_npz(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(DataError, match="not a readable .npz"):
+        describe("npz", str(tmp_path / "a.npz"))
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}i", *array.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(header + array.astype(np.uint8).tobytes())
+    path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
+
+
+@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
+def test_mnist_as_torchvision_lays_it_out(name: str, folder: str, tmp_path: Path) -> None:
+    for split, count in (("train", 12), ("t10k", 5)):
+        write_idx(tmp_path / folder / "raw" / f"{split}-images-idx3-ubyte", images(count, 28, 28))
+        write_idx(tmp_path / folder / "raw" / f"{split}-labels-idx1-ubyte", np.arange(count) % 10)
+    found = load(describe(name, str(tmp_path)))
+    assert found.train.shape == (12, 1, 28, 28)
+    assert found.test_labels.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("name", "key"), [("cifar10", b"labels"), ("cifar100", b"fine_labels")])
+def test_cifar_as_torchvision_lays_it_out(name: str, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchvision import datasets
+
+    made = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
+    monkeypatch.setattr(made, "_check_integrity", lambda self: True)
+    monkeypatch.setattr(made, "_load_meta", lambda self: None)
+    root = tmp_path / made.base_folder
+    root.mkdir()
+    for file, _ in [*made.train_list, *made.test_list]:
+        (root / file).write_bytes(pickle.dumps({"data": images(4, 3072), key.decode(): [0, 1, 2, 3]}))
+    found = load(describe(name, str(tmp_path)))
+    assert found.train.shape == (4 * len(made.train_list), 3, 32, 32)
+    assert found.test.shape == (4, 3, 32, 32)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist"])
+def test_missing_sets_say_how_to_get_them(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"{name} is not under .*download=True"):
+        load(describe(name, str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["flowers102", "pets", "imagenet"])
+def test_missing_files_are_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"{name}"):
+        batches(describe(name, str(tmp_path)), Recipe(), CPU)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three classes of small JPEG files."""
+    for split, count in (("train", 6), ("val", 2)):
+        for label in "abc":
+            where = tmp_path / "set" / split / label
+            where.mkdir(parents=True)
+            for i in range(count):
+                Image.fromarray(images(1, 20, 30, 3)[0] + i).save(where / f"{i}.jpg")
+    return tmp_path / "set"
+
+
+# timm's ImageDataset leaves closing its files to the garbage collector.
+timm_leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+@timm_leaves_files_open
+def test_folders_go_through_timms_loader(folder: Path) -> None:
+    data = describe("folder", str(folder), image_size=16, workers=0)
+    assert (data.classes, data.images) == (3, 18)
+    recipe = Recipe(batch_size=4, flip=0.5, rand_augment="rand-m5-n1", random_erasing=0.2)
+    found = batches(data, recipe, CPU)
+    assert found.updates == 4
+    first = [x for x, _ in found.train(torch.Generator().manual_seed(1))]
+    again = [x for x, _ in batches(data, recipe, CPU).train(torch.Generator().manual_seed(1))]
+    other = [x for x, _ in found.train(torch.Generator().manual_seed(2))]
+    assert [x.shape for x in first] == [(4, 3, 16, 16)] * 4
+    assert all(map(torch.equal, first, again))
+    assert not all(map(torch.equal, first, other))
+    assert sorted(y for _, ys in found.test() for y in ys.tolist()) == [0, 0, 1, 1, 2, 2]
+
+
+@timm_leaves_files_open
+def test_a_subset_of_a_folder(folder: Path) -> None:
+    data = describe("folder", str(folder), image_size=16, train_images=7, test_images=3, workers=0)
+    found = batches(data, Recipe(batch_size=3), CPU)
+    assert found.updates == 2
+    assert sum(len(y) for _, y in found.test()) == 3
+    with pytest.raises(DataError, match="train_images = 99, but the data set has 18"):
+        batches(replace(data, train_images=99), Recipe(), CPU)
+
+
+def test_the_content_of_a_folder_is_its_identity(folder: Path) -> None:
+    before = describe("folder", str(folder)).fingerprint
+    (folder / "train" / "a" / "0.jpg").rename(folder / "train" / "b" / "9.jpg")
+    assert describe("folder", str(folder)).fingerprint != before
+
+
+@pytest.mark.parametrize("missing", ["train", "val"])
+def test_a_folder_without_a_split(folder: Path, missing: str) -> None:
+    (folder / missing).rename(folder / "elsewhere")
+    with pytest.raises(DataError, match=f"no folder .*{missing}"):
+        describe("folder", str(folder))
+
+
+def memory(recipe: Recipe, **changes: object) -> tuple[torch.Tensor, torch.Tensor]:
+    data: Data = replace(describe("digits", train_images=64), **changes)  # type: ignore[arg-type]
+    return next(iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0))))
+
+
+def test_batches_in_memory_are_normalised_and_seeded() -> None:
+    x, y = memory(Recipe(batch_size=64))
+    assert x.shape == (64, 1, 8, 8)
+    assert abs(x.mean()) < 1e-4
+    assert abs(x.std() - 1) < 0.01
+    assert torch.equal(y, memory(Recipe(batch_size=64))[1])
+
+
+def test_crops_move_and_flips_mirror() -> None:
+    plain = memory(Recipe(batch_size=64))[0]
+    flipped = memory(Recipe(batch_size=64, flip=1.0))[0]
+    assert torch.equal(flipped, plain.flip(-1))
+    cropped = memory(Recipe(batch_size=64, crop_padding=1))[0]
+    border = plain.min()
+    for image, moved in zip(plain, cropped, strict=True):
+        padded = torch.nn.functional.pad(image, (1, 1, 1, 1), value=float(border))
+        crops = [padded[:, i : i + 8, j : j + 8] for i in range(3) for j in range(3)]
+        assert any(torch.allclose(crop, moved, atol=1e-5) for crop in crops)
+
+
+def test_images_are_resized_on_the_way() -> None:
+    assert memory(Recipe(batch_size=8), image_size=16)[0].shape == (8, 1, 16, 16)
+
+
+def test_names_and_recipes_that_do_not_fit() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'cifar10'"):
+        describe("cifar11")
+    with pytest.raises(Infeasible, match="crop_padding works in memory"):
+        refuse_recipe(describe("imagenet"), Recipe(crop_padding=4))
+    with pytest.raises(DataError, match="train_images = 9999, but digits has 1437"):
+        load(describe("digits", train_images=9999))
+
+
+def test_imagenet_needs_no_files_to_be_costed() -> None:
+    data = describe("imagenet")
+    assert (data.image_size, data.channels, data.classes) == (224, 3, 1000)

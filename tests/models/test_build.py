@@ -1,0 +1,95 @@
+"""Building: what is not read is an error, and what cannot be built says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ablate import factors
+from ablate.errors import AblateError, Infeasible, UnknownName, UnreadParameter
+from ablate.factors.factor import ArrangeFactor
+from ablate.models import build, resolve
+from ablate.records import Architecture
+
+
+def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = factors.catalogue()
+    layout = honest["layout"]
+    assert isinstance(layout, ArrangeFactor)
+    careless = replace(layout, join=lambda values, before: before)
+    monkeypatch.setattr(factors, "catalogue", lambda: {**honest, "layout": careless})
+    with pytest.raises(UnreadParameter, match="did not read layout = parallel"):
+        build(Architecture("vit", 8, 1, 10, {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4, "layout": "parallel"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"shortcuts.count": 1, "shortcuts.b": 5}, "shortcuts.b = 5 does not divide the width 192"),
+        ({"ffn.agelu": 5}, "ffn.agelu = 5 does not divide the hidden width 768"),
+        ({"size.heads": 5}, "size.heads = 5 does not divide size.width = 192"),
+        ({"size.patch_size": 15}, "patch size 15 does not divide the image size 224"),
+    ],
+)
+def test_impossible_settings_say_why(settings: dict[str, int], reason: str) -> None:
+    with pytest.raises(Infeasible, match=reason):
+        build(resolve("deit_tiny_patch16_224", 224, 3, 1000, settings))
+
+
+def test_a_backbone_without_plain_blocks_is_refused() -> None:
+    with pytest.raises(Infeasible, match="plain pre-norm blocks"):
+        resolve("vit_base_patch16_rpn_224", 224, 3, 1000, {})
+
+
+def test_unknown_backbones_name_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'deit_tiny_patch16_224'"):
+        resolve("deit_tiny_patch16_225", 224, 3, 1000, {})
+
+
+def test_equal_models_are_one_architecture() -> None:
+    plain = resolve("deit_tiny_patch16_224", 224, 3, 1000, {})
+    said = {"size.depth": 12, "size.mlp_ratio": 4, "shortcuts.count": 0, "shortcuts.b": 8, "drop.path": 0.0, "layout": "serial"}
+    assert resolve("deit_tiny_patch16_224", 224, 3, 1000, said) == plain
+    assert resolve("deit_tiny_patch16_224", 224, 3, 1000, {"size.depth": 11}).hash != plain.hash
+
+
+def test_stochastic_depth_rises_linearly() -> None:
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"drop.path": 0.3, "size.depth": 4}))
+    rates = [getattr(block.drop_path1, "drop_prob", 0.0) for block in model.blocks]
+    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3])
+
+
+def test_parallel_joins_both_branches_at_once() -> None:
+    torch.manual_seed(0)
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"layout": "parallel", "size.depth": 1})).eval()
+    block, x = model.blocks[0], torch.randn(1, 5, 192)
+    expected = x + (block.attn(block.norm1(x)) + block.mlp(block.norm2(x)))
+    assert torch.equal(block(x), expected)
+
+
+def test_without_identity_only_the_branches_remain() -> None:
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"identity": False, "size.depth": 1})).eval()
+    block, x = model.blocks[0], torch.randn(1, 5, 192)
+    first = block.attn(block.norm1(x))
+    assert torch.equal(block(x), block.mlp(block.norm2(first)))
+
+
+@pytest.mark.parametrize("reads", ["input", "norm"])
+def test_a_shortcut_reads_the_input_or_its_norm(reads: str) -> None:
+    settings = {"shortcuts.count": 1, "shortcuts.placement": "msa", "shortcuts.reads": reads, "size.depth": 1}
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, settings)).eval()
+    block, x = model.blocks[0], torch.randn(1, 5, 192)
+    normed = block.norm1(x)
+    y = x + block.attn(normed) + block.msa_paths[0](x if reads == "input" else normed)
+    assert torch.equal(block(x), y + block.mlp(block.norm2(y)))
+
+
+def test_settings_that_change_nothing_are_refused() -> None:
+    with pytest.raises(AblateError, match="would change nothing: shortcuts.b is not read unless a circulant projection is used"):
+        factors.check({"shortcuts.b": 2})
+    with pytest.raises(UnknownName, match="did you mean 'shortcuts.count'"):
+        factors.check({"shortcuts.cout": 2})
+    with pytest.raises(AblateError, match="4 is not a level; allowed: none, 1, 3, 5, 7"):
+        factors.check({"ffn.kernel": 4})

@@ -1,0 +1,165 @@
+"""Plans: designs, folding, limits, reasons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ablate import space
+from ablate.cost import count
+from ablate.errors import AblateError, Infeasible
+from ablate.plan import make_plan
+from ablate.plan.designs import MOST_CELLS, combinations
+from ablate.records import Architecture, Cost, Design, Space
+
+DOCUMENT = """
+question: q
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
+factors:
+  shortcuts.count: [0, 1, 2]
+  shortcuts.b: [1, 2]
+  layout: [serial, parallel]
+data: digits
+recipe: {epochs: 2, warmup_epochs: 0}
+"""
+
+
+def declared(extra: str = "", document: str = DOCUMENT) -> Space:
+    return space.load(document + extra, "plan.yaml")
+
+
+def fake_cost(architecture: Architecture) -> Cost:
+    return Cost(int(architecture.hash[:4], 16), 100, 90, 10, 5)
+
+
+def test_grid_has_every_combination_once_baseline_first() -> None:
+    cells = combinations(declared())
+    assert len(cells) == 12 == len({tuple(c.items()) for c in cells})
+    assert cells[0] == {"shortcuts.count": 0, "shortcuts.b": 1, "layout": "serial"}
+
+
+def test_one_at_a_time() -> None:
+    cells = combinations(declared("design: one-at-a-time\n"))
+    assert [sum(c[k] != cells[0][k] for k in c) for c in cells] == [0, 1, 1, 1, 1]
+
+
+def test_leave_one_out_starts_from_the_full_model() -> None:
+    cells = combinations(declared("design: leave-one-out\n"))
+    full = {"shortcuts.count": 2, "shortcuts.b": 2, "layout": "parallel"}
+    assert cells == [full, {**full, "shortcuts.count": 0}, {**full, "shortcuts.b": 1}, {**full, "layout": "serial"}]
+
+
+def test_leave_one_out_takes_a_full_model_that_is_said() -> None:
+    cells = combinations(declared("design: leave-one-out\nfull: {shortcuts.count: 1}\n"))
+    assert cells[0]["shortcuts.count"] == 1
+
+
+def test_add_one_in() -> None:
+    cells = combinations(declared("design: add-one-in\n"))
+    assert cells[0] == {"shortcuts.count": 0, "shortcuts.b": 1, "layout": "serial"}
+    assert [c["shortcuts.count"] for c in cells] == [0, 2, 0, 0]
+
+
+def test_baseline_may_be_another_level() -> None:
+    cells = combinations(declared("baseline: {shortcuts.count: 2}\n"))
+    assert cells[0]["shortcuts.count"] == 2
+    assert len(cells) == 12
+
+
+def test_random_is_seeded_and_grows() -> None:
+    four = combinations(declared("design: {name: random, cells: 4, seed: 5}\n"))
+    eight = combinations(declared("design: {name: random, cells: 8, seed: 5}\n"))
+    assert eight[:4] == four
+    assert len({tuple(c.items()) for c in eight}) == 8
+    assert len(combinations(declared("design: {name: random, cells: 99, seed: 5}\n"))) == 12
+
+
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 5))
+@settings(deadline=None)
+def test_designs_keep_their_promises(sizes: list[int], cells: int, seed: int) -> None:
+    base = declared()
+    factors = {f"f{i}": tuple(range(n)) for i, n in enumerate(sizes)}
+    first, last = {n: levels[0] for n, levels in factors.items()}, {n: levels[-1] for n, levels in factors.items()}
+    for name in ("grid", "one-at-a-time", "leave-one-out", "add-one-in", "random"):
+        found = combinations(
+            replace(base, factors=factors, baseline=first, full=last, design=Design(name, cells if name == "random" else None, seed))  # type: ignore[arg-type]
+        )
+        assert len({tuple(c.items()) for c in found}) == len(found)
+        assert all(list(c) == list(factors) and all(c[n] in factors[n] for n in c) for c in found)
+        assert found[0] == (last if name == "leave-one-out" else first)
+        expected = {
+            "grid": math.prod(sizes),
+            "one-at-a-time": 1 + sum(n - 1 for n in sizes),
+            "leave-one-out": 1 + len(sizes),
+            "add-one-in": 1 + len(sizes),
+            "random": min(cells, math.prod(sizes)),
+        }
+        assert len(found) == expected[name]
+
+
+def test_a_grid_that_no_one_can_train_is_refused() -> None:
+    many = {f"f{i}": (0, 1) for i in range(20)}
+    with pytest.raises(AblateError, match="1,048,576 cells"):
+        combinations(replace(declared(), factors=many))
+    assert 2**20 > MOST_CELLS
+
+
+def test_cells_that_build_the_same_model_are_folded_with_the_reason() -> None:
+    plan = make_plan(declared(), fake_cost)
+    folded = [cell for cell in plan.cells if cell.same_as is not None]
+    assert [(cell.index, cell.same_as) for cell in folded] == [(2, 0), (3, 1)]
+    assert all(cell.note == "shortcuts.b is not read unless a circulant projection is used" for cell in folded)
+    assert len(plan.trials) == 10 * 3
+    assert len({trial.hash for trial in plan.trials}) == 30
+
+
+def test_seeds_are_crossed_and_come_one_after_the_other() -> None:
+    plan = make_plan(declared("seeds: [3, 8]\n"), fake_cost)
+    assert [trial.seed for trial in plan.trials] == [3] * 10 + [8] * 10
+
+
+def test_infeasible_cells_say_why() -> None:
+    document = DOCUMENT.replace("shortcuts.b: [1, 2]", "shortcuts.b: [1, 3]")
+    plan = make_plan(declared(document=document), count)
+    bad = [cell for cell in plan.cells if cell.note and cell.same_as is None]
+    assert len(bad) == 4
+    assert all(cell.note == "shortcuts.b = 3 does not divide the width 16" and not cell.trials for cell in bad)
+
+
+def test_limits_compare_with_the_baseline() -> None:
+    plan = make_plan(declared('limits: {params: "<= 1.01 * baseline"}\n'), count)
+    broken = [cell for cell in plan.cells if not cell.feasible and cell.same_as is None]
+    assert broken
+    assert all("breaks the limit params <= 1.01 * baseline" in cell.note for cell in broken)
+    assert plan.cells[0].feasible
+
+
+def test_a_limit_on_a_baseline_that_cannot_be_built() -> None:
+    document = DOCUMENT.replace("heads: 2", "heads: 3") + 'limits: {params: "<= baseline"}\n'
+    plan = make_plan(declared(document=document), count)
+    assert all("does not divide size.width" in cell.note for cell in plan.cells)
+
+    def refuse_baseline(architecture: Architecture) -> Cost:
+        if "shortcuts.count" not in architecture.settings:
+            raise Infeasible("no baseline today")
+        return fake_cost(architecture)
+
+    with pytest.raises(AblateError, match="the baseline itself cannot be built"):
+        make_plan(declared('limits: {params: "<= baseline"}\n'), refuse_baseline)
+
+
+def test_recipe_factors_change_the_trial_not_the_architecture() -> None:
+    document = DOCUMENT.replace("  layout: [serial, parallel]", "  recipe.lr: [1e-3, 2e-3, 0.001]".replace(", 0.001", ""))
+    plan = make_plan(declared(document=document), fake_cost)
+    rates = {cell.trials[0].recipe.lr for cell in plan.cells if cell.trials}
+    assert rates == {1e-3, 2e-3}
+    assert len({cell.architecture.hash for cell in plan.cells if cell.architecture}) == 5
+
+
+def test_augmentation_that_the_data_do_not_go_through_is_infeasible() -> None:
+    plan = make_plan(declared(document=DOCUMENT.replace("epochs: 2", "rand_augment: rand-m9, epochs: 2")), fake_cost)
+    assert all("recipe.rand_augment works on image files" in cell.note for cell in plan.cells)

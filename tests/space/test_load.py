@@ -1,0 +1,121 @@
+"""Good documents: short and full forms mean the same, presets load, the schema admits them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ablate import space
+from ablate.errors import SpaceError
+from ablate.records import Design, Limit, Scheduler
+from ablate.space.document import parse
+from ablate.space.limits import parse as parse_limit
+from ablate.space.load import study_name
+from ablate.space.recipes import RECIPES
+
+SPACES = sorted((Path(__file__).parents[2] / "search_spaces").rglob("*.yaml"))
+SHORT = """
+question: q
+backbone: {family: vit, width: 16, depth: 1, heads: 2}
+factors: {shortcuts.count: [0, 1]}
+"""
+
+
+@pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
+def test_presets_load_and_open_with_their_command(file: Path) -> None:
+    found = space.read(file)
+    assert found.question
+    assert found.expect
+    assert found.source
+    assert file.read_text().startswith(("# ablate run search_spaces/", "# ablate cost search_spaces/"))
+
+
+@pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
+def test_presets_fit_the_exported_schema(file: Path) -> None:
+    jsonschema.validate(parse(file.read_text(), file.name).values, space.json_schema())
+
+
+@pytest.mark.parametrize("wrong", [{"sedes": 2}, {"factors": {"shortcuts.cuont": [0, 1]}}, {"factors": {"layout": ["serial", "x"]}}])
+def test_the_schema_refuses_what_loading_refuses(wrong: dict[str, object]) -> None:
+    document = parse(SHORT, "x").values | wrong
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, space.json_schema())
+
+
+def test_short_and_full_forms_are_one() -> None:
+    full = """
+design: {name: grid}
+data: {name: digits}
+recipe: {preset: small}
+scheduler: {name: fifo}
+seeds: [0, 1, 2]
+"""
+    one, other = space.load(SHORT, "a.yaml"), space.load(SHORT + full, "a.yaml")
+    assert {**one.__dict__, "document": ""} == {**other.__dict__, "document": ""}
+
+
+def test_defaults() -> None:
+    found = space.load(SHORT, "a.yaml")
+    assert (found.seeds, found.metric, found.direction, found.data.name) == ((0, 1, 2), "top1", "max", "digits")
+    assert (found.design, found.scheduler, found.recipe) == (Design("grid"), Scheduler("fifo"), RECIPES["small"])
+
+
+def test_yaml_is_yaml_1_2() -> None:
+    values = parse("a: 1e-3\nb: on\nc: no\nd: 012\ne: 1_0\nf: true\ng: ~\nh: 12:30\ni: -.5\n", "x").values
+    assert values == {"a": 0.001, "b": "on", "c": "no", "d": 12, "e": "1_0", "f": True, "g": None, "h": "12:30", "i": -0.5}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("search_spaces/augvit/table3.yaml", "augvit/table3"),
+        ("/home/me/search_spaces/quickstart.yaml", "quickstart"),
+        ("elsewhere/my study.yaml", "my-study"),
+        ("x.yaml", "x"),
+    ],
+)
+def test_a_study_is_named_after_its_file(file: str, name: str) -> None:
+    assert study_name(file) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("<= 1.1 * baseline", Limit("flops", "<=", 1.1, True)),
+        ("<baseline", Limit("flops", "<", 1.0, True)),
+        (" >= 6e6 ", Limit("flops", ">=", 6e6, False)),
+        ("== 3", None),
+        ("<= baseline * 2", None),
+        ("<= 1.1", Limit("flops", "<=", 1.1, False)),
+    ],
+)
+def test_limits(text: str, limit: Limit | None) -> None:
+    assert parse_limit("flops", text) == limit
+
+
+@given(st.text(max_size=200))
+@settings(deadline=None, max_examples=300)
+def test_any_text_loads_or_is_refused_with_a_line(text: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        space.load(text, "any.yaml")
+    assert all(problem.line >= 1 for problem in error.value.problems)
+
+
+keys = st.sampled_from(["question", "backbone", "factors", "seeds", "data", "recipe", "design", "limits", "metric", "fixed", "full", "scheduler"])
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from(["vit", "grid", "digits", "small"])
+nested = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=3), max_leaves=8)
+
+
+@given(st.dictionaries(keys, nested, max_size=6))
+@settings(deadline=None, max_examples=300)
+def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
+    import yaml
+
+    try:
+        space.load(yaml.safe_dump(values), "any.yaml")
+    except SpaceError as error:
+        assert str(error).startswith("any.yaml:")

@@ -1,0 +1,168 @@
+"""Malformed YAML: each gives one clear error with file and line, exit code 2, and no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablate.cli import main
+
+GOOD = """question: Does it help?
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
+factors:
+  shortcuts.count: [0, 1]
+  layout: [serial, parallel]
+seeds: 2
+data: digits
+recipe: {epochs: 2, warmup_epochs: 0}
+"""
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def added(line: str) -> str:
+    return GOOD + line + "\n"
+
+
+# name: (document, line of the mistake, what the message says)
+MALFORMED: dict[str, tuple[str, int, str]] = {
+    "empty": ("", 1, "the document is empty"),
+    "only a comment": ("# nothing\n", 1, "the document is empty"),
+    "a list": ("- question: q\n", 1, "a space is a mapping"),
+    "a word": ("hello\n", 1, "a space is a mapping"),
+    "unclosed bracket": (changed("[0, 1]", "[0, 1"), 4, "not valid YAML"),
+    "bad indent": (changed("  layout:", "   layout:"), 5, "not valid YAML"),
+    "tab": (changed("  layout:", "\tlayout:"), 5, "not valid YAML"),
+    "unclosed quote": (changed("Does it help?", '"Does it help?'), 1, "not valid YAML"),
+    "control character": (changed("help", "he\x07lp"), 1, "not valid YAML"),
+    "two documents": (GOOD + "---\n" + GOOD, 9, "not valid YAML"),
+    "unknown alias": (changed("seeds: 2", "seeds: *two"), 6, "not valid YAML"),
+    "python object": (changed("seeds: 2", "seeds: !!python/object/apply:os.system ['true']"), 6, "the tag"),
+    "custom tag": (changed("digits", "!mine digits"), 7, "the tag !mine is not allowed"),
+    "binary tag": (changed("digits", "!!binary aGk="), 7, "is not allowed"),
+    "key twice": (added("seeds: 3"), 9, "the key 'seeds' stands twice"),
+    "factor twice": (changed("  layout:", "  shortcuts.count: [0, 2]\n  layout:"), 5, "the key 'shortcuts.count' stands twice"),
+    "key is a number": (added("5: x"), 9, "a key must be text"),
+    "key is a list": (added("[a, b]: x"), 9, "a key must be text"),
+    "endless alias": ("question: &a [*a]\n", 1, "the document is too large or refers to itself"),
+    "alias bomb": (
+        "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{n}: &{n} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n" for p, n in zip("abcdef", "bcdefg", strict=True)),
+        1,
+        "the document is too large",
+    ),
+    "deep": ("question: " + "[" * 200 + "]" * 200 + "\n", 1, "too large or refers to itself"),
+    "unknown key": (added("sedes: 3"), 9, "unknown key 'sedes'; did you mean 'seeds'?"),
+    "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
+    "no question": (changed("question: Does it help?\n", ""), 1, "missing key 'question'"),
+    "no backbone": (changed("backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\n", ""), 1, "missing key 'backbone'"),
+    "empty question": (changed("Does it help?", '""'), 1, "question:"),
+    "question is a number": (changed("Does it help?", "3"), 1, "question: must be a valid string, found 3"),
+    "no factors": (changed("  shortcuts.count: [0, 1]\n  layout: [serial, parallel]\n", "  {}\n"), 3, "factors is empty"),
+    "unknown factor": (changed("shortcuts.count", "shortcut.count"), 4, "unknown factor 'shortcut.count'; did you mean 'shortcuts.count'?"),
+    "level not allowed": (changed("parallel", "paralel"), 5, "layout: 'paralel' is not a level; allowed: serial, parallel; did you mean"),
+    "level of another type": (changed("[0, 1]", '[0, "1"]'), 4, "shortcuts.count: '1' is not a level; allowed: whole numbers from 0 to 64"),
+    "truth for a number": (changed("[0, 1]", "[0, true]"), 4, "shortcuts.count: True is not a level"),
+    "level out of range": (changed("layout: [serial, parallel]", "drop.path: [0, 1.0]"), 5, "numbers from 0 to below 1"),
+    "negative count": (changed("[0, 1]", "[0, -1]"), 4, "-1 is not a level"),
+    "level twice": (changed("[0, 1]", "[0, 1, 1]"), 4, "the level 1 stands twice"),
+    "one level": (changed("[0, 1]", "[1]"), 4, "needs two levels or more, has 1"),
+    "levels not a list": (changed("[0, 1]", "1"), 4, "factors.shortcuts.count: must be a valid list, found 1"),
+    "level is null": (changed("[0, 1]", "[0, null]"), 4, "found None"),
+    "number too large": (changed("[0, 1]", "[0, 1e999]"), 4, "is no finite float"),
+    "not a number": (changed("[0, 1]", "[0, .nan]"), 4, "is no finite float"),
+    "fixed and varied": (added("fixed: {layout: parallel}"), 9, "layout stands under factors and under fixed"),
+    "fixed unknown": (added("fixed:\n  shortcuts.bb: 2"), 10, "unknown factor 'shortcuts.bb'; did you mean 'shortcuts.b'?"),
+    "fixed recipe": (added("fixed: {recipe.lr: 0.1}"), 9, "belongs under `recipe`"),
+    "baseline not listed": (added("baseline: {shortcuts.count: 5}"), 9, "baseline: 5 is not among the levels of shortcuts.count: 0, 1"),
+    "baseline unknown": (added("baseline: {layuot: serial}"), 9, "unknown factor 'layuot'; did you mean 'layout'?"),
+    "full in a grid": (added("full: {shortcuts.count: 1}"), 9, "full is read by the designs leave-one-out and add-one-in, not by grid"),
+    "unknown design": (added("design: gird"), 9, "unknown design 'gird'; did you mean 'grid'?"),
+    "random without a number": (added("design: random"), 9, "design random needs a number of cells"),
+    "cells in a grid": (added("design: {name: grid, cells: 4}"), 9, "cells is read by design random, not by grid"),
+    "unknown family": (changed("family: vit", "family: vti"), 2, "unknown family 'vti'; did you mean 'vit'?"),
+    "size said twice": (changed("layout: [serial, parallel]", "size.width: [16, 32]"), 5, "size.width varies, but backbone says width too"),
+    "unknown size": (changed("heads", "haeds"), 2, "unknown key 'haeds'; did you mean 'heads'?"),
+    "zero width": (changed("width: 16", "width: 0"), 2, "greater than or equal to 1"),
+    "seeds a word": (changed("seeds: 2", "seeds: two"), 6, "seeds: must be a valid integer, found 'two'"),
+    "no seeds": (changed("seeds: 2", "seeds: 0"), 6, "greater than or equal to 1"),
+    "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "a seed stands twice"),
+    "negative seed": (changed("seeds: 2", "seeds: [-1]"), 6, "greater than or equal to 0"),
+    "unknown data": (changed("digits", "digit"), 7, "unknown data set 'digit'; did you mean 'digits'?"),
+    "no such npz": (changed("digits", "missing.npz"), 7, "no file missing.npz"),
+    "npz without a path": (changed("digits", "npz"), 7, "npz needs a path"),
+    "unknown recipe": (changed("{epochs: 2, warmup_epochs: 0}", "samll"), 8, "unknown recipe 'samll'; did you mean 'small'?"),
+    "unknown recipe key": (changed("warmup_epochs", "warmup"), 8, "unknown key 'warmup'"),
+    "fractional epochs": (changed("epochs: 2,", "epochs: 2.5,"), 8, "recipe.epochs: must be a valid integer, found 2.5"),
+    "warm-up eats all": (changed("warmup_epochs: 0", "warmup_epochs: 2"), 8, "2 warm-up epochs leave nothing of 2 epochs"),
+    "unknown optimiser": (changed("epochs: 2,", "optimizer: adam,"), 8, "'adam' is not allowed; allowed: adamw, sgd, lamb, nadamw; did you mean"),
+    "recipe level": (changed("layout: [serial, parallel]", "recipe.lr: [0.1, -0.1]"), 5, "recipe.lr: should be greater than 0, found -0.1"),
+    "recipe factor": (changed("layout: [serial, parallel]", "recipe.lrr: [0.1, 0.2]"), 5, "unknown factor 'recipe.lrr'; did you mean 'recipe.lr'?"),
+    "unknown metric": (added("metric: {top2: max}"), 9, "top2"),
+    "two metrics": (added("metric: {top1: max, loss: min}"), 9, "metric names exactly one metric"),
+    "direction": (added("metric: {top1: up}"), 9, "'up' is not allowed; allowed: max, min"),
+    "limit without a bound": (added("limits: {flops: small}"), 9, "limits.flops: 'small' is no bound; write one like"),
+    "limit that would run code": (added('limits: {flops: "<= __import__(\'os\')"}'), 9, "is no bound"),
+    "limit on an unknown cost": (added('limits: {flop: "<= 1"}'), 9, "'flop' is not allowed; allowed: params, flops"),
+    "unknown resource": (added("resources: {cpu: 1}"), 9, "unknown key 'cpu'; did you mean 'cpus'?"),
+    "no cpu": (added("resources: {cpus: 0}"), 9, "greater than 0"),
+    "one and a half gpus": (added("resources: {gpus: 1.5}"), 9, "above 1 it must be a whole number"),
+    "unknown scheduler": (added("scheduler: hyperband"), 9, "unknown scheduler 'hyperband'"),
+    "reduction in fifo": (added("scheduler: {name: fifo, reduction: 3}"), 9, "reduction is read by scheduler asha, not by fifo"),
+    "name with spaces": (added("name: my study"), 9, "name:"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_mistake_is_told_with_its_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    document, line, message = MALFORMED[name]
+    monkeypatch.chdir(tmp_path)
+    Path("space.yaml").write_text(document)
+    monkeypatch.setattr(sys, "argv", ["ablate", "plan", "space.yaml"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert "Traceback" not in err
+    assert f"space.yaml:{line}: " in err, err
+    assert message in err
+    assert err.count("\n") == 1, f"one mistake, one line: {err}"
+    assert not Path("runs").exists(), "a mistake leaves nothing behind"
+
+
+def test_the_good_document_is_good() -> None:
+    from ablate import space
+
+    assert space.load(GOOD, "good.yaml").seeds == (0, 1)
+
+
+def test_there_are_forty() -> None:
+    assert len(MALFORMED) >= 40
+
+
+def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text(changed("[0, 1]", "[0, -1]").replace("parallel]", "paralel]").replace("digits", "digit"))
+    done = subprocess.run([sys.executable, "-m", "ablate", "run", str(file)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    lines = done.stderr.strip().splitlines()
+    assert [line.partition("space.yaml:")[2].partition(":")[0] for line in lines] == ["4", "5", "7"]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"question: \xe4\n", None])
+def test_files_that_are_no_text(content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "space.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["ablate", "cost", str(file)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "cannot be read" in capsys.readouterr().err

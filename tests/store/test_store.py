@@ -1,0 +1,290 @@
+"""The store: one writer, readers that cannot write, results that stand, tables that migrations make."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, text
+
+from ablate import provenance, space
+from ablate.errors import StoreError, UnknownName
+from ablate.pipeline import Options, Study
+from ablate.plan import make_plan
+from ablate.records import Architecture, Cost, Ended, Epoch, Event, Place, Plan, Progressed, Started, Status
+from ablate.store import database
+from ablate.store.reader import Reader
+from ablate.store.tables import metadata
+from ablate.store.writer import Writer
+
+PLACE = Place("simulated", "here", 1, "cpu", 1)
+
+
+def fake_cost(architecture: Architecture) -> Cost:
+    return Cost(1000, 100, 90, 10, 5)
+
+
+@pytest.fixture
+def plan(tiny: str) -> Plan:
+    return make_plan(space.load(tiny, "tiny.yaml"), fake_cost)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "ablate.db")
+
+
+def epoch(number: int, top1: float = 50.0) -> Epoch:
+    return Epoch(number, 1.0, 1.0, top1, 90.0, 0.1, 0.5)
+
+
+def begun(url: str, plan: Plan) -> Writer:
+    writer = Writer(url)
+    study = writer.register(plan, "tiny.yaml", 1)
+    writer.begin(study, plan.space.document, provenance.collect())
+    return writer
+
+
+def finish(writer: Writer, trial: str, top1: float = 50.0) -> None:
+    for event in (Started(trial, PLACE, 0), Progressed(trial, (epoch(1), epoch(2, top1))), Ended(trial, Status.COMPLETED)):
+        writer.write(event)
+
+
+def rows(url: str, statement: str) -> list[tuple[object, ...]]:
+    with Reader(url) as reader:
+        return [tuple(row) for row in reader.query(statement)[1]]
+
+
+def test_migrations_make_the_tables_that_the_code_declares(url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    Writer(url).close()
+    with create_engine(f"sqlite:///{url}").connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == database.HEAD
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert connection.execute(text("SELECT COUNT(*) FROM pragma_table_info('trials') WHERE type = 'BLOB'")).scalar() == 0
+
+
+def test_a_second_writer_is_refused_and_told_by_whom(url: str) -> None:
+    with Writer(url), pytest.raises(StoreError, match=r"process \d+ is writing to .*ablate.db"):
+        Writer(url)
+    Writer(url).close()
+
+
+def test_readers_read_while_the_writer_writes(url: str, plan: Plan) -> None:
+    with begun(url, plan) as writer:
+        finish(writer, plan.trials[0].hash)
+        assert rows(url, "SELECT COUNT(*) FROM trials WHERE status = 'completed'") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM trials",
+        "UPDATE trials SET status = 'completed'",
+        "INSERT INTO studies (name) VALUES ('x')",
+        "DROP TABLE trials",
+        "CREATE TABLE x (y)",
+        "CREATE TEMP TABLE x (y)",
+        "PRAGMA query_only = OFF",
+        "PRAGMA journal_mode = DELETE",
+        "ATTACH DATABASE '/tmp/ablate-test-other.db' AS other",
+        "VACUUM",
+        "VACUUM INTO '/tmp/ablate-test-copy.db'",
+        "SELECT load_extension('x')",
+        "SELECT 1; DELETE FROM trials",
+        "WITH t AS (SELECT 1) DELETE FROM trials",
+        "SELECT writefile('/tmp/ablate-test-file', 'x')",
+        "",
+        "nonsense",
+    ],
+)
+def test_a_query_cannot_write(statement: str, url: str, plan: Plan) -> None:
+    with begun(url, plan) as writer:
+        finish(writer, plan.trials[0].hash)
+    before = Path(url).read_bytes()
+    with Reader(url) as reader, pytest.raises(StoreError):
+        reader.query(statement)
+    assert Path(url).read_bytes() == before
+    assert not Path("/tmp/ablate-test-copy.db").exists()
+    assert not Path("/tmp/ablate-test-file").exists()
+
+
+def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at .*`ablate run FILE` makes one"):
+        Reader(str(tmp_path / "none.db"))
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE x (y)")
+    connection.close()
+    with pytest.raises(StoreError, match="is no ablate store"):
+        Reader(str(other))
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"this is no database at all, but long enough to look like one" * 50)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Reader(str(broken))
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Writer(str(broken))
+    newer = tmp_path / "newer.db"
+    Writer(str(newer)).close()
+    with sqlite3.connect(newer) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(StoreError, match="revision 9999"):
+        Reader(str(newer))
+    with pytest.raises(StoreError, match="does not know; use the newer version"):
+        Writer(str(newer))
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "nonsense://x", "://", "mysql+nothing://localhost/x"])
+def test_stores_that_cannot_be(url: str) -> None:
+    with pytest.raises(StoreError):
+        Writer(url)
+
+
+def test_a_result_stands_whatever_late_events_say(url: str, plan: Plan) -> None:
+    key = plan.trials[0].hash
+    with begun(url, plan) as writer:
+        finish(writer, key, 77.0)
+        writer.write(Started(key, PLACE, 0))
+        writer.write(Ended(key, Status.FAILED, "late"))
+    assert rows(url, f"SELECT status, top1 FROM trials WHERE hash = '{key}'") == [("completed", 77.0)]
+
+
+def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
+    key = plan.trials[0].hash
+    with begun(url, plan) as writer:
+        writer.write(Started(key, PLACE, 0))
+        for _ in range(3):
+            writer.write(Progressed(key, (epoch(1), epoch(2))))
+    assert rows(url, "SELECT COUNT(*) FROM epochs") == [(2,)]
+
+
+def test_what_a_killed_run_left_open_is_lost_and_planned_again(url: str, plan: Plan) -> None:
+    key = plan.trials[0].hash
+    writer = begun(url, plan)
+    writer.write(Started(key, PLACE, 0))
+    writer.close()
+    begun(url, plan).close()
+    assert rows(url, "SELECT status FROM attempts") == [("lost",)]
+    assert rows(url, f"SELECT status FROM trials WHERE hash = '{key}'") == [("planned",)]
+
+
+def test_provenance_stands_with_every_attempt(url: str, plan: Plan) -> None:
+    with begun(url, plan) as writer:
+        finish(writer, plan.trials[0].hash)
+    statement = "SELECT p.document, p.python, p.torch, p.cores FROM attempts a JOIN provenance p ON p.id = a.provenance_id"
+    [(document, python, torch, cores)] = rows(url, statement)
+    assert document == plan.space.document
+    assert python
+    assert torch
+    assert int(str(cores)) > 0
+
+
+def test_a_new_plan_takes_the_place_of_the_old_one_and_loses_no_trial(url: str, plan: Plan, tiny: str) -> None:
+    with begun(url, plan) as writer:
+        finish(writer, plan.trials[0].hash)
+    fewer = make_plan(space.load(tiny.replace("seeds: 2", "seeds: 1"), "tiny.yaml"), fake_cost)
+    with begun(url, fewer):
+        pass
+    assert rows(url, "SELECT COUNT(*) FROM trials") == [(8,)]
+    assert rows(url, "SELECT COUNT(*) FROM cell_trials") == [(4,)]
+    assert rows(url, "SELECT COUNT(*) FROM levels") == [(8,)]
+
+
+def test_stale_costs_are_renewed(url: str, plan: Plan) -> None:
+    begun(url, plan).close()
+    with Reader(url) as reader:
+        assert len(reader.costs(1)) == 4
+        assert reader.costs(2) == {}
+    doubled = replace(plan, cells=tuple(replace(cell, cost=Cost(2, 2, 2, 2, 2)) for cell in plan.cells))
+    with Writer(url) as writer:
+        writer.register(doubled, "tiny.yaml", 2)
+    with Reader(url) as reader:
+        assert set(reader.costs(2).values()) == {Cost(2, 2, 2, 2, 2)}
+
+
+def test_the_wide_view_has_a_column_for_each_factor_metric_and_cost(url: str, plan: Plan) -> None:
+    with begun(url, plan) as writer:
+        for trial in plan.trials:
+            finish(writer, trial.hash)
+    with Reader(url) as reader:
+        columns, found = reader.query("SELECT * FROM results_tiny ORDER BY cell, seed")
+    assert {"cell", "seed", "shortcuts.count", "layout", "top1", "params", "flops", "status"} <= set(columns)
+    assert len(found) == 8
+    first = dict(zip(columns, found[2], strict=True))
+    assert (first["shortcuts.count"], first["layout"]) == (0, "parallel")
+
+
+def test_studies_of_like_names_have_views_of_their_own(url: str, plan: Plan) -> None:
+    with Writer(url) as writer:
+        for name in ("a/b", "a-b", "A_B"):
+            writer.register(replace(plan, space=replace(plan.space, name=name)), "f.yaml", 1)
+    with Reader(url) as reader:
+        views = [study.results_view for study in reader.studies()]
+        assert len(set(views)) == 3
+        for view in views:
+            assert len(reader.query(f'SELECT * FROM "{view}"')[1]) == 8
+
+
+def test_unknown_studies_name_the_nearest(url: str, plan: Plan) -> None:
+    begun(url, plan).close()
+    with Reader(url) as reader, pytest.raises(UnknownName, match="did you mean 'tiny'"):
+        reader.study("tinny")
+
+
+def test_the_python_frame_is_the_wide_view(run_text: Callable[..., object], tiny: str, options: Options) -> None:
+    run_text(tiny)
+    frame = Study("tiny", options.url).frame()
+    assert frame.shape[0] == 8
+    assert frame["top1"].notna().all()
+    assert sorted(frame["seed"].unique()) == [0, 1]
+
+
+events = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["start", "epoch", "completed", "failed", "diverged", "pruned", "running", "killed"])), max_size=25
+)
+
+
+@given(events)
+@settings(deadline=None, max_examples=60)
+def test_any_order_of_events_keeps_one_result_a_trial(tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[int, str]]) -> None:
+    """However events come, doubled, late or cut off: a result that was stored stands, and epochs are never doubled."""
+    from tests.conftest import TINY
+
+    url = str(tmp_path_factory.mktemp("store") / "a.db")
+    plan = make_plan(space.load(TINY, "tiny.yaml"), fake_cost)
+    results: dict[str, str] = {}
+    done: dict[str, int] = {}
+    writer = begun(url, plan)
+    for which, what in happened:
+        key = plan.trials[which].hash
+        if what == "killed":
+            writer.close()
+            writer = begun(url, plan)
+            continue
+        event: Event
+        if what == "start":
+            event = Started(key, PLACE, done.get(key, 0))
+        elif what == "epoch":
+            done[key] = done.get(key, 0) + 1
+            event = Progressed(key, (epoch(done[key]),))
+        else:
+            if what == "completed" and not done.get(key):
+                continue
+            event = Ended(key, Status(what))
+            if what in ("completed", "diverged"):
+                results.setdefault(key, what)
+        writer.write(event)
+    writer.close()
+    stored = dict(rows(url, "SELECT hash, status FROM trials"))
+    assert {key: stored[key] for key in results} == results
+    assert dict(rows(url, "SELECT trial_hash, COUNT(*) FROM epochs GROUP BY trial_hash")) == {k: n for k, n in done.items() if n}
+    assert rows(url, "SELECT COUNT(*) FROM attempts WHERE ended_at IS NULL GROUP BY trial_hash HAVING COUNT(*) > 1") == []

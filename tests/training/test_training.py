@@ -1,0 +1,201 @@
+"""Training: resumed bit for bit, warm bit for bit, every option read, divergence told."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ablate.data import describe
+from ablate.errors import CheckpointError
+from ablate.models import resolve
+from ablate.records import Epoch, Level, Recipe, Trial
+from ablate.training import Diverged, Training
+from ablate.training.checkpoint import CheckpointFolder
+from ablate.training.probe import seconds_per_image
+
+RECIPE = Recipe(epochs=4, batch_size=50, lr=2e-3, warmup_epochs=1)
+EVERYTHING = replace(
+    RECIPE, crop_padding=1, flip=0.5, mixup=0.3, cutmix=1.0, label_smoothing=0.1, random_erasing=0.25, ema=0.9, clip_grad=1.0, min_lr=1e-5
+)
+
+
+def trial(recipe: Recipe = RECIPE, seed: int = 0, **settings: Level) -> Trial:
+    sizes: dict[str, Level] = {"size.patch_size": 4, "size.width": 16, "size.depth": 2, "size.heads": 2, "size.mlp_ratio": 2.0}
+    data = describe("digits", train_images=200, test_images=60)
+    return Trial(resolve("vit", 8, 1, 10, sizes | settings), recipe, data, seed)
+
+
+def numbers(epochs: list[Epoch]) -> list[tuple[float, ...]]:
+    """Everything but the time."""
+    return [(e.number, e.train_loss, e.loss, e.top1, e.top5, e.lr) for e in epochs]
+
+
+def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[list[tuple[float, ...]], dict[str, torch.Tensor]]:
+    """Trains to the end, in a new `Training` after each epoch in `stops`; gives the numbers and the weights."""
+    training = Training(wanted, folder)
+    while not training.finished:
+        epoch = training.epoch()
+        if epoch.number in stops:
+            training.save()
+            training.close()
+            random.random(), np.random.rand(3), torch.rand(3)
+            training = Training(wanted, folder)
+            assert len(training.epochs) == epoch.number
+    training.save()
+    training.close()
+    return numbers(training.epochs), torch.load(folder / "last.pt", weights_only=True)["model"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        trial(),
+        trial(EVERYTHING, **{"drop.path": 0.3, "drop.dropout": 0.1, "drop.attention": 0.1, "ffn.kernel": 3, "shortcuts.count": 2}),
+        trial(replace(EVERYTHING, precision="bfloat16", optimizer="sgd", loss="bce")),
+        trial(replace(RECIPE, schedule="constant", optimizer="lamb", warmup_epochs=0)),
+    ],
+    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb"],
+)
+def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) -> None:
+    epochs, weights = train(wanted, tmp_path / "straight")
+    for stops in ((1, 2, 3), (2,)):
+        again, others = train(wanted, tmp_path / f"stopped-{stops}", stops)
+        assert again == epochs
+        assert all(torch.equal(weights[k], others[k]) for k in weights)
+
+
+def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
+    """The same trial first, after another one of another kind, and after one that left its mark on every global state."""
+    cold = train(trial(seed=3), tmp_path / "cold")
+    train(trial(replace(EVERYTHING, precision="bfloat16"), seed=1, **{"layout": "parallel"}), tmp_path / "other")
+    torch.set_num_threads(2)
+    torch.manual_seed(99)
+    np.random.seed(99)
+    random.seed(99)
+    warm = train(trial(seed=3), tmp_path / "warm")
+    assert warm[0] == cold[0]
+    assert all(torch.equal(cold[1][k], warm[1][k]) for k in cold[1])
+
+
+def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
+    recipe = Recipe(epochs=12, batch_size=50, lr=5e-3)
+    one, other = train(trial(recipe), tmp_path / "a")[0], train(trial(recipe, seed=1), tmp_path / "b")[0]
+    assert one != other
+    assert one[-1][1] < one[0][1], "the training loss falls"
+    assert one[-1][3] > 40, "far above the ten per cent of chance"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"optimizer": "sgd"},
+        {"weight_decay": 0.5},
+        {"optimizer": "sgd", "momentum": 0.1},
+        {"schedule": "constant"},
+        {"warmup_epochs": 0},
+        {"min_lr": 1e-3},
+        {"clip_grad": 0.01},
+        {"loss": "bce"},
+        {"label_smoothing": 0.2},
+        {"mixup": 0.5},
+        {"cutmix": 0.5},
+        {"mixup": 0.5, "cutmix": 0.5, "mixup_switch": 0.0},
+        {"crop_padding": 2},
+        {"flip": 0.5},
+        {"random_erasing": 0.5},
+        {"ema": 0.99},
+        {"precision": "bfloat16"},
+        {"batch_size": 40},
+    ],
+    ids=lambda change: " ".join(f"{k}={v}" for k, v in change.items()),
+)
+def test_every_field_of_a_recipe_is_read(change: dict[str, object], tmp_path: Path) -> None:
+    base = replace(RECIPE, epochs=2)
+    companions = {k: v for k, v in change.items() if k != list(change)[-1]}
+    without = replace(base, **companions)  # type: ignore[arg-type]
+    with_it = replace(base, **change)  # type: ignore[arg-type]
+    assert with_it.canonical() != without.canonical()
+    assert train(trial(with_it), tmp_path / "with")[0] != train(trial(without), tmp_path / "without")[0]
+
+
+def test_learning_rate_rises_and_falls(tmp_path: Path) -> None:
+    rates = [e[5] for e in train(trial(replace(RECIPE, epochs=6, warmup_epochs=2)), tmp_path)[0]]
+    assert rates[0] < rates[1]
+    assert max(rates) == pytest.approx(2e-3, rel=0.3)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+    assert rates[-1] < 2e-4
+
+
+def test_divergence_is_told(tmp_path: Path) -> None:
+    training = Training(trial(replace(RECIPE, lr=1e30, optimizer="sgd", warmup_epochs=0)), tmp_path)
+    with pytest.raises(Diverged, match="loss is (nan|inf)"):
+        for _ in range(4):
+            training.epoch()
+    training.close()
+
+
+def test_checkpoints_hold_only_plain_values(tmp_path: Path) -> None:
+    train(trial(EVERYTHING), tmp_path)
+    state = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert {"trial", "model", "ema", "optimizer", "schedule", "scaler", "random", "epochs"} == set(state)
+    assert {"torch", "order", "numpy", "python"} <= set(state["random"])
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "text"])
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(damage: str, tmp_path: Path) -> None:
+    expected = train(trial(), tmp_path / "whole")
+    folder = tmp_path / "damaged"
+    training = Training(trial(), folder)
+    training.epoch()
+    training.save()
+    training.close()
+    file = folder / "last.pt"
+    content = file.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes(b ^ 0xFF for b in content[middle : middle + 64]) + content[middle + 64 :]
+    file.write_bytes({"truncated": content[:middle], "empty": b"", "flipped": flipped, "text": b"not a checkpoint"}[damage])
+    epochs, weights = train(trial(), folder)
+    assert epochs == expected[0]
+    assert all(torch.equal(weights[k], expected[1][k]) for k in weights)
+    assert (folder / "last.pt.unreadable").is_file()
+
+
+def test_a_checkpoint_of_another_trial_is_refused(tmp_path: Path) -> None:
+    train(trial(), tmp_path)
+    with pytest.raises(CheckpointError, match="is a checkpoint of trial"):
+        Training(trial(seed=1), tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = CheckpointFolder(tmp_path, "t")
+    folder.save({"epochs": 1})
+
+    def full_disk(state: object, stream: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        folder.save({"epochs": 2})
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded["epochs"] == 1
+    folder.release()
+
+
+def test_only_one_process_trains_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.training.checkpoint.LOCK_SECONDS", 0.2)
+    first = CheckpointFolder(tmp_path, "t")
+    with pytest.raises(CheckpointError, match="another process has been training t"):
+        CheckpointFolder(tmp_path, "t")
+    first.release()
+    CheckpointFolder(tmp_path, "t").release()
+
+
+def test_the_probe_gives_a_time() -> None:
+    assert math.isfinite(seconds_per_image(trial().architecture, 32))
