@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ablate.api import cost, create_model, open_study, plan, run
+    from ablate.api import create_model, model_cost, open_study, preview, run
     from ablate.pipeline import Study
 
-__all__ = ["Study", "cost", "create_model", "open_study", "plan", "run"]
+__all__ = ["Study", "create_model", "model_cost", "open_study", "preview", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ def _read(declared: Declared) -> tuple[Space, str]:
     return space.read(Path(declared)), str(declared)
 
 
-def plan(declared: Declared, *, runs: str | Path = "runs", store: str = "") -> Preview:
+def preview(declared: Declared, *, runs: str | Path = "runs", store: str = "") -> Preview:
     """What running a space would do; nothing is trained.
 
     Raises:
@@ -90,7 +90,7 @@ def create_model(
     return build(resolve(backbone, size, channels, classes, factors.check(settings or {})))
 
 
-def cost(
+def model_cost(
     backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
 ) -> Cost:
     """The cost of a network with factors at given levels. Raises as `create_model`."""

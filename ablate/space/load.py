@@ -61,7 +61,12 @@ def _one_a_place(found: list[Any]) -> list[Any]:
     for details in found:
         *place, last = details["loc"]
         if last in ("bool", "int", "float", "str"):
-            details = {**details, "loc": tuple(place), "type": "level_type", "msg": "Input should be a number, a word, true or false"}
+            details = {
+                **details,
+                "loc": tuple(place),
+                "type": "level_type",
+                "msg": "Input should be a number, a word, true or false",
+            }
         kept.setdefault((details["loc"], details["type"]), details)
     return list(kept.values())
 

@@ -19,7 +19,10 @@ from ablate.records import Level
 
 SMALL: dict[str, Level] = {"size.patch_size": 2, "size.width": 24, "size.depth": 3, "size.heads": 3, "size.mlp_ratio": 4.0}
 LEVELS = [
-    (factor, parameter, level) for factor in factors.catalogue().values() for parameter in factor.parameters for level in parameter.typical
+    (factor, parameter, level)
+    for factor in factors.catalogue().values()
+    for parameter in factor.parameters
+    for level in parameter.typical
 ]
 IDS = [f"{factor.full_name(parameter.name)}={level}" for factor, parameter, level in LEVELS]
 
@@ -54,7 +57,10 @@ def same_state(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 @pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "deit_small_patch16_224", "deit_tiny_distilled_patch16_224"])
 def test_neutral_levels_are_bit_for_bit_timms_model(name: str) -> None:
     neutral = {
-        factor.full_name(p.name): p.default for factor in factors.catalogue().values() for p in factor.parameters if p.default is not None
+        factor.full_name(p.name): p.default
+        for factor in factors.catalogue().values()
+        for p in factor.parameters
+        if p.default is not None
     }
     own = {"size.pool": "token", "size.depth": 12, "size.patch_size": 16}
     torch.manual_seed(3)

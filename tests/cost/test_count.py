@@ -13,7 +13,11 @@ from ablate.cost.count import cost_of
 from ablate.errors import UncountedOperator
 from ablate.models import resolve
 
-PUBLISHED = {"deit_tiny_patch16_224": (5.72, 1.26), "deit_small_patch16_224": (22.05, 4.61), "deit_base_patch16_224": (86.57, 17.58)}
+PUBLISHED = {
+    "deit_tiny_patch16_224": (5.72, 1.26),
+    "deit_small_patch16_224": (22.05, 4.61),
+    "deit_base_patch16_224": (86.57, 17.58),
+}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -73,7 +77,12 @@ class Known(nn.Module):
 
 @pytest.mark.parametrize(
     ("which", "flops", "elementwise"),
-    [("linear", 4 * 6 * 5, 0), ("fft", round(2 * 4 * 6 * 2.584962500721156), 0), ("complex", round(4 * 6 * 2.584962500721156 + 4 * 4 * 4), 0), ("add", 0, 24)],
+    [
+        ("linear", 4 * 6 * 5, 0),
+        ("fft", round(2 * 4 * 6 * 2.584962500721156), 0),
+        ("complex", round(4 * 6 * 2.584962500721156 + 4 * 4 * 4), 0),
+        ("add", 0, 24),
+    ],
 )
 def test_known_counts(which: str, flops: int, elementwise: int) -> None:
     found = cost_of(Known(which), torch.zeros(1, 1, 4, 6))
@@ -86,7 +95,9 @@ def test_tables_of_operators_do_not_overlap() -> None:
 
 
 def test_operators_add_up() -> None:
-    architecture = resolve("vit", 16, 3, 10, {"size.width": 24, "size.depth": 2, "size.heads": 3, "size.patch_size": 4, "shortcuts.count": 2})
+    architecture = resolve(
+        "vit", 16, 3, 10, {"size.width": 24, "size.depth": 2, "size.heads": 3, "size.patch_size": 4, "shortcuts.count": 2}
+    )
     found, table = count(architecture), operators(architecture)
     assert sum(table["matrix"].values()) + sum(table["other"].values()) == pytest.approx(found.flops, abs=5)
     assert "complex aten::bmm" in table["other"] or "complex bmm" in table["other"]

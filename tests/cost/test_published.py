@@ -39,7 +39,12 @@ AUG = [
     ("augvit/table4", {"shortcuts__count": 2, "shortcuts__placement": "mlp"}, "0.037", "0.04"),  # printed 0.035
     ("augvit/table4", {"shortcuts__count": 2, "shortcuts__placement": "both"}, "0.07", "0.08"),
     ("augvit/table5", {"shortcuts__count": 2, "shortcuts__projection": "circulant", "shortcuts__b": 1}, "0.02", "0.07"),
-    ("augvit/table5", {"shortcuts__count": 2, "shortcuts__projection": "circulant", "shortcuts__b": 2}, "0.04", "0.07"),  # printed 0.03
+    (
+        "augvit/table5",
+        {"shortcuts__count": 2, "shortcuts__projection": "circulant", "shortcuts__b": 2},
+        "0.04",
+        "0.07",
+    ),  # printed 0.03
     ("augvit/table5", {"shortcuts__count": 2, "shortcuts__projection": "circulant", "shortcuts__b": 4}, "0.07", "0.08"),
     ("augvit/table5", {"shortcuts__count": 2, "shortcuts__projection": "circulant", "shortcuts__b": 8}, "0.15", "0.10"),
     ("augvit/table5", {"shortcuts__count": 2, "shortcuts__projection": "dense"}, "7.1", "1.4"),
@@ -49,7 +54,10 @@ AUG = [
 @pytest.mark.parametrize(("preset", "levels", "params", "flops"), AUG)
 def test_augmented_shortcuts_add(preset: str, levels: dict[str, Level], params: str, flops: str) -> None:
     baseline, found = cost(preset, shortcuts__count=0), cost(preset, **levels)
-    for text, value in ((params, (found.params - baseline.params) / 1e6), (flops, (found.flops_paper - baseline.flops_paper) / 1e9)):
+    for text, value in (
+        (params, (found.params - baseline.params) / 1e6),
+        (flops, (found.flops_paper - baseline.flops_paper) / 1e9),
+    ):
         digits = len(text.partition(".")[2])
         assert printed(value, digits) == printed(float(text), digits), value
 
@@ -60,7 +68,9 @@ def test_additions_follow_the_papers_formulas() -> None:
     for t in (1, 2, 3):
         found = cost("augvit/table3", shortcuts__count=t)
         assert found.params - baseline.params == 12 * 2 * t * 4 * 384
-        assert found.flops_paper - baseline.flops_paper == pytest.approx(197 * 12 * 2 * t * (2 * 384 * 6.584962500721156 + 2 * 4 * 384), abs=1)
+        assert found.flops_paper - baseline.flops_paper == pytest.approx(
+            197 * 12 * 2 * t * (2 * 384 * 6.584962500721156 + 2 * 4 * 384), abs=1
+        )
 
 
 @pytest.mark.parametrize("preset", ["augvit/table3", "augvit/table4", "augvit/table5"])

@@ -27,7 +27,12 @@ def images(count: int, *shape: int) -> np.ndarray:
 
 
 def write_npz(path: Path, **changes: np.ndarray) -> Path:
-    arrays = {"x_train": images(30, 6, 6, 3), "y_train": np.arange(30) % 4, "x_test": images(8, 6, 6, 3), "y_test": np.arange(8) % 4}
+    arrays = {
+        "x_train": images(30, 6, 6, 3),
+        "y_train": np.arange(30) % 4,
+        "x_test": images(8, 6, 6, 3),
+        "y_test": np.arange(8) % 4,
+    }
     np.savez(path, **{k: v for k, v in {**arrays, **changes}.items() if v is not None})
     return path
 

@@ -21,7 +21,11 @@ def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     careless = replace(layout, join=lambda values, before: before)
     monkeypatch.setattr(factors, "catalogue", lambda: {**honest, "layout": careless})
     with pytest.raises(UnreadParameter, match="did not read layout = parallel"):
-        build(Architecture("vit", 8, 1, 10, {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4, "layout": "parallel"}))
+        build(
+            Architecture(
+                "vit", 8, 1, 10, {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4, "layout": "parallel"}
+            )
+        )
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def test_presets_fit_the_exported_schema(file: Path) -> None:
     jsonschema.validate(parse(file.read_text(), file.name).values, space.json_schema())
 
 
-@pytest.mark.parametrize("wrong", [{"sedes": 2}, {"factors": {"shortcuts.cuont": [0, 1]}}, {"factors": {"layout": ["serial", "x"]}}])
+@pytest.mark.parametrize(
+    "wrong", [{"sedes": 2}, {"factors": {"shortcuts.cuont": [0, 1]}}, {"factors": {"layout": ["serial", "x"]}}]
+)
 def test_the_schema_refuses_what_loading_refuses(wrong: dict[str, object]) -> None:
     document = parse(SHORT, "x").values | wrong
     with pytest.raises(jsonschema.ValidationError):
@@ -105,9 +107,22 @@ def test_any_text_loads_or_is_refused_with_a_line(text: str) -> None:
     assert all(problem.line >= 1 for problem in error.value.problems)
 
 
-keys = st.sampled_from(["question", "backbone", "factors", "seeds", "data", "recipe", "design", "limits", "metric", "fixed", "full", "scheduler"])
-plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from(["vit", "grid", "digits", "small"])
-nested = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=3), max_leaves=8)
+keys = st.sampled_from(
+    ["question", "backbone", "factors", "seeds", "data", "recipe", "design", "limits", "metric", "fixed", "full", "scheduler"]
+)
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["vit", "grid", "digits", "small"])
+)
+nested = st.recursive(
+    plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 @given(st.dictionaries(keys, nested, max_size=6))

@@ -61,13 +61,29 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "unknown key": (added("sedes: 3"), 9, "unknown key 'sedes'; did you mean 'seeds'?"),
     "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
     "no question": (changed("question: Does it help?\n", ""), 1, "missing key 'question'"),
-    "no backbone": (changed("backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\n", ""), 1, "missing key 'backbone'"),
+    "no backbone": (
+        changed("backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\n", ""),
+        1,
+        "missing key 'backbone'",
+    ),
     "empty question": (changed("Does it help?", '""'), 1, "question:"),
     "question is a number": (changed("Does it help?", "3"), 1, "question: must be a valid string, found 3"),
     "no factors": (changed("  shortcuts.count: [0, 1]\n  layout: [serial, parallel]\n", "  {}\n"), 3, "factors is empty"),
-    "unknown factor": (changed("shortcuts.count", "shortcut.count"), 4, "unknown factor 'shortcut.count'; did you mean 'shortcuts.count'?"),
-    "level not allowed": (changed("parallel", "paralel"), 5, "layout: 'paralel' is not a level; allowed: serial, parallel; did you mean"),
-    "level of another type": (changed("[0, 1]", '[0, "1"]'), 4, "shortcuts.count: '1' is not a level; allowed: whole numbers from 0 to 64"),
+    "unknown factor": (
+        changed("shortcuts.count", "shortcut.count"),
+        4,
+        "unknown factor 'shortcut.count'; did you mean 'shortcuts.count'?",
+    ),
+    "level not allowed": (
+        changed("parallel", "paralel"),
+        5,
+        "layout: 'paralel' is not a level; allowed: serial, parallel; did you mean",
+    ),
+    "level of another type": (
+        changed("[0, 1]", '[0, "1"]'),
+        4,
+        "shortcuts.count: '1' is not a level; allowed: whole numbers from 0 to 64",
+    ),
     "truth for a number": (changed("[0, 1]", "[0, true]"), 4, "shortcuts.count: True is not a level"),
     "level out of range": (changed("layout: [serial, parallel]", "drop.path: [0, 1.0]"), 5, "numbers from 0 to below 1"),
     "negative count": (changed("[0, 1]", "[0, -1]"), 4, "-1 is not a level"),
@@ -80,14 +96,26 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "fixed and varied": (added("fixed: {layout: parallel}"), 9, "layout stands under factors and under fixed"),
     "fixed unknown": (added("fixed:\n  shortcuts.bb: 2"), 10, "unknown factor 'shortcuts.bb'; did you mean 'shortcuts.b'?"),
     "fixed recipe": (added("fixed: {recipe.lr: 0.1}"), 9, "belongs under `recipe`"),
-    "baseline not listed": (added("baseline: {shortcuts.count: 5}"), 9, "baseline: 5 is not among the levels of shortcuts.count: 0, 1"),
+    "baseline not listed": (
+        added("baseline: {shortcuts.count: 5}"),
+        9,
+        "baseline: 5 is not among the levels of shortcuts.count: 0, 1",
+    ),
     "baseline unknown": (added("baseline: {layuot: serial}"), 9, "unknown factor 'layuot'; did you mean 'layout'?"),
-    "full in a grid": (added("full: {shortcuts.count: 1}"), 9, "full is read by the designs leave-one-out and add-one-in, not by grid"),
+    "full in a grid": (
+        added("full: {shortcuts.count: 1}"),
+        9,
+        "full is read by the designs leave-one-out and add-one-in, not by grid",
+    ),
     "unknown design": (added("design: gird"), 9, "unknown design 'gird'; did you mean 'grid'?"),
     "random without a number": (added("design: random"), 9, "design random needs a number of cells"),
     "cells in a grid": (added("design: {name: grid, cells: 4}"), 9, "cells is read by design random, not by grid"),
     "unknown family": (changed("family: vit", "family: vti"), 2, "unknown family 'vti'; did you mean 'vit'?"),
-    "size said twice": (changed("layout: [serial, parallel]", "size.width: [16, 32]"), 5, "size.width varies, but backbone says width too"),
+    "size said twice": (
+        changed("layout: [serial, parallel]", "size.width: [16, 32]"),
+        5,
+        "size.width varies, but backbone says width too",
+    ),
     "unknown size": (changed("heads", "haeds"), 2, "unknown key 'haeds'; did you mean 'heads'?"),
     "zero width": (changed("width: 16", "width: 0"), 2, "greater than or equal to 1"),
     "seeds a word": (changed("seeds: 2", "seeds: two"), 6, "seeds: must be a valid integer, found 'two'"),
@@ -101,14 +129,26 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "unknown recipe key": (changed("warmup_epochs", "warmup"), 8, "unknown key 'warmup'"),
     "fractional epochs": (changed("epochs: 2,", "epochs: 2.5,"), 8, "recipe.epochs: must be a valid integer, found 2.5"),
     "warm-up eats all": (changed("warmup_epochs: 0", "warmup_epochs: 2"), 8, "2 warm-up epochs leave nothing of 2 epochs"),
-    "unknown optimiser": (changed("epochs: 2,", "optimizer: adam,"), 8, "'adam' is not allowed; allowed: adamw, sgd, lamb, nadamw; did you mean"),
-    "recipe level": (changed("layout: [serial, parallel]", "recipe.lr: [0.1, -0.1]"), 5, "recipe.lr: should be greater than 0, found -0.1"),
-    "recipe factor": (changed("layout: [serial, parallel]", "recipe.lrr: [0.1, 0.2]"), 5, "unknown factor 'recipe.lrr'; did you mean 'recipe.lr'?"),
+    "unknown optimiser": (
+        changed("epochs: 2,", "optimizer: adam,"),
+        8,
+        "'adam' is not allowed; allowed: adamw, sgd, lamb, nadamw; did you mean",
+    ),
+    "recipe level": (
+        changed("layout: [serial, parallel]", "recipe.lr: [0.1, -0.1]"),
+        5,
+        "recipe.lr: should be greater than 0, found -0.1",
+    ),
+    "recipe factor": (
+        changed("layout: [serial, parallel]", "recipe.lrr: [0.1, 0.2]"),
+        5,
+        "unknown factor 'recipe.lrr'; did you mean 'recipe.lr'?",
+    ),
     "unknown metric": (added("metric: {top2: max}"), 9, "top2"),
     "two metrics": (added("metric: {top1: max, loss: min}"), 9, "metric names exactly one metric"),
     "direction": (added("metric: {top1: up}"), 9, "'up' is not allowed; allowed: max, min"),
     "limit without a bound": (added("limits: {flops: small}"), 9, "limits.flops: 'small' is no bound; write one like"),
-    "limit that would run code": (added('limits: {flops: "<= __import__(\'os\')"}'), 9, "is no bound"),
+    "limit that would run code": (added("limits: {flops: \"<= __import__('os')\"}"), 9, "is no bound"),
     "limit on an unknown cost": (added('limits: {flop: "<= 1"}'), 9, "'flop' is not allowed; allowed: params, flops"),
     "unknown resource": (added("resources: {cpu: 1}"), 9, "unknown key 'cpu'; did you mean 'cpus'?"),
     "no cpu": (added("resources: {cpus: 0}"), 9, "greater than 0"),
@@ -120,7 +160,9 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_mistake_is_told_with_its_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_told_with_its_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     document, line, message = MALFORMED[name]
     monkeypatch.chdir(tmp_path)
     Path("space.yaml").write_text(document)
@@ -150,14 +192,18 @@ def test_there_are_forty() -> None:
 def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(changed("[0, 1]", "[0, -1]").replace("parallel]", "paralel]").replace("digits", "digit"))
-    done = subprocess.run([sys.executable, "-m", "ablate", "run", str(file)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "ablate", "run", str(file)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 2
     lines = done.stderr.strip().splitlines()
     assert [line.partition("space.yaml:")[2].partition(":")[0] for line in lines] == ["4", "5", "7"]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"question: \xe4\n", None])
-def test_files_that_are_no_text(content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_text(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "space.yaml"
     if content is not None:
         file.write_bytes(content)

@@ -249,13 +249,18 @@ def test_the_python_frame_is_the_wide_view(run_text: Callable[..., object], tiny
 
 
 events = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from(["start", "epoch", "completed", "failed", "diverged", "pruned", "running", "killed"])), max_size=25
+    st.tuples(
+        st.integers(0, 2), st.sampled_from(["start", "epoch", "completed", "failed", "diverged", "pruned", "running", "killed"])
+    ),
+    max_size=25,
 )
 
 
 @given(events)
 @settings(deadline=None, max_examples=60)
-def test_any_order_of_events_keeps_one_result_a_trial(tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[int, str]]) -> None:
+def test_any_order_of_events_keeps_one_result_a_trial(
+    tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[int, str]]
+) -> None:
     """However events come, doubled, late or cut off: a result that was stored stands, and epochs are never doubled."""
     from tests.conftest import TINY
 

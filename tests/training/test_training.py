@@ -21,7 +21,16 @@ from ablate.training.probe import seconds_per_image
 
 RECIPE = Recipe(epochs=4, batch_size=50, lr=2e-3, warmup_epochs=1)
 EVERYTHING = replace(
-    RECIPE, crop_padding=1, flip=0.5, mixup=0.3, cutmix=1.0, label_smoothing=0.1, random_erasing=0.25, ema=0.9, clip_grad=1.0, min_lr=1e-5
+    RECIPE,
+    crop_padding=1,
+    flip=0.5,
+    mixup=0.3,
+    cutmix=1.0,
+    label_smoothing=0.1,
+    random_erasing=0.25,
+    ema=0.9,
+    clip_grad=1.0,
+    min_lr=1e-5,
 )
 
 
@@ -56,7 +65,9 @@ def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[lis
     "wanted",
     [
         trial(),
-        trial(EVERYTHING, **{"drop.path": 0.3, "drop.dropout": 0.1, "drop.attention": 0.1, "ffn.kernel": 3, "shortcuts.count": 2}),
+        trial(
+            EVERYTHING, **{"drop.path": 0.3, "drop.dropout": 0.1, "drop.attention": 0.1, "ffn.kernel": 3, "shortcuts.count": 2}
+        ),
         trial(replace(EVERYTHING, precision="bfloat16", optimizer="sgd", loss="bce")),
         trial(replace(RECIPE, schedule="constant", optimizer="lamb", warmup_epochs=0)),
     ],
@@ -73,7 +84,7 @@ def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) ->
 def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
     """The same trial first, after another one of another kind, and after one that left its mark on every global state."""
     cold = train(trial(seed=3), tmp_path / "cold")
-    train(trial(replace(EVERYTHING, precision="bfloat16"), seed=1, **{"layout": "parallel"}), tmp_path / "other")
+    train(trial(replace(EVERYTHING, precision="bfloat16"), seed=1, layout="parallel"), tmp_path / "other")
     torch.set_num_threads(2)
     torch.manual_seed(99)
     np.random.seed(99)

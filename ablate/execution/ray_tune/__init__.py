@@ -8,8 +8,10 @@ This module is light, so that Ray can start while the plan is being costed; `dri
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 import threading
 import warnings
 
@@ -89,7 +91,9 @@ class RayExecutor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from ablate.execution.ray_tune.driver import train
-        train(order, emit, stop)
+        # Ray prints its warnings where results belong.
+        with contextlib.redirect_stdout(sys.stderr):
+            train(order, emit, stop)
 
     def close(self) -> None:
         if self._thread is not None:
