@@ -14,7 +14,7 @@ from ablate.errors import ExecutorError
 from ablate.records import Ended, Event, Job, Place, Progressed, Resources, Started, Status
 from ablate.training import Diverged, Training
 
-CHECKPOINT_SECONDS = 20.0
+CHECKPOINT_SECONDS = float(os.environ.get("ABLATE_CHECKPOINT_SECONDS", "20"))
 """A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
 
 

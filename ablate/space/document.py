@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -25,7 +25,7 @@ MOST_DEPTH = 30
 class _Yaml12(yaml.SafeLoader):
     """PyYAML's safe loader with the scalars of YAML 1.2's core schema."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
 
 
 for _tag, _pattern, _first in (

@@ -1,0 +1,49 @@
+# Needs only python3 (3.11 or newer) and make.
+.PHONY: setup demo test quick lint faults bench bench-overhead lock clean
+.DEFAULT_GOAL := setup
+
+BIN := .venv/bin
+READY := .venv/ready
+
+setup: $(READY)
+
+$(READY): requirements.lock requirements-uv.lock pyproject.toml
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 is older than 3.11; put a newer one first on the PATH" >&2; exit 2; }
+	@test -x $(BIN)/python || python3 -m venv .venv
+	@echo "Installing the pinned requirements into .venv (torch with CUDA libraries: about 6 GB) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/ablate run search_spaces/quickstart.yaml
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+quick: $(READY)
+	@$(BIN)/python -m pytest -m "not slow" -q
+
+lint: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+# Kills drivers and workers of real Ray runs: make faults SEED=1 COUNT=30
+SEED ?= 0
+COUNT ?= 30
+faults: $(READY)
+	@$(BIN)/python -m tests.faults.kill --seed $(SEED) --count $(COUNT)
+
+bench: bench-overhead
+
+bench-overhead: $(READY)
+	@$(BIN)/python benchmarks/overhead.py
+
+lock:
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
