@@ -232,12 +232,14 @@ class Cell:
     """One combination of levels in a plan.
 
     Exactly one of these holds: it is to be trained (`trials`, one a seed), it is `same_as` another cell, or it is
-    infeasible. `note` says why in the last two cases.
+    infeasible. `note` says why in the last two cases. `unread` names the factors that the model does not read at these
+    levels, as the number of blocks of no shortcut.
     """
 
     index: int
     levels: Settings
     role: Role
+    unread: frozenset[str] = frozenset()
     architecture: Architecture | None = None
     cost: Cost | None = None
     trials: tuple[Trial, ...] = ()
@@ -345,6 +347,7 @@ class CellResult:
 
     index: int
     levels: Settings
+    unread: frozenset[str]
     role: str
     note: str
     same_as: int | None

@@ -11,6 +11,7 @@ from ablate.errors import AblateError
 from ablate.records import Architecture, Cost, Data, Level, Plan, Status
 from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid, plain
+from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
 from ablate.report.units import Unit, cost_units
 
@@ -39,12 +40,12 @@ def plan_grid(shown: Preview) -> Grid:
         costs = [units[name].text(getattr(cell.cost, name)) if cell.cost else "" for name in ("params", "flops")]
         counts = [str(left), str(known)] if cell.trials else ["", ""]
         if cell.same_as is None:
-            rows.append([str(cell.index), *(level_text(cell.levels[n]) for n in names), *costs, fate, *counts, cell.note])
+            rows.append([str(cell.index), *map(level_text, shown_levels(cell).values()), *costs, fate, *counts, cell.note])
         data.append(
             {
                 "row": cell.index,
                 "role": cell.role,
-                **cell.levels,
+                **shown_levels(cell),
                 **(asdict(cell.cost) if cell.cost else {}),
                 "fate": fate,
                 "same_as": cell.same_as,
@@ -73,7 +74,7 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
             rows.append(
                 [
                     str(cell.index),
-                    *(level_text(cell.levels[n]) for n in names),
+                    *map(level_text, shown_levels(cell).values()),
                     *_cost_texts(cell.cost, reference, units),
                     *_texts(timed),
                     cell.note,
@@ -83,7 +84,7 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
             {
                 "row": cell.index,
                 "same_as": cell.same_as,
-                **cell.levels,
+                **shown_levels(cell),
                 **(asdict(cell.cost) if cell.cost else {}),
                 **timed,
                 "note": cell.note,

@@ -9,6 +9,7 @@ from torch import nn
 
 from ablate import backbones, factors
 from ablate.backbones.family import BlockPlace
+from ablate.errors import Infeasible
 from ablate.factors.factor import (
     ArrangeFactor,
     Branch,
@@ -86,7 +87,10 @@ def _active(kind: type[F], values: dict[str, ReadValues]) -> list[F]:
 def _modify(place: BlockPlace, depth: int, join: Join, values: dict[str, ReadValues]) -> None:
     """Attaches all factors to one block."""
     block = place.owner[place.index]
-    for replace_factor in _active(ReplaceFactor, values):
+    takers = _active(ReplaceFactor, values)
+    if len(takers) > 1:
+        raise Infeasible(f"{' and '.join(factor.name for factor in takers)} each take the feed-forward network's place")
+    for replace_factor in takers:
         original = block.get_submodule(place.mlp.mixer)
         block.set_submodule(
             place.mlp.mixer, replace_factor.make(values[replace_factor.name], _site(place, depth, "mlp"), original)

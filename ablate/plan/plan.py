@@ -38,7 +38,8 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     for index, levels in enumerate(combinations(space)):
         made = baseline if levels == space.baseline else _candidate(space, levels, costs)
         role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
-        cell = Cell(index, levels, role, architecture=made.architecture, cost=made.cost, note=made.refusal)
+        unread = frozenset(name for name in levels if _unread(space, name, levels))
+        cell = Cell(index, levels, role, unread, architecture=made.architecture, cost=made.cost, note=made.refusal)
         if made.architecture is None or made.recipe is None or made.cost is None:
             cells.append(cell)
             continue
@@ -79,13 +80,16 @@ def _typed(changes: Settings) -> dict[str, Any]:
     return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}
 
 
+def _unread(space: Space, name: str, levels: Settings) -> str:
+    """Why a factor is not read in a cell, or nothing if it is."""
+    return "" if name.startswith("recipe.") else factors.unread_reason(name, {**space.fixed, **levels})
+
+
 def _why_same(space: Space, levels: Settings, others: Settings) -> str:
     """Why two cells train the same thing: the factors in which they differ are not read, or name one and the same model."""
     reasons = []
     for name in levels:
-        if levels[name] == others[name] or name.startswith("recipe."):
-            continue
-        here, there = (factors.unread_reason(name, {**space.fixed, **cell}) for cell in (levels, others))
-        if here and there:
+        here, there = _unread(space, name, levels), _unread(space, name, others)
+        if levels[name] != others[name] and here and there:
             reasons.append(here)
     return "; ".join(reasons) or "both build and train the same model"

@@ -6,13 +6,14 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from ablate.records import CellResult, Cost, Level, Status, StudyResults
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of a table.
+    """One cell of a table. A factor that the model does not read has no level in it.
 
     `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two). `delta` and `delta_sd` are mean and
     standard deviation of the differences to the reference cell, seed by seed over the `paired` seeds that both have.
@@ -20,7 +21,7 @@ class Row:
 
     index: int
     role: str
-    levels: Mapping[str, Level]
+    levels: Mapping[str, Level | None]
     n: int
     mean: float | None
     sd: float | None
@@ -38,6 +39,21 @@ def summarise(results: StudyResults) -> list[Row]:
     return [_row(cell, by_index[cell.same_as] if cell.same_as is not None else cell, reference) for cell in results.cells]
 
 
+class HasLevels(Protocol):
+    """A planned cell or its result."""
+
+    @property
+    def levels(self) -> Mapping[str, Level]: ...
+
+    @property
+    def unread(self) -> frozenset[str]: ...
+
+
+def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
+    """The levels of a cell, None where the model does not read the factor."""
+    return {name: None if name in cell.unread else level for name, level in cell.levels.items()}
+
+
 def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
     values = [source.values[seed] for seed in sorted(source.values)]
     shared = (
@@ -47,7 +63,7 @@ def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> 
     return Row(
         index=cell.index,
         role=cell.role,
-        levels=cell.levels,
+        levels=shown_levels(cell),
         n=len(values),
         mean=statistics.fmean(values) if values else None,
         sd=statistics.stdev(values) if len(values) > 1 else None,

@@ -13,8 +13,10 @@ from ablate.report.units import cost_units
 DIGITS = {"top1": 2, "top5": 2, "loss": 4}
 
 
-def level_text(level: Level) -> str:
-    """A level as it is written in YAML."""
+def level_text(level: Level | None) -> str:
+    """A level as it is written in YAML; a dash where the factor is not read."""
+    if level is None:
+        return "-"
     if isinstance(level, bool):
         return str(level).lower()
     return f"{level:g}" if isinstance(level, float) else str(level)

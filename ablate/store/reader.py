@@ -147,7 +147,7 @@ class Reader:
             )
             found = cell_rows.mappings().all()
             told = connection.execute(
-                select(levels.c.cell_id, levels.c.factor, levels.c.level)
+                select(levels.c.cell_id, levels.c.factor, levels.c.level, levels.c.read)
                 .join(cells, cells.c.id == levels.c.cell_id)
                 .where(mine)
                 .order_by(levels.c.position)
@@ -160,15 +160,20 @@ class Reader:
                 .order_by(cell_trials.c.seed)
             ).all()
         by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
-        for cell, factor, level in told:
+        unread: dict[int, set[str]] = defaultdict(set)
+        for cell, factor, level, read in told:
             by_cell_levels[cell][factor] = level
+            if not read:
+                unread[cell].add(factor)
         by_cell_trials: dict[int, list[tuple[int, Status, float | None]]] = defaultdict(list)
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         return StudyResults(
             **{key: study[key] for key in ("name", "question", "expect", "source", "metric", "direction")},
-            factors=tuple(dict.fromkeys(factor for _, factor, _ in told)),
-            cells=tuple(_cell_result(row, by_cell_levels[row["id"]], by_cell_trials[row["id"]]) for row in found),
+            factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
+            cells=tuple(
+                _cell_result(row, by_cell_levels[row["id"]], unread[row["id"]], by_cell_trials[row["id"]]) for row in found
+            ),
         )
 
     def query(self, statement: str) -> tuple[list[str], list[Sequence[Any]]]:
@@ -229,10 +234,13 @@ class Reader:
             return [dict(row) for row in rows.mappings()]
 
 
-def _cell_result(row: Any, levels_: Mapping[str, Level], trained: Sequence[tuple[int, Status, float | None]]) -> CellResult:
+def _cell_result(
+    row: Any, levels_: Mapping[str, Level], unread: set[str], trained: Sequence[tuple[int, Status, float | None]]
+) -> CellResult:
     return CellResult(
         index=row["number"],
         levels=levels_,
+        unread=frozenset(unread),
         role=row["role"],
         note=row["note"],
         same_as=row["same_as"],

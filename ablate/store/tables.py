@@ -82,6 +82,7 @@ levels = Table(
     Column("factor", String(100), primary_key=True),
     Column("position", Integer, nullable=False, comment="place of the factor in the study"),
     Column("level", JSON, nullable=False),
+    Column("read", Boolean, nullable=False, comment="whether the model reads the factor at this cell's levels"),
     Column("text", String(200), nullable=False),
     Column("number", Float, nullable=True, comment="where the level is a number"),
 )

@@ -36,7 +36,7 @@ def results_view_name(study: str) -> str:
 
 
 def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
-    """The statement that makes a study's wide view.
+    """The statement that makes a study's wide view. A factor that the model does not read in a cell is NULL there.
 
     Args:
         factors: the factors in their order; True where all their levels are numbers, and so the column is one of numbers.
@@ -44,7 +44,7 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
     columns = []
     for factor, numeric in factors.items():
         literal, quoted, column = factor.replace("'", "''"), factor.replace('"', '""'), "number" if numeric else "text"
-        columns.append(f"MAX(CASE WHEN l.factor = '{literal}' THEN l.{column} END) AS \"{quoted}\"")
+        columns.append(f"MAX(CASE WHEN l.factor = '{literal}' AND l.read THEN l.{column} END) AS \"{quoted}\"")
     wide = ",\n       ".join(columns)
     metrics = "top1 top5 loss train_loss params flops flops_paper activations epochs epochs_done seconds trial"
     results = ", ".join(f"r.{metric}" for metric in metrics.split())

@@ -157,6 +157,7 @@ class Writer:
                 "factor": factor,
                 "position": position,
                 "level": level,
+                "read": factor not in cell.unread,
                 "text": str(level).lower() if isinstance(level, bool) else str(level),
                 "number": level if isinstance(level, int | float) and not isinstance(level, bool) else None,
             }

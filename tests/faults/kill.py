@@ -57,7 +57,9 @@ def ablate(folder: Path, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.5"}
     log = (folder / "log.txt").open("a")
     command = [sys.executable, "-m", "ablate", *words, "--cpus", "2"]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log, env=environment, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log, env=environment, text=True, start_new_session=True
+    )
 
 
 def table(folder: Path) -> bytes:
@@ -91,7 +93,9 @@ def progress(folder: Path) -> str:
         return "before the store"
     try:
         with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as connection:
-            done, started = connection.execute("SELECT COALESCE(SUM(status = 'completed'), 0), COALESCE(SUM(epochs_done > 0), 0) FROM trials").fetchone()
+            done, started = connection.execute(
+                "SELECT COALESCE(SUM(status = 'completed'), 0), COALESCE(SUM(epochs_done > 0), 0) FROM trials"
+            ).fetchone()
     except sqlite3.Error:
         return "before the store"
     finally:
@@ -164,7 +168,9 @@ def check(folder: Path, expected: bytes, tally: Tally) -> None:
     """Exactly one result for each trial, no epoch missing or doubled, and the undisturbed table."""
     with sqlite3.connect(folder / "runs" / "ablate.db") as connection:
         statuses = Counter(row[0] for row in connection.execute("SELECT status FROM trials"))
-        results = [row[0] for row in connection.execute("SELECT COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")]
+        results = [
+            row[0] for row in connection.execute("SELECT COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")
+        ]
         epochs = {row[0] for row in connection.execute("SELECT COUNT(*) FROM epochs GROUP BY trial_hash")}
     connection.close()
     if statuses != {"completed": TRIALS} or results != [1] * TRIALS or epochs != {60}:
@@ -192,7 +198,9 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=30)
     arguments = parser.parse_args()
     found = main(arguments.seed, arguments.count)
-    print(f"{found.kills.total()} kills {dict(found.kills)} at {dict(found.moments)}, {found.studies} studies, {len(found.problems)} problems")
+    print(
+        f"{found.kills.total()} kills {dict(found.kills)} at {dict(found.moments)}, {found.studies} studies, {len(found.problems)} problems"
+    )
     for problem in found.problems:
         print(problem)
     sys.exit(bool(found.problems))

@@ -141,6 +141,7 @@ def upgrade() -> None:
     sa.Column('factor', sa.String(length=100), nullable=False),
     sa.Column('position', sa.Integer(), nullable=False, comment='place of the factor in the study'),
     sa.Column('level', sa.JSON(), nullable=False),
+    sa.Column('read', sa.Boolean(), nullable=False, comment="whether the model reads the factor at this cell's levels"),
     sa.Column('text', sa.String(length=200), nullable=False),
     sa.Column('number', sa.Float(), nullable=True, comment='where the level is a number'),
     sa.ForeignKeyConstraint(['cell_id'], ['cells.id'], name=op.f('fk_levels_cell_id'), ondelete='CASCADE'),

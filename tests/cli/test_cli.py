@@ -1,0 +1,246 @@
+"""The command line: every verb, every format, every bad word."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablate.cli import main
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tiny: str) -> Say:
+    """Runs `ablate WORDS` in a folder with tiny.yaml; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.yaml").write_text(tiny.replace("seeds: 2", "seeds: 1"))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ablate", *words])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def trained(say: Say) -> Say:
+    """The same, after tiny.yaml was run inline."""
+    code, _, err = say("run", "tiny.yaml", "--executor", "inline")
+    assert code == 0, err
+    return say
+
+
+def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
+    code, out, err = say("run", "tiny.yaml", "--executor", "inline")
+    assert code == 0
+    assert "Does a shortcut help a very small ViT?" in out
+    assert "tiny: 4 cells x 1 seeds, 4 trials, 0 known, 4 to train" in err
+    assert "[4/4]" in err
+    assert "4 trials trained, 0 known before. Next: ablate table tiny --format latex" in err
+    assert "\x1b" not in out + err, "no bars and no colours outside a terminal"
+    code, again, err = say("run", "tiny.yaml", "--executor", "inline")
+    assert code == 0
+    assert again == out
+    assert "0 trials trained, 4 known before" in err
+
+
+def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
+    Path("more.yaml").write_text(Path("tiny.yaml").read_text() + "fixed: {shortcuts.b: 3}\n")
+    code, out, _ = say("plan", "more.yaml")
+    assert code == 0
+    assert "shortcuts.b = 3 does not divide the width 16" in out
+    assert re.search(r"2 trials: 0 known, 2 to train, about \d+ s\.", out)
+    assert not Path("runs").exists()
+
+
+VERBS: list[tuple[str, ...]] = [
+    ("table", "tiny"),
+    ("status",),
+    ("status", "tiny"),
+    ("plan", "tiny.yaml"),
+    ("cost", "tiny.yaml"),
+    ("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count=2", "--set", "layout=parallel", "--image-size", "32"),
+    ("cost", "--model", "deit_tiny_patch16_224", "--operators", "--image-size", "32"),
+    ("query", "SELECT trial, top1 FROM trial_results ORDER BY trial"),
+    ("query", "SELECT * FROM results_tiny"),
+    ("query", "SELECT 1 WHERE 0"),
+    ("factors",),
+    ("factors", "shortcuts"),
+    ("run", "tiny.yaml", "--executor", "inline"),
+    ("resume", "tiny", "--executor", "inline"),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) -> None:
+    code, shown, _ = trained(*verb)
+    assert code == 0
+    assert shown.strip()
+    code, text, _ = trained(*verb, "--format", "json")
+    rows = json.loads(text)
+    assert isinstance(rows, list)
+    code, text, _ = trained(*verb, "--format", "csv")
+    assert len(list(csv.reader(io.StringIO(text)))) == len(rows) + 1
+    code, text, _ = trained(*verb, "--format", "md")
+    assert "|-" in text or "|:" in text or not rows
+
+
+def test_latex_of_a_table(trained: Say) -> None:
+    code, out, _ = trained("table", "tiny", "--format", "latex")
+    assert code == 0
+    assert r"\toprule" in out
+
+
+def test_another_store_and_another_folder(say: Say) -> None:
+    assert say("run", "tiny.yaml", "--executor", "inline", "--runs", "here", "--store", "sqlite:///elsewhere/x.db")[0] == 0
+    assert Path("elsewhere/x.db").is_file()
+    assert list(Path("here/checkpoints").iterdir())
+    assert "tiny" in say("status", "--store", "elsewhere/x.db")[1]
+    assert say("status")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "none.yaml"), "none.yaml:1: cannot be read"),
+        (("run", "."), "cannot be read"),
+        (("table", "tiny"), "no store at runs/ablate.db; `ablate run FILE` makes one"),
+        (("status",), "no store at"),
+        (("query", "SELECT 1"), "no store at"),
+        (("resume",), "no store at"),
+        (("cost",), "name a search space or a model"),
+        (("cost", "tiny.yaml", "--model", "x"), "name a search space or a model"),
+        (("cost", "tiny.yaml", "--set", "a=1"), "go with --model"),
+        (("cost", "--model", "deit_tiny"), "unknown backbone 'deit_tiny'; did you mean"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count"), "write FACTOR=LEVEL"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcut.count=1"), "did you mean 'shortcuts.count'"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.b=2"), "would change nothing"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "ffn.kernel=[1"), "not valid YAML"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--image-size", "33"), "does not divide the image size 33"),
+        (("cost", "--model", "vit"), "needs size.width, size.depth and size.heads"),
+        (("factors", "shortcut"), "unknown factor 'shortcut'; did you mean 'shortcuts'?"),
+        (("run", "tiny.yaml", "--store", "nonsense://x"), "nonsense"),
+        (("run", "tiny.yaml", "--executor", "slurm"), "Invalid value for '--executor'"),
+        (("plan", "tiny.yaml", "--format", "xml"), "Invalid value for '--format'"),
+        (("pln", "tiny.yaml"), "No such command 'pln'"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
+)
+def test_bad_words_give_one_message_and_code_2(words: tuple[str, ...], message: str, say: Say) -> None:
+    code, out, err = say(*words)
+    assert code == 2
+    assert not out
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_unknown_studies_and_statements(trained: Say) -> None:
+    assert "did you mean 'tiny'" in trained("table", "tinny")[2]
+    code, _, err = trained("query", "DELETE FROM trials")
+    assert code == 2
+    assert "a query can only read" in err
+    assert trained("table", "tiny")[0] == 0
+
+
+def test_failed_trials_are_told_with_code_1(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(*_: object, **__: object) -> None:
+        raise MemoryError("cannot allocate 99 GB")
+
+    monkeypatch.setattr("ablate.training.loop.Training._train", explode)
+    code, _, err = say("run", "tiny.yaml", "--executor", "inline")
+    assert code == 1
+    assert "4 failed" in err
+    assert "cannot allocate 99 GB" in err
+
+
+def test_schema_is_json(say: Say) -> None:
+    schema = json.loads(say("schema")[1])
+    assert schema["properties"]["factors"]["properties"]["shortcuts.count"]["items"] == {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 64,
+    }
+
+
+def test_help_names_every_verb(say: Say) -> None:
+    out = say("--help")[1]
+    for verb in ("run", "resume", "status", "plan", "cost", "table", "query", "factors", "schema", "doctor"):
+        assert re.search(rf"^  {verb} ", out, re.MULTILINE), verb
+        assert say(verb, "--help")[0] == 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny.replace("epochs: 3", "epochs: 2000"))
+    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(tmp_path.glob("runs/checkpoints/*/lock")):
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Interrupted: 0 of 8 trials done. Go on with: ablate resume tiny" in err
+    assert "Traceback" not in out + err
+    assert list(tmp_path.glob("runs/checkpoints/*/last.pt")), "the running trial was saved"
+
+
+@pytest.mark.slow
+def test_on_a_terminal_there_are_bars(tmp_path: Path, tiny: str) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=theirs, stdout=subprocess.PIPE, text=True)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert "trials" in shown.decode()
+    assert "epochs" in shown.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_doctor_finds_this_machine_well(say: Say) -> None:
+    code, out, _ = say("doctor", "--format", "json")
+    found = {row["what"]: row for row in json.loads(out)}
+    assert code == 0
+    assert found["model"]["found"] == "deit_tiny_patch16_224 costs 5.72 M parameters, 1.26 GFLOPs"
+    assert found["ray starts"]["ok"]
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"^ablate (.*)$", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+)
+def test_commands_in_the_readme_exist(command: str, say: Say) -> None:
+    assert say(command.split(maxsplit=1)[0], "--help")[0] == 0

@@ -1,0 +1,121 @@
+"""Tables: the numbers, and the bytes of every format (golden files; `UPDATE_GOLDEN=1` writes them anew)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablate.records import CellResult, Cost, Status, StudyResults
+from ablate.report import render, results_grid, summarise
+from ablate.report.grid import plain
+from ablate.report.units import unit_for
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DONE, FAILED, DIVERGED = Status.COMPLETED, Status.FAILED, Status.DIVERGED
+
+
+def cell(index: int, levels: dict[str, object], values: dict[int, float], **more: object) -> CellResult:
+    given = {
+        "unread": frozenset({"shortcuts.b"} if levels["shortcuts.count"] == 0 else ()),
+        "role": "variant",
+        "note": "",
+        "same_as": None,
+        "cost": Cost(22_050_664 + index * 1000, 4_608_338_304, 4_598_882_304, 1, 1),
+    }
+    states = dict.fromkeys(values, DONE)
+    return CellResult(index=index, levels=levels, values=values, **{**given, "states": states, **more})  # type: ignore[arg-type]
+
+
+RESULTS = StudyResults(
+    name="augvit/table_x & co",
+    question="How many shortcuts, 50% | or_more?",
+    expect="e",
+    source="s",
+    metric="top1",
+    direction="max",
+    factors=("shortcuts.count", "shortcuts.b"),
+    cells=(
+        cell(0, {"shortcuts.count": 0, "shortcuts.b": 1}, {0: 79.8, 1: 79.6, 2: 80.1}, role="reference"),
+        cell(
+            1,
+            {"shortcuts.count": 0, "shortcuts.b": 4},
+            {},
+            same_as=0,
+            note="shortcuts.b is not read unless a circulant projection is used",
+        ),
+        cell(2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.6, 1: 80.8}, states={0: DONE, 1: DONE, 2: FAILED}),
+        cell(3, {"shortcuts.count": 2, "shortcuts.b": 4}, {1: 80.9}, states={0: DIVERGED, 1: DONE, 2: DIVERGED}),
+        cell(4, {"shortcuts.count": 2, "shortcuts.b": 5}, {}, cost=None, note="shortcuts.b = 5 does not divide the width 384"),
+    ),
+)
+
+
+def test_means_spreads_and_paired_differences() -> None:
+    rows = summarise(RESULTS)
+    assert rows[0].mean == pytest.approx(79.8333, abs=1e-4)
+    assert rows[0].sd == pytest.approx(statistics.stdev([79.8, 79.6, 80.1]))
+    assert rows[0].delta is None
+    assert (rows[2].n, rows[2].paired) == (2, 2)
+    assert rows[2].delta == pytest.approx((80.6 - 79.8 + 80.8 - 79.6) / 2), "the same seeds of the reference, not its mean"
+    assert rows[2].delta_sd == pytest.approx(statistics.stdev([0.8, 1.2]))
+    assert (rows[3].n, rows[3].sd, rows[3].delta_sd) == (1, None, None)
+    assert rows[3].delta == pytest.approx(1.3)
+    assert rows[4].mean is None
+    assert rows[1].mean == rows[0].mean, "a repeated cell has the other's numbers"
+    assert rows[1].delta is None
+
+
+def test_what_is_missing_is_said() -> None:
+    notes = [row.note for row in summarise(RESULTS)]
+    assert notes[2] == "1 failed"
+    assert notes[3] == "2 diverged"
+    assert "does not divide" in notes[4]
+
+
+@pytest.mark.parametrize(("form", "ending"), [("md", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")])
+def test_bytes_of_every_format(form: str, ending: str) -> None:
+    file = GOLDEN / f"table.{ending}"
+    text = render(results_grid(RESULTS), form)
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_machine_formats_have_full_precision_and_every_row() -> None:
+    rows = json.loads(render(results_grid(RESULTS), "json"))
+    assert len(rows) == 5
+    assert rows[0]["top1_mean"] == statistics.fmean([79.8, 79.6, 80.1])
+    assert rows[4]["top1_mean"] is None
+    again = list(csv.DictReader(io.StringIO(render(results_grid(RESULTS), "csv"))))
+    assert [float(row["top1_mean"]) for row in again[:1]] == [rows[0]["top1_mean"]]
+    assert list(again[0]) == list(rows[0])
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.floats(allow_nan=False) | st.text()), min_size=1
+    )
+)
+def test_any_data_render(data: list[dict[str, object]]) -> None:
+    grid = plain(data)
+    for form in ("md", "latex", "csv", "json"):
+        assert render(grid, form).endswith("\n")
+    assert len(json.loads(render(grid, "json"))) == len(data)
+    widths = {len(line.replace("\\|", "")) for line in render(grid, "md").splitlines()[:1]}
+    assert len(widths) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(22_050_664, "22.051 M"), (4.6e9, "4.600 G"), (26_762, "26.762 K"), (1e8, "0.100 G"), (0, "0.000 K")]
+)
+def test_units(value: float, text: str) -> None:
+    unit = unit_for([value])
+    assert f"{unit.text(value)} {unit.letter}" == text
