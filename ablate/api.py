@@ -22,7 +22,9 @@ def _read(declared: Declared) -> tuple[Space, str]:
     if isinstance(declared, Mapping):
         import yaml
 
-        name = str(declared.get("name", "study"))
+        if "name" not in declared:
+            raise AblateError("a space that is not a file needs a name: add the key `name`")
+        name = str(declared["name"])
         return space.load(yaml.safe_dump(dict(declared), sort_keys=False, allow_unicode=True), name), name
     return space.read(Path(declared)), str(declared)
 

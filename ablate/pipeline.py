@@ -28,7 +28,7 @@ class Options:
     Attributes:
         runs: folder of checkpoints, and of the store unless `store` names another.
         store: database URL or SQLite file.
-        executor: ray, inline or simulated.
+        executor: ray or inline.
         cpus, gpus: how much of this machine may be used; by default all of it.
     """
 
@@ -130,7 +130,7 @@ def run(
             if unfinished:
                 writer.begin(study, declared.document, provenance.collect())
                 tally = _Tally(writer.write, hooks.event)
-                work.run(_order(shown, options), tally.emit, hooks.stop)
+                work.run(_order(shown, options, writer.store_id), tally.emit, hooks.stop)
                 unfinished = tuple(trial for trial in unfinished if tally.ended.get(trial.hash, Status.RUNNING) == Status.RUNNING)
                 failed = sum(status == Status.FAILED for status in tally.ended.values())
             else:
@@ -142,7 +142,9 @@ def run(
     return Outcome(declared.name, total, total - len(shown.to_train), trained, failed, len(unfinished), bool(unfinished))
 
 
-def resume(study: str | None, options: Options, hooks: Hooks | None = None) -> Outcome:
+def resume(
+    study: str | None, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None
+) -> Outcome:
     """Finishes what was not finished of a study, by default of the one last worked on, from its stored declaration.
 
     Raises:
@@ -151,7 +153,7 @@ def resume(study: str | None, options: Options, hooks: Hooks | None = None) -> O
     """
     with Reader(options.url) as reader:
         found = reader.study(study) if study else _last_unfinished(reader.studies())
-    return run(space.load(found.document, found.file), found.file, options, hooks)
+    return run(space.load(found.document, found.file), found.file, options, hooks, executor)
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
@@ -207,9 +209,9 @@ def _to_train(found: Plan, known: dict[str, Known]) -> tuple[Trial, ...]:
     return tuple(trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in results)
 
 
-def _order(shown: Preview, options: Options) -> Order:
+def _order(shown: Preview, options: Options, store_id: str) -> Order:
     declared = shown.plan.space
-    folder = str((options.runs / "checkpoints").resolve())
+    folder = str((options.runs / "checkpoints" / store_id).resolve())
     curves = {key: known.epochs for key, known in shown.known.items() if known.epochs}
     jobs = tuple(Job(trial, folder, declared.resources, curves.get(trial.hash, ())) for trial in shown.to_train)
     mine = {trial.hash for trial in shown.to_train}

@@ -76,15 +76,20 @@ class Recipe:
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
 
+    def unread(self) -> dict[str, str]:
+        """The fields that training does not read, each with when it would."""
+        found = {}
+        if self.optimizer != "sgd":
+            found["momentum"] = "optimizer is sgd"
+        if self.schedule == "constant":
+            found["min_lr"] = "schedule is cosine"
+        if not (self.mixup and self.cutmix):
+            found["mixup_switch"] = "both mixup and cutmix are used"
+        return found
+
     def canonical(self) -> dict[str, Level]:
         """The fields that training reads and that differ from their defaults."""
-        unread = set()
-        if self.optimizer != "sgd":
-            unread.add("momentum")
-        if self.schedule == "constant":
-            unread.add("min_lr")
-        if not (self.mixup and self.cutmix):
-            unread.add("mixup_switch")
+        unread = self.unread()
         default = Recipe()
         names = (f.name for f in fields(self) if f.name not in unread)
         # The number of epochs is what a trial is asked for: it always stands there to be read.
@@ -199,11 +204,13 @@ class Limit:
 class Space:
     """A declared study, every name known and every level allowed.
 
+    `named` says whether the document says the name; else it is that of the file.
     `factors` holds the levels by factor name, first the baseline's. `full` holds the levels that leave-one-out starts
     from and add-one-in adds.
     """
 
     name: str
+    named: bool
     document: str
     question: str
     expect: str

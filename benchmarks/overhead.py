@@ -84,11 +84,10 @@ def main(rounds: int) -> None:
         print(f"round {number + 1}: ray {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s", flush=True)
     overheads = [(ray - bare_) * SLOTS / trials for ray, bare_ in pairs]
     ratios = [ray / bare_ for ray, bare_ in pairs]
+    ratio = statistics.median(ratios)
     median, least, most = statistics.median(overheads), min(overheads), max(overheads)
     print(f"{trials} trials on {SLOTS} slots, median of {rounds} rounds:")
-    print(
-        f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f}); ray / bare = {statistics.median(ratios):.2f}"
-    )
+    print(f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f}); ray / bare = {ratio:.2f}")
     machine = provenance.collect()
     print(f"{machine.cpu}, {machine.cores} cores, Python {machine.python}, torch {machine.torch}, {datetime.now(UTC):%Y-%m-%d}")
 

@@ -32,7 +32,7 @@ def tiny() -> str:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
-    return Options(runs=tmp_path / "runs", executor="simulated", cpus=2)
+    return Options(runs=tmp_path / "runs", executor="inline", cpus=2)
 
 
 RunText = Callable[..., Outcome]

@@ -99,6 +99,8 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
         raise Infeasible(
             f"patch size {wanted.patch_size} does not divide the image size {image_size}; set data.image_size or size.patch_size"
         )
+    if wanted.drop_path and wanted.depth == 1:
+        raise Infeasible("drop.path rises linearly from 0 in the first block; with size.depth = 1 it does nothing")
     arguments: dict[str, Any] = {"in_chans": channels, "num_classes": classes, "img_size": image_size}
     timm_names = {
         "patch_size": "patch_size",

@@ -15,10 +15,13 @@ def main() -> None:
     except AblateError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of a pipe has gone, as in `ablate table x | head`.
+            sys.stderr.close()
+            sys.exit(0)
+        print(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""), file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of a pipe has gone, as in `ablate table x | head`.
-        sys.stderr.close()
-        sys.exit(0)

@@ -153,26 +153,32 @@ def cost(
     image_size: Annotated[
         int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")
     ] = None,
-    classes: Annotated[int, typer.Option("--classes", min=1, help="Number of classes, with --model.")] = 1000,
+    classes: Annotated[
+        int | None, typer.Option("--classes", min=1, help="Number of classes, with --model. [default: 1000]")
+    ] = None,
     timing: Annotated[bool, typer.Option("--timing", help="Measure latency and throughput on this machine too.")] = False,
     operators: Annotated[bool, typer.Option("--operators", help="FLOPs by operator, with --model.")] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """Parameters, FLOPs and activations of every cell of a space, or of one model. Needs no data."""
+    """Parameters, FLOPs and activations of every cell of a space, or of one model. Needs no files of a known data set."""
     from ablate.cli import grids
     from ablate.errors import AblateError
 
     if (file is None) == (model is None):
         raise AblateError("name a search space or a model: `ablate cost FILE`, or `ablate cost --model deit_small_patch16_224`")
     if file is not None:
-        if settings or image_size or operators:
-            raise AblateError("--set, --image-size and --operators go with --model; in a search space, write them in the file")
+        if settings or image_size or classes or operators:
+            raise AblateError(
+                "--set, --image-size, --classes and --operators go with --model; in a search space, write them in the file"
+            )
         show(grids.space_cost_grid(file, _url(store, runs), timing), form.value)
         return
     assert model is not None
-    architecture = grids.one_architecture(model, settings or [], image_size, classes)
+    if operators and timing:
+        raise AblateError("--operators and --timing are two questions; ask one at a time")
+    architecture = grids.one_architecture(model, settings or [], image_size, classes or 1000)
     show(grids.operators_grid(architecture) if operators else grids.model_cost_grid(architecture, timing), form.value)
 
 
@@ -215,14 +221,16 @@ def query(
     form: FormatOption = Format.table,
 ) -> None:
     """Ask the store in SQL. Nothing can be written."""
-    from ablate.report.grid import Grid
+    from ablate.errors import AblateError
+    from ablate.report.grid import Grid, plain
     from ablate.store.reader import Reader
 
     with Reader(_url(store, runs)) as reader:
         columns, rows = reader.query(statement)
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise AblateError(f"the query gives the column '{twice[0]}' twice; name them apart with AS")
     data = [dict(zip(columns, row, strict=True)) for row in rows]
-    from ablate.report.grid import plain
-
     show(plain(data) if data else Grid(columns, [], []), form.value)
 
 

@@ -81,5 +81,8 @@ def _ray() -> str:
 
     executor = make("ray")
     executor.prepare(None, None)
-    executor.close()
+    try:
+        executor.ready()
+    finally:
+        executor.close()
     return "a local Ray started and ended"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,7 +47,15 @@ def load(data: Data) -> Arrays:
     for wanted, got, split in ((train, len(arrays.train), "train"), (test, len(arrays.test), "test")):
         if wanted and wanted > got:
             raise DataError(f"data: {split}_images = {wanted}, but {data.name} has {got}")
-    return Arrays(arrays.train[:train], arrays.train_labels[:train], arrays.test[:test], arrays.test_labels[:test])
+    chosen, tested = drawn(len(arrays.train), train), drawn(len(arrays.test), test)
+    return Arrays(arrays.train[chosen], arrays.train_labels[chosen], arrays.test[tested], arrays.test_labels[tested])
+
+
+def drawn(available: int, wanted: int | None) -> Tensor:
+    """Indices of a subset, an even draw that is always the same (files are often ordered by class); for None all, in order."""
+    if not wanted:
+        return torch.arange(available)
+    return torch.randperm(available, generator=torch.Generator().manual_seed(0))[:wanted]
 
 
 def _images(array: npt.NDArray[Any]) -> Tensor:
@@ -97,7 +106,7 @@ def _read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
             if missing:
                 raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
             return {key: file[key] for key in NPZ_KEYS}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"data: {path} is not a readable .npz without pickles: {error}") from error
 
 
@@ -112,7 +121,15 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
             )
         if len(images) != len(labels) or not np.issubdtype(labels.dtype, np.integer) or (len(labels) and labels.min() < 0):
             raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {len(images)} images")
-    images = arrays["x_train"]
+        if not len(images) or not images.shape[1]:
+            raise DataError(f"data: x_{split} in {path} is empty: {list(images.shape)}")
+    images, tested = arrays["x_train"], arrays["x_test"]
+    if images.shape[1:] != tested.shape[1:]:
+        raise DataError(f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}")
+    if arrays["y_test"].max() > arrays["y_train"].max():
+        raise DataError(
+            f"data: y_test in {path} has class {arrays['y_test'].max()}, y_train none beyond {arrays['y_train'].max()}"
+        )
     return images.shape[1], images.shape[3] if images.ndim == 4 else 1, int(arrays["y_train"].max()) + 1, len(images)
 
 

@@ -99,12 +99,23 @@ def describe(
 
 
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
-    """Raises Infeasible where a recipe asks for an augmentation that this kind of data does not go through."""
+    """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
+    if (recipe.mixup or recipe.cutmix) and recipe.batch_size < 2:
+        raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
     kind = find(data.name).kind
     if kind == "memory" and recipe.rand_augment:
         raise Infeasible(
             f"recipe.rand_augment works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)"
         )
+    if recipe.rand_augment:
+        from timm.data.auto_augment import rand_augment_transform
+
+        try:
+            rand_augment_transform(recipe.rand_augment, {})
+        except (AssertionError, ValueError, KeyError) as error:
+            raise Infeasible(
+                f"recipe.rand_augment = '{recipe.rand_augment}' is not one; write like rand-m9-mstd0.5-inc1"
+            ) from error
     if kind == "images" and recipe.crop_padding:
         raise Infeasible(f"recipe.crop_padding works in memory; {data.name} is read from files and has random resized crops")
 
@@ -117,19 +128,26 @@ def _file_hash(path: Path) -> str:
 def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
     """Number of classes and of training images, and a hash over split, class and file names with their sizes."""
     digest = hashlib.sha256()
-    names: set[str] = set()
+    names: dict[str, list[str]] = {}
     images = 0
     for split in ("train", "val"):
         folder = root / split
         if not folder.is_dir():
             raise DataError(f"data: no folder {folder}; expected {root}/train and {root}/val with one folder a class")
-        for found in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
-            names.add(found)
+        names[split] = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+        for found in names[split]:
             files = sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder / found))
             images += len(files) if split == "train" else 0
             digest.update(repr((split, found, files)).encode())
-    if classes and len(names) != classes:
-        raise DataError(f"data: {root} holds {len(names)} classes, expected {classes}")
-    if not names:
+            if not files:
+                raise DataError(f"data: the class folder {folder / found} is empty")
+    differ = set(names["train"]) ^ set(names["val"])
+    if differ:
+        raise DataError(
+            f"data: {root}/train and {root}/val must hold the same class folders; only one has {', '.join(sorted(differ))}"
+        )
+    if classes and len(names["train"]) != classes:
+        raise DataError(f"data: {root} holds {len(names['train'])} classes, expected {classes}")
+    if not names["train"]:
         raise DataError(f"data: {root}/train holds no class folders")
-    return len(names), images, digest.hexdigest()[:20]
+    return len(names["train"]), images, digest.hexdigest()[:20]

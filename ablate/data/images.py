@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ablate.data.arrays import drawn
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
@@ -26,7 +27,9 @@ def dataset(data: Data, split: str) -> Any:
             raise DataError(
                 f"data: no folder {folder}; {data.name} needs {data.path}/train and {data.path}/val with one folder a class"
             )
-        return ImageDataset(str(folder))
+        # One numbering of classes for both splits.
+        classes = sorted(entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir())
+        return ImageDataset(str(folder), class_map={name: number for number, name in enumerate(classes)})
     from torchvision import datasets
 
     try:
@@ -37,17 +40,17 @@ def dataset(data: Data, split: str) -> Any:
         raise DataError(f"data: {data.name} is not under {data.path}; fetch it with torchvision, or set data.path") from error
 
 
-class First(Dataset[Any]):
-    """The first `count` images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
+class Drawn(Dataset[Any]):
+    """An even draw of `count` images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
 
     def __init__(self, images: Any, count: int) -> None:
-        self._images, self._count = images, count
+        self._images, self._indices = images, drawn(len(images), count).tolist()
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._indices)
 
     def __getitem__(self, index: int) -> Any:
-        return self._images[index]
+        return self._images[self._indices[index]]
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "transform":
@@ -59,7 +62,7 @@ class First(Dataset[Any]):
 def _subset(images: Any, count: int | None, split: str) -> Any:
     if count and count > len(images):
         raise DataError(f"data: {split}_images = {count}, but the data set has {len(images)}")
-    return First(images, count) if count else images
+    return Drawn(images, count) if count else images
 
 
 class ImageBatches:

@@ -11,7 +11,7 @@ from ablate.records import Event, Order
 Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
 
-EXECUTORS = ("ray", "inline", "simulated")
+EXECUTORS = ("ray", "inline")
 
 
 class Executor(Protocol):
@@ -27,6 +27,9 @@ class Executor(Protocol):
     def prepare(self, cpus: int | None, gpus: int | None) -> None:
         """Starts whatever takes long to start, without waiting for it."""
 
+    def ready(self) -> None:
+        """Waits for what `prepare` started. Raises ExecutorError where it failed."""
+
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         """Runs all jobs of an order. Raises ExecutorError where it cannot do what the order asks."""
 
@@ -35,15 +38,14 @@ class Executor(Protocol):
 
 
 def make(name: str) -> Executor:
-    """The executor of that name. Raises UnknownName."""
+    """The executor of that name. Raises UnknownName.
+
+    The simulated one has no name here: its made-up numbers must be asked for by whoever makes it.
+    """
     if name == "inline":
         from ablate.execution.inline import InlineExecutor
 
         return InlineExecutor()
-    if name == "simulated":
-        from ablate.execution.simulated import SimulatedExecutor
-
-        return SimulatedExecutor()
     if name == "ray":
         from ablate.execution.ray_tune import RayExecutor
 

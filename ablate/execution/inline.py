@@ -18,6 +18,9 @@ class InlineExecutor:
     def prepare(self, cpus: int | None, gpus: int | None) -> None:
         pass
 
+    def ready(self) -> None:
+        pass
+
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if order.scheduler.name != "fifo":
             raise ExecutorError(f"scheduler {order.scheduler.name} compares trials that run together; use --executor ray")

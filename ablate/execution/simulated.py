@@ -40,6 +40,9 @@ class SimulatedExecutor:
     def prepare(self, cpus: int | None, gpus: int | None) -> None:
         pass
 
+    def ready(self) -> None:
+        pass
+
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if order.scheduler.name != "fifo":
             raise ExecutorError(f"scheduler {order.scheduler.name} is Ray Tune's; use --executor ray")

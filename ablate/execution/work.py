@@ -74,17 +74,15 @@ class Work:
         assert self._training is not None
         try:
             epoch = self._training.epoch()
+            # The checkpoint comes first: a result that is told is a result that is kept.
+            if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+                self.save()
         except Diverged as error:
             yield self._end(Status.DIVERGED, str(error))
             return
         except Exception:
             yield self._failed()
             return
-        if self._training.finished:
-            # The checkpoint comes first: a result that is told is a result that is kept.
-            self._training.save()
-        elif time.monotonic() - self._saved > CHECKPOINT_SECONDS:
-            self.save()
         yield Progressed(self._trial, (epoch,))
         if self._training.finished:
             yield self._end(Status.COMPLETED)

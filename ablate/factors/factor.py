@@ -57,7 +57,7 @@ class Real:
     closed: bool = True
 
     def accepts(self, level: Level) -> bool:
-        if isinstance(level, bool | str):
+        if isinstance(level, bool) or not isinstance(level, int | float):
             return False
         above = level >= self.least if self.closed else level > self.least
         return above and (self.below is None or level < self.below)

@@ -24,6 +24,11 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     count, kernel = int(values["agelu"]), values["kernel"]
     fc1, fc2 = original.get_submodule("fc1"), original.get_submodule("fc2")
     assert isinstance(fc1, nn.Linear) and isinstance(fc2, nn.Linear)
+    own = type(original.get_submodule("act")).__name__
+    if own != "GELU" or not isinstance(original.get_submodule("norm"), nn.Identity):
+        raise Infeasible(
+            f"ffn is defined on a feed-forward network with GELU and without a norm inside; the backbone's has {own}"
+        )
     act: nn.Module = ACTIVATIONS[str(values["activation"])]()
     if count:
         if site.hidden % count:

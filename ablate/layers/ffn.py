@@ -14,7 +14,8 @@ class ArbitraryActivations(nn.Module):
     """N arbitrary nonlinear functions of one input, concatenated (eq. 4 and 5).
 
     Each is `beta * phi(alpha * x + gamma) + theta` with four parameters a channel, initialised to the identity setting
-    1, 1, 0, 0. With phi = GELU this is the paper's AGeLU.
+    1, 1, 0, 0. With phi = GELU this is the paper's AGeLU. The parameters are vectors over (count, width), so that optimisers
+    treat them as scales and biases, without weight decay.
 
     Shape:
         input (..., width), output (..., count * width).
@@ -23,14 +24,16 @@ class ArbitraryActivations(nn.Module):
     def __init__(self, width: int, count: int, activation: nn.Module) -> None:
         super().__init__()
         self.activation = activation
-        self.alpha = nn.Parameter(torch.ones(count, width))
-        self.beta = nn.Parameter(torch.ones(count, width))
-        self.gamma = nn.Parameter(torch.zeros(count, width))
-        self.theta = nn.Parameter(torch.zeros(count, width))
+        self.count = count
+        self.alpha = nn.Parameter(torch.ones(count * width))
+        self.beta = nn.Parameter(torch.ones(count * width))
+        self.gamma = nn.Parameter(torch.zeros(count * width))
+        self.theta = nn.Parameter(torch.zeros(count * width))
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = torch.addcmul(self.gamma, self.alpha, x.unsqueeze(-2))
-        return torch.addcmul(self.theta, self.beta, self.activation(inner)).flatten(-2)
+        repeated = torch.cat([x] * self.count, dim=-1)
+        inner = torch.addcmul(self.gamma, self.alpha, repeated)
+        return torch.addcmul(self.theta, self.beta, self.activation(inner))
 
 
 class DepthwiseBlock(nn.Module):

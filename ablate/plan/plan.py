@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ablate import data, factors
-from ablate.errors import Infeasible
+from ablate.errors import AblateError, Infeasible
 from ablate.plan.designs import combinations
 from ablate.plan.limits import violated
 from ablate.records import Architecture, Cell, Cost, Plan, Recipe, Role, Settings, Space, Trial
@@ -54,6 +54,7 @@ def make_plan(space: Space, costs: Costs) -> Plan:
             first[key] = index
             cell = replace(cell, trials=tuple(Trial(made.architecture, made.recipe, space.data, seed) for seed in space.seeds))
         cells.append(cell)
+    _refuse_what_no_cell_reads(space, cells)
     return Plan(space, tuple(cells))
 
 
@@ -61,10 +62,9 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
     from ablate.models import resolve
 
     settings = {**space.fixed, **levels}
-    changes = {name.removeprefix("recipe."): level for name, level in settings.items() if name.startswith("recipe.")}
     built = {name: level for name, level in settings.items() if not name.startswith("recipe.")}
     try:
-        recipe = replace(space.recipe, **_typed(changes))
+        recipe = replace(space.recipe, **_changes(levels))
         if recipe.warmup_epochs >= recipe.epochs:
             raise Infeasible(f"{recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
         data.refuse_recipe(space.data, recipe)
@@ -74,15 +74,27 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         return _Candidate(levels, refusal=str(error))
 
 
-def _typed(changes: Settings) -> dict[str, Any]:
-    """Levels as the recipe's own types: YAML's `1` for a rate is the number 1.0."""
+def _changes(levels: Settings) -> dict[str, Any]:
+    """What a cell changes of the recipe, in the recipe's own types: YAML's `1` for a rate is the number 1.0."""
     default = Recipe()
+    changes = {name.removeprefix("recipe."): level for name, level in levels.items() if name.startswith("recipe.")}
     return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}
 
 
 def _unread(space: Space, name: str, levels: Settings) -> str:
     """Why a factor is not read in a cell, or nothing if it is."""
-    return "" if name.startswith("recipe.") else factors.unread_reason(name, {**space.fixed, **levels})
+    if not name.startswith("recipe."):
+        return factors.unread_reason(name, {**space.fixed, **levels})
+    when = replace(space.recipe, **_changes(levels)).unread().get(name.removeprefix("recipe."))
+    return f"{name} is not read unless {when}" if when else ""
+
+
+def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
+    """A setting that is accepted and ignored everywhere would be a label without a meaning."""
+    for name in (*space.fixed, *space.factors):
+        reasons = [_unread(space, name, cell.levels) for cell in cells]
+        if all(reasons):
+            raise AblateError(f"{space.name}: no cell reads {name}: {reasons[0]}; leave it out")
 
 
 def _why_same(space: Space, levels: Settings, others: Settings) -> str:

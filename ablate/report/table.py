@@ -36,7 +36,8 @@ def results_grid(results: StudyResults) -> Grid:
             str(row.index),
             *(level_text(row.levels[factor]) for factor in results.factors),
             _with_sd(row.mean, row.sd, digits),
-            _with_sd(row.delta, row.delta_sd, digits, signed=True),
+            _with_sd(row.delta, row.delta_sd, digits, signed=True)
+            + (f" (n={row.paired})" if row.paired not in (0, row.n) else ""),
             str(row.n) if row.n else "",
             *(units[name].text(getattr(row.cost, name)) if row.cost else "" for name in ("params", "flops")),
             *([row.note] if noted else []),

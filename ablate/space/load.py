@@ -134,6 +134,7 @@ class _Loader:
             self._wrong(("full",), f"full is read by the designs leave-one-out and add-one-in, not by {design.name}")
         space = Space(
             name=form.name or study_name(self._document.file),
+            named=form.name is not None,
             document=self._document.text,
             question=form.question,
             expect=form.expect,
@@ -189,7 +190,7 @@ class _Loader:
                     f"{name} needs two levels or more, has {len(found)}; what does not vary belongs under `fixed`",
                 )
             for index, level in enumerate(found):
-                if any(type(level) is type(other) and level == other for other in found[:index]):
+                if any(_same(level, other) for other in found[:index]):
                     self._wrong((*where, index), f"{name}: the level {level!r} stands twice")
             self._check_levels(where, name, found)
             if name in sizes and name not in self._form.fixed:
@@ -239,11 +240,15 @@ class _Loader:
         for name, level in said.items():
             if name not in levels:
                 self._wrong((key, name), unknown("factor", name, levels) + "; it must vary under factors")
-            elif level not in levels[name]:
+            elif not any(_same(level, listed) for listed in levels[name]):
                 self._wrong(
                     (key, name), f"{key}: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}"
                 )
-        return {**otherwise, **{name: level for name, level in said.items() if name in otherwise}}
+        # The level as it is listed: 64 and 64.0 are one.
+        chosen = {
+            name: next((x for x in levels[name] if _same(x, level)), level) for name, level in said.items() if name in levels
+        }
+        return {**otherwise, **chosen}
 
     def _design(self) -> Design:
         form: Any = self._form.design
@@ -303,7 +308,12 @@ class _Loader:
                 self._wrong(("recipe",), unknown("recipe", form, RECIPES))
                 return Recipe()
             return RECIPES[form]
-        recipe = replace(RECIPES[form.preset], **form.model_dump(exclude_none=True, exclude={"preset"}))
+        said = form.model_dump(exclude_none=True, exclude={"preset"})
+        recipe = replace(RECIPES[form.preset], **said)
+        varied = any(name.startswith("recipe.") for name in self._form.factors)
+        for name, when in recipe.unread().items():
+            if name in said and not varied:
+                self._wrong(("recipe", name), f"recipe.{name} is not read unless {when}")
         if recipe.warmup_epochs >= recipe.epochs > 0 and "recipe.epochs" not in self._form.factors:
             self._wrong(
                 ("recipe", "epochs"), f"recipe: {recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs"
@@ -321,12 +331,17 @@ class _Loader:
     def _limits(self) -> tuple[Limit, ...]:
         found = []
         for cost, text in self._form.limits.items():
-            limit = limit_rules.parse(cost, text) if isinstance(text, str) else None
+            limit = limit_rules.parse(cost, text)
             if limit is None:
                 self._wrong(("limits", cost), f"limits.{cost}: {text!r} is no bound; write one like {limit_rules.EXAMPLES}")
             else:
                 found.append(limit)
         return tuple(found)
+
+
+def _same(one: Level, other: Level) -> bool:
+    """Whether two levels mean the same: 0 and 0.0 do, 1 and true do not."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def _literal(record: type, name: str) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class DataForm(Form):
     image_size: Annotated[int, Field(ge=1)] | None = None
     """Side to which images are resized, in pixels."""
     train_images: Annotated[int, Field(ge=2)] | None = None
-    """Only the first so many training images."""
+    """Only so many training images, an even draw that is always the same."""
     test_images: Annotated[int, Field(ge=1)] | None = None
     workers: Annotated[int, Field(ge=0)] = 4
     """Loading processes, for image files."""
@@ -105,7 +105,7 @@ class SpaceForm(Form):
     """Recipe by name, or a preset with changes."""
     metric: dict[Literal["top1", "top5", "loss"], Literal["max", "min"]] = {"top1": "max"}
     """The metric that decides, taken at the last epoch on the test set, and its direction."""
-    limits: dict[Literal["params", "flops", "flops_paper", "activations"], str | float] = {}
+    limits: dict[Literal["params", "flops", "flops_paper", "activations"], str] = {}
     """Bounds on cost, for example flops: "<= 1.1 * baseline"."""
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""

@@ -29,9 +29,7 @@ def sqlite_file(url: str) -> Path | None:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StoreError(
-            f"--store '{url}' is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db"
-        ) from None
+        raise StoreError("--store is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db") from None
     if not parsed.drivername.startswith("sqlite"):
         return None
     if not parsed.database or parsed.database == ":memory:":
@@ -39,11 +37,19 @@ def sqlite_file(url: str) -> Path | None:
     return Path(parsed.database)
 
 
+def shown(url: str) -> str:
+    """A URL as it may be shown: without its password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True) if "://" in url else url
+    except (ArgumentError, ValueError):
+        return "of that name"
+
+
 def _engine(url: str) -> Engine:
     try:
         return create_engine(url)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        raise StoreError(f"--store '{url}' cannot be used: {error}") from None
+        raise StoreError(f"--store '{shown(url)}' cannot be used: {error}") from None
 
 
 def open_writer(url: str) -> Engine:
@@ -54,9 +60,10 @@ def open_writer(url: str) -> Engine:
     """
     file = sqlite_file(url)
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(f"sqlite:///{file}")
         event.listen(engine, "connect", _pragmas)
+        # Python's driver would commit before each CREATE TABLE; a kill between two would leave half a database.
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     else:
         engine = _engine(url)
     with _readable_errors(url), engine.begin() as connection:
@@ -84,10 +91,10 @@ def open_reader(url: str) -> Engine:
     with _readable_errors(url), engine.connect() as connection:
         found = _revision(connection)
     if found is None:
-        raise StoreError(f"{url} is no ablate store")
+        raise StoreError(f"{shown(url)} is no ablate store")
     if found != HEAD:
         raise StoreError(
-            f"{url} has revision {found}, this version of ablate reads {HEAD}; "
+            f"{shown(url)} has revision {found}, this version of ablate reads {HEAD}; "
             "`ablate run` or `ablate resume` brings an older one up to date"
         )
     return engine
@@ -114,6 +121,7 @@ def _read_only(address: str) -> sqlite3.Connection:
 
 
 def _pragmas(connection: Any, _: object) -> None:
+    connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode = WAL", f"busy_timeout = {BUSY_SECONDS * 1000}", "synchronous = NORMAL", "foreign_keys = ON"):
         cursor.execute(f"PRAGMA {pragma}")
@@ -126,7 +134,7 @@ def _readable_errors(url: str) -> Iterator[None]:
         yield
     except (OperationalError, DatabaseError, OSError) as error:
         reason = getattr(error, "orig", None) or error
-        raise StoreError(f"the store {url} cannot be opened: {reason}") from None
+        raise StoreError(f"the store {shown(url)} cannot be opened: {reason}") from None
 
 
 def _revision(connection: Connection) -> str | None:
@@ -167,8 +175,11 @@ class WriterLock:
         self._stream = None
         if file is None:
             return
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = file.with_name(file.name + ".lock").open("a+")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = file.with_name(file.name + ".lock").open("a+")
+        except OSError as error:
+            raise StoreError(f"the store {file} cannot be made: {error.strerror}; use another --store or --runs") from None
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
@@ -49,10 +49,11 @@ class Known:
 
 
 class Reader:
-    """Reads one store. Raises StoreError where there is none."""
+    """Reads one store. Raises StoreError where there is none, or where it is damaged."""
 
     def __init__(self, url: str) -> None:
         self._engine = open_reader(url)
+        event.listen(self._engine, "handle_error", _readable)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -188,8 +189,8 @@ class Reader:
                 if not result.returns_rows:
                     raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
                 return list(result.keys()), [tuple(row) for row in result]
-            except DBAPIError as error:
-                reason = str(error.orig)
+            except (DBAPIError, StoreError) as error:
+                reason = str(getattr(error, "orig", None) or error.__cause__ or error)
                 if "not authorized" in reason or "readonly" in reason or "read-only" in reason:
                     reason = "a query can only read: one SELECT over the tables and views"
                 raise StoreError(f"the query failed: {reason}") from None
@@ -232,6 +233,11 @@ class Reader:
         with self._engine.connect() as connection:
             rows = connection.execute(select(attempts).where(attempts.c.trial_hash == trial).order_by(attempts.c.number))
             return [dict(row) for row in rows.mappings()]
+
+
+def _readable(context: Any) -> None:
+    """A database that cannot be read is a message for a person."""
+    raise StoreError(f"the store cannot be read: {context.original_exception}") from context.original_exception
 
 
 def _cell_result(

@@ -28,6 +28,13 @@ metadata = MetaData(
     }
 )
 
+stores = Table(
+    "stores",
+    metadata,
+    Column("id", String(12), primary_key=True, comment="drawn when the store was made; checkpoints stand under it"),
+    Column("created_at", DateTime, nullable=False),
+)
+
 studies = Table(
     "studies",
     metadata,

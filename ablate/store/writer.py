@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
+from ablate.errors import StoreError
 from ablate.records import KNOWN, Architecture, Cost, Ended, Event, Plan, Progressed, Provenance, Started, Status, Trial
 from ablate.store import views
 from ablate.store.database import WriterLock, open_writer
-from ablate.store.tables import architectures, attempts, cell_trials, cells, epochs, levels, provenance, studies, trials
+from ablate.store.tables import architectures, attempts, cell_trials, cells, epochs, levels, provenance, stores, studies, trials
 
 FINAL = ("train_loss", "loss", "top1", "top5")
 CHUNK = 500
@@ -49,6 +52,16 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def store_id(self) -> str:
+        """Drawn when the store was made. A checkpoint belongs to one store: results of a deleted one never come back unseen."""
+        with self._engine.begin() as connection:
+            found = connection.execute(select(stores.c.id)).scalar()
+            if found is None:
+                found = uuid.uuid4().hex[:12]
+                connection.execute(insert(stores).values(id=found, created_at=now()))
+            return str(found)
 
     def register(self, plan: Plan, file: str, cost_revision: int) -> int:
         """Stores a study's declaration and plan, in the place of an earlier plan of the same name. Trials are only added.
@@ -91,8 +104,14 @@ class Writer:
         space = plan.space
         values = {key: getattr(space, key) for key in ("question", "expect", "source", "metric", "direction", "document")}
         values |= {"file": file, "updated_at": now()}
-        found = connection.execute(select(studies.c.id).where(studies.c.name == space.name)).scalar()
-        if found is not None:
+        known = connection.execute(select(studies.c.id, studies.c.file).where(studies.c.name == space.name)).first()
+        if known is not None:
+            found, declared_by = known
+            other = Path(declared_by).resolve() != Path(file).resolve() and Path(declared_by).is_file()
+            if other and not space.named:
+                raise StoreError(
+                    f"{declared_by} declares a study '{space.name}' too; write `name:` in {file}, or use another --store"
+                )
             connection.execute(update(studies).where(studies.c.id == found).values(**values))
             return int(found)
         view = views.results_view_name(space.name)

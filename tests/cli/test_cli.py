@@ -131,6 +131,11 @@ def test_another_store_and_another_folder(say: Say) -> None:
         (("cost",), "name a search space or a model"),
         (("cost", "tiny.yaml", "--model", "x"), "name a search space or a model"),
         (("cost", "tiny.yaml", "--set", "a=1"), "go with --model"),
+        (("cost", "tiny.yaml", "--classes", "7"), "go with --model"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path="), "None is not a level"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path=[1, 2]"), "is not a level"),
+        (("cost", "--model", "deit_tiny_patch16_224", "--operators", "--timing"), "ask one at a time"),
+        (("run", "tiny.yaml", "--store", "tiny.yaml/x.db"), "cannot be made"),
         (("cost", "--model", "deit_tiny"), "unknown backbone 'deit_tiny'; did you mean"),
         (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count"), "write FACTOR=LEVEL"),
         (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcut.count=1"), "did you mean 'shortcuts.count'"),
@@ -160,6 +165,24 @@ def test_unknown_studies_and_statements(trained: Say) -> None:
     assert code == 2
     assert "a query can only read" in err
     assert trained("table", "tiny")[0] == 0
+
+
+def test_columns_of_one_name_are_not_lost_in_silence(trained: Say) -> None:
+    code, _, err = trained("query", "SELECT 1 AS a, 2 AS a")
+    assert code == 2
+    assert "gives the column 'a' twice" in err
+
+
+def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no shared memory")
+
+    monkeypatch.setattr("ablate.execution.ray_tune.RayExecutor._start", fail)
+    code, out, _ = say("doctor", "--format", "json")
+    found = {row["what"]: row for row in json.loads(out)}
+    assert code == 1
+    assert not found["ray starts"]["ok"]
+    assert "no shared memory" in found["ray starts"]["found"]
 
 
 def test_failed_trials_are_told_with_code_1(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +218,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -
     command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not list(tmp_path.glob("runs/checkpoints/*/lock")):
+    while time.monotonic() < deadline and not list(tmp_path.glob("runs/checkpoints/*/*/lock")):
         time.sleep(0.1)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
@@ -203,7 +226,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -
     assert process.returncode == 130, err
     assert "Interrupted: 0 of 8 trials done. Go on with: ablate resume tiny" in err
     assert "Traceback" not in out + err
-    assert list(tmp_path.glob("runs/checkpoints/*/last.pt")), "the running trial was saved"
+    assert list(tmp_path.glob("runs/checkpoints/*/*/last.pt")), "the running trial was saved"
 
 
 @pytest.mark.slow

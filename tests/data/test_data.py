@@ -78,6 +78,11 @@ class Evil:
         ({"y_train": np.arange(30) - 1}, "one class number"),
         ({"y_train": np.linspace(0, 1, 30)}, "one class number"),
         ({"y_test": None}, "lacks y_test"),
+        ({"x_test": images(8, 5, 5, 3)}, "x_train in .* has images of"),
+        ({"x_test": images(8, 6, 6)}, "x_train in .* has images of"),
+        ({"x_test": images(0, 6, 6, 3), "y_test": np.arange(0)}, "x_test in .* is empty"),
+        ({"x_train": images(0, 6, 6, 3), "y_train": np.arange(0)}, "x_train in .* is empty"),
+        ({"y_test": np.arange(8)}, "y_test in .* has class 7"),
         ({"y_train": np.array([Evil()] * 30, dtype=object)}, "without pickles"),
     ],
 )
@@ -85,6 +90,13 @@ def test_malformed_npz(changes: dict[str, np.ndarray], message: str, tmp_path: P
     with pytest.raises(DataError, match=message):
         describe("npz", str(write_npz(tmp_path / "a.npz", **changes)))
     assert "executed" not in capsys.readouterr().out
+
+
+def test_a_bare_array_is_no_npz(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", images(3, 6, 6))
+    (tmp_path / "a.npy").rename(tmp_path / "a.npz")
+    with pytest.raises(DataError, match="not a readable .npz"):
+        describe("npz", str(tmp_path / "a.npz"))
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"text"])
@@ -176,6 +188,9 @@ def test_a_subset_of_a_folder(folder: Path) -> None:
     data = describe("folder", str(folder), image_size=16, train_images=7, test_images=3, workers=0)
     found = batches(data, Recipe(batch_size=3), CPU)
     assert found.updates == 2
+    assert len({y for _, ys in found.train(torch.Generator().manual_seed(0)) for y in ys.tolist()}) > 1, (
+        "not the first class alone"
+    )
     assert sum(len(y) for _, y in found.test()) == 3
     with pytest.raises(DataError, match="train_images = 99, but the data set has 18"):
         batches(replace(data, train_images=99), Recipe(), CPU)
@@ -235,3 +250,26 @@ def test_names_and_recipes_that_do_not_fit() -> None:
 def test_imagenet_needs_no_files_to_be_costed() -> None:
     data = describe("imagenet")
     assert (data.image_size, data.channels, data.classes) == (224, 3, 1000)
+
+
+@timm_leaves_files_open
+def test_both_splits_number_their_classes_alike(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder / "val" / "b")
+    with pytest.raises(DataError, match="must hold the same class folders; only one has b"):
+        describe("folder", str(folder))
+    (folder / "val" / "b").mkdir()
+    with pytest.raises(DataError, match="is empty"):
+        describe("folder", str(folder))
+
+
+def test_a_subset_is_an_even_draw_that_is_always_the_same() -> None:
+    found = load(describe("digits", train_images=300))
+    assert found.train_labels.bincount(minlength=10).min() > 15
+    assert torch.equal(found.train, load(describe("digits", train_images=300, test_images=5)).train)
+
+
+def test_pairs_need_two_images() -> None:
+    with pytest.raises(Infeasible, match="holds none"):
+        refuse_recipe(describe("digits"), Recipe(batch_size=1, mixup=0.5))

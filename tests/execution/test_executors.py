@@ -35,7 +35,7 @@ def ray_executor() -> Iterator[Executor]:
 
 @pytest.fixture(params=["simulated", "inline"])
 def executor(request: pytest.FixtureRequest) -> Executor:
-    return make(request.param)
+    return SimulatedExecutor() if request.param == "simulated" else make(request.param)
 
 
 def trials(text: str) -> tuple[Trial, ...]:

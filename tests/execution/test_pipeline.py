@@ -58,7 +58,7 @@ class Killed(BaseException):
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     """The driver dies at any event, again and again; the resumed study has one result a trial and the undisturbed table."""
-    options = Options(runs=tmp_path_factory.mktemp("runs"), executor="simulated", cpus=2)
+    options = Options(runs=tmp_path_factory.mktemp("runs"), cpus=2)
     declared = space.load(TINY, "tiny.yaml")
 
     def run(at: int | None) -> Outcome:
@@ -78,7 +78,7 @@ def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory:
         except Killed:
             continue
     assert run(None).unfinished == 0
-    undisturbed = Options(runs=tmp_path_factory.mktemp("undisturbed"), executor="simulated", cpus=2)
+    undisturbed = Options(runs=tmp_path_factory.mktemp("undisturbed"), cpus=2)
     pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor())
     assert pipeline.Study("tiny", options.url).table() == pipeline.Study("tiny", undisturbed.url).table()
     with Reader(options.url) as reader:
@@ -94,14 +94,14 @@ def test_interruption_is_told_and_resumed(run_text: RunText, tiny: str, options:
     with Reader(options.url) as reader:
         assert reader.study("tiny").unfinished == outcome.unfinished
         assert "interrupted" in {row["status"] for trial in events for row in reader.attempts(trial.trial)}
-    finished = pipeline.resume(None, options)
+    finished = pipeline.resume(None, options, executor=SimulatedExecutor())
     assert finished.unfinished == 0
     assert finished.trained == outcome.unfinished
 
 
 def test_resume_needs_no_file(run_text: RunText, tiny: str, options: Options) -> None:
     run_text(tiny, hooks=Hooks(stop=lambda: True))
-    assert pipeline.resume("tiny", options).unfinished == 0
+    assert pipeline.resume("tiny", options, executor=SimulatedExecutor()).unfinished == 0
 
 
 def test_resume_without_a_study(options: Options) -> None:
@@ -213,3 +213,18 @@ def test_the_python_interface(tmp_path: Path) -> None:
         ablate.create_model("deit_tiny_patch16_224", {"shortcuts.b": 2})
     with pytest.raises(AttributeError):
         _ = ablate.nothing
+
+
+def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(run_text: RunText, tiny: str, options: Options) -> None:
+    from ablate.execution import make
+
+    def count(text: str) -> int:
+        events: list[Event] = []
+        run_text(text, make("inline"), Hooks(event=events.append))
+        return max(event.epoch for event in events if isinstance(event, Started))
+
+    one = tiny.replace("seeds: 2", "seeds: 1")
+    assert count(one) == 0
+    for file in Path(options.url).parent.glob("ablate.db*"):
+        file.unlink()
+    assert count(one) == 0, "trained anew, from the first epoch"

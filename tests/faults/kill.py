@@ -198,9 +198,8 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=30)
     arguments = parser.parse_args()
     found = main(arguments.seed, arguments.count)
-    print(
-        f"{found.kills.total()} kills {dict(found.kills)} at {dict(found.moments)}, {found.studies} studies, {len(found.problems)} problems"
-    )
+    kills = f"{found.kills.total()} kills {dict(found.kills)} at {dict(found.moments)}"
+    print(f"{kills}, {found.studies} studies, {len(found.problems)} problems")
     for problem in found.problems:
         print(problem)
     sys.exit(bool(found.problems))

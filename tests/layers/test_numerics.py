@@ -101,7 +101,7 @@ def test_agelus_are_concatenated(count: int) -> None:
     np.testing.assert_allclose(layer(x).detach().numpy(), np.concatenate([gelu(x.double().numpy())] * count, axis=-1), atol=1e-6)
     for p in layer.parameters():
         torch.nn.init.normal_(p)
-    a, b, g, t = (p.detach().double().numpy() for p in (layer.alpha, layer.beta, layer.gamma, layer.theta))
+    a, b, g, t = (p.detach().double().numpy().reshape(count, 5) for p in (layer.alpha, layer.beta, layer.gamma, layer.theta))
     expected = np.concatenate([b[k] * gelu(a[k] * x.double().numpy() + g[k]) + t[k] for k in range(count)], axis=-1)
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-5)
     assert sum(p.numel() for p in layer.parameters()) == 4 * 5 * count

@@ -97,3 +97,18 @@ def test_settings_that_change_nothing_are_refused() -> None:
         factors.check({"shortcuts.cout": 2})
     with pytest.raises(AblateError, match="4 is not a level; allowed: none, 1, 3, 5, 7"):
         factors.check({"ffn.kernel": 4})
+
+
+def test_ffn_does_not_replace_another_activation_unsaid() -> None:
+    with pytest.raises(Infeasible, match="the backbone's has QuickGELU"):
+        build(resolve("vit_base_patch32_clip_quickgelu_224", 224, 3, 10, {"ffn.kernel": 3, "size.depth": 1}))
+
+
+def test_agelu_parameters_are_not_decayed() -> None:
+    from timm.optim import create_optimizer_v2
+
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"ffn.agelu": 2, "size.depth": 1}))
+    groups = create_optimizer_v2(model, "adamw", lr=1e-3, weight_decay=0.05).param_groups
+    undecayed = {id(p) for group in groups if group["weight_decay"] == 0 for p in group["params"]}
+    act = model.blocks[0].mlp.act
+    assert all(id(p) in undecayed for p in (act.alpha, act.beta, act.gamma, act.theta))

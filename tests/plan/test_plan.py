@@ -165,3 +165,30 @@ def test_recipe_factors_change_the_trial_not_the_architecture() -> None:
 def test_augmentation_that_the_data_do_not_go_through_is_infeasible() -> None:
     plan = make_plan(declared(document=DOCUMENT.replace("epochs: 2", "rand_augment: rand-m9, epochs: 2")), fake_cost)
     assert all("recipe.rand_augment works on image files" in cell.note for cell in plan.cells)
+
+
+def test_a_setting_that_no_cell_reads_is_refused() -> None:
+    document = DOCUMENT.replace("  shortcuts.count: [0, 1, 2]\n", "").replace(
+        "  shortcuts.b: [1, 2]\n", "  ffn.kernel: [none, 3]\n"
+    )
+    with pytest.raises(
+        AblateError, match="no cell reads shortcuts.b: shortcuts.b is not read unless a circulant projection is used"
+    ):
+        make_plan(declared("fixed: {shortcuts.b: 2}\n", document), fake_cost)
+    with pytest.raises(AblateError, match="no cell reads recipe.momentum: recipe.momentum is not read unless optimizer is sgd"):
+        make_plan(declared(document=DOCUMENT.replace("layout: [serial, parallel]", "recipe.momentum: [0.9, 0.5]")), fake_cost)
+
+
+def test_a_recipe_factor_that_is_not_read_folds_with_the_reason() -> None:
+    document = DOCUMENT.replace("layout: [serial, parallel]", "recipe.optimizer: [adamw, sgd]\n  recipe.momentum: [0.9, 0.5]")
+    folded = [c for c in make_plan(declared(document=document), fake_cost).cells if "recipe.momentum" in c.note]
+    assert folded
+    assert all(c.levels["recipe.optimizer"] == "adamw" for c in folded)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"), [("drop.path: [0.1, 0.2]", "it does nothing"), ("recipe.rand_augment: ['', foo]", "rand_augment")]
+)
+def test_what_would_do_nothing_or_fail_later_is_infeasible(settings: str, reason: str) -> None:
+    plan = make_plan(declared(document=DOCUMENT.replace("layout: [serial, parallel]", settings)), count)
+    assert any(reason in cell.note and not cell.trials for cell in plan.cells)

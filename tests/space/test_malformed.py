@@ -88,6 +88,13 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "level out of range": (changed("layout: [serial, parallel]", "drop.path: [0, 1.0]"), 5, "numbers from 0 to below 1"),
     "negative count": (changed("[0, 1]", "[0, -1]"), 4, "-1 is not a level"),
     "level twice": (changed("[0, 1]", "[0, 1, 1]"), 4, "the level 1 stands twice"),
+    "level twice in two types": (changed("layout: [serial, parallel]", "drop.path: [0, 0.0]"), 5, "the level 0.0 stands twice"),
+    "baseline of another type": (added("baseline: {shortcuts.count: true}"), 9, "baseline: True is not among the levels"),
+    "recipe not read": (
+        changed("epochs: 2,", "momentum: 0.5, epochs: 2,"),
+        8,
+        "recipe.momentum is not read unless optimizer is sgd",
+    ),
     "one level": (changed("[0, 1]", "[1]"), 4, "needs two levels or more, has 1"),
     "levels not a list": (changed("[0, 1]", "1"), 4, "factors.shortcuts.count: must be a valid list, found 1"),
     "level is null": (changed("[0, 1]", "[0, null]"), 4, "found None"),

@@ -293,3 +293,66 @@ def test_any_order_of_events_keeps_one_result_a_trial(
     assert {key: stored[key] for key in results} == results
     assert dict(rows(url, "SELECT trial_hash, COUNT(*) FROM epochs GROUP BY trial_hash")) == {k: n for k, n in done.items() if n}
     assert rows(url, "SELECT COUNT(*) FROM attempts WHERE ended_at IS NULL GROUP BY trial_hash HAVING COUNT(*) > 1") == []
+
+
+@pytest.mark.parametrize("at", [1, 4, 9])
+def test_a_kill_during_the_first_migration_leaves_nothing_behind(at: int, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from alembic import op
+
+    class Killed(BaseException):
+        pass
+
+    original, seen = op.create_table, 0
+
+    def die(*arguments: object, **more: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            raise Killed
+        return original(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(op, "create_table", die)
+    with pytest.raises(Killed):
+        Writer(url)
+    monkeypatch.undo()
+    Writer(url).close()
+    assert rows(url, "SELECT COUNT(*) FROM studies") == [(0,)]
+
+
+def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
+    begun(url, plan).close()
+    with sqlite3.connect(url) as connection:
+        connection.execute("DROP TABLE cell_trials")
+    connection.close()
+    with Reader(url) as reader, pytest.raises(StoreError, match="the store cannot be read: no such table: cell_trials"):
+        reader.studies()
+
+
+def test_two_files_may_not_share_a_name_unsaid(url: str, plan: Plan, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tiny.yaml").write_text(plan.space.document)
+    with Writer(url) as writer:
+        writer.register(plan, str(tmp_path / "a" / "tiny.yaml"), 1)
+        with pytest.raises(StoreError, match="declares a study 'tiny' too; write `name:`"):
+            writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
+        (tmp_path / "a" / "tiny.yaml").rename(tmp_path / "moved.yaml")
+        writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
+
+
+def test_a_store_keeps_its_id(url: str, tmp_path: Path) -> None:
+    with Writer(url) as writer:
+        first = writer.store_id
+    with Writer(url) as writer:
+        assert writer.store_id == first
+    with Writer(str(tmp_path / "other.db")) as other:
+        assert other.store_id != first
+
+
+def test_a_store_where_none_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be made"):
+        Writer(str(tmp_path / "file" / "ablate.db"))
+    with pytest.raises(StoreError) as error:
+        Writer("postgresql+nothing://me:secret@localhost/x")
+    assert "secret" not in str(error.value)

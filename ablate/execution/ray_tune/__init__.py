@@ -71,6 +71,7 @@ class RayExecutor:
 
             logging.getLogger("ray").setLevel(logging.ERROR)
             ray.init(
+                address="local",
                 num_cpus=cpus,
                 num_gpus=gpus,
                 include_dashboard=False,
@@ -81,12 +82,15 @@ class RayExecutor:
             # Imports that take seconds, made here while the plan is being costed.
             import ablate.execution.ray_tune.driver  # noqa: F401
 
-    def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        if self._thread is None:
-            self.prepare(order.cpus, order.gpus)
+    def ready(self) -> None:
         self._ready.wait()
         if self._failure is not None:
             raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
+
+    def run(self, order: Order, emit: Emit, stop: Stop) -> None:
+        if self._thread is None:
+            self.prepare(order.cpus, order.gpus)
+        self.ready()
         _check_resources({job.resources for job in order.jobs})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

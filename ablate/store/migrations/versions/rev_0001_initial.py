@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -24,6 +26,11 @@ def upgrade() -> None:
     sa.Column('elementwise', sa.BigInteger(), nullable=False),
     sa.Column('cost_revision', sa.Integer(), nullable=False, comment='revision of the counting rules'),
     sa.PrimaryKeyConstraint('hash', name=op.f('pk_architectures'))
+    )
+    op.create_table('stores',
+    sa.Column('id', sa.String(length=12), nullable=False, comment='drawn when the store was made; checkpoints stand under it'),
+    sa.Column('created_at', sa.DateTime(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_stores'))
     )
     op.create_table('studies',
     sa.Column('id', sa.Integer(), nullable=False),
