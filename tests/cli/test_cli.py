@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli import main
+from tests.conftest import TINY
 
 Say = Callable[..., tuple[int, str, str]]
 
@@ -42,11 +44,20 @@ def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return run
 
 
+@pytest.fixture(scope="module")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which tiny.yaml was run, once for all tests."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "tiny.yaml").write_text(TINY.replace("seeds: 2", "seeds: 1"))
+    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder
+
+
 @pytest.fixture
-def trained(say: Say) -> Say:
+def trained(say: Say, trained_folder: Path) -> Say:
     """The same, after tiny.yaml was run inline."""
-    code, _, err = say("run", "tiny.yaml", "--executor", "inline")
-    assert code == 0, err
+    shutil.copytree(trained_folder, Path.cwd(), dirs_exist_ok=True)
     return say
 
 

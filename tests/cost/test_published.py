@@ -10,6 +10,9 @@ import pytest
 from ablate import pipeline, space
 from ablate.records import Cost, Level, Plan
 
+# Counting thirty DeiTs takes seconds.
+pytestmark = pytest.mark.slow
+
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
 

@@ -54,6 +54,7 @@ class Killed(BaseException):
     """Stands for a kill: nothing catches it."""
 
 
+@pytest.mark.slow
 @given(kills=st.lists(st.integers(1, 40), max_size=6))
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,9 @@ class TrialWorker(tune.Trainable):
 
     def setup(self, config: dict[str, Any], jobs: Mapping[str, Job] | None = None, batch: bool = True) -> None:
         assert jobs is not None
+        # What was imported stays for ever: collecting between trials need not look at it again.
+        gc.collect()
+        gc.freeze()
         self._jobs, self._batch = jobs, batch
         self._work: Work | None = None
         self._told: list[Event] = []
