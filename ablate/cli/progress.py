@@ -12,6 +12,8 @@ from ablate.cli.output import duration
 from ablate.records import Ended, Event, Progressed, Started, Status, Trial
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
     from ablate.pipeline import Preview
 
 
@@ -30,7 +32,7 @@ class Progress:
         self._best: tuple[float, str] | None = None
         self._metric, self._sign = "top1", 1
         self._start = time.monotonic()
-        self._bars: object | None = None
+        self._bars: Bars | None = None
 
     def __enter__(self) -> Progress:
         self._previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -102,23 +104,23 @@ class Progress:
 
     def _say(self, text: str) -> None:
         if self._bars is not None:
-            self._bars.console.print(text, markup=False, highlight=False)  # type: ignore[attr-defined]
+            self._bars.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
 
     def _start_bars(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bars
 
-        columns = (
-            TextColumn("{task.description:<7}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
+        bars = progress.Progress(
+            progress.TextColumn("{task.description:<7}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+            transient=True,
         )
-        bars = Bars(*columns, console=Console(stderr=True), transient=True)
         self._trial_bar = bars.add_task("trials", total=len(self._trials), note="")
         self._epoch_bar = bars.add_task("epochs", total=sum(trial.recipe.epochs for trial in self._trials.values()), note="")
         bars.start()
@@ -131,11 +133,11 @@ class Progress:
         total = sum(trial.recipe.epochs for trial in self._trials.values())
         left = (time.monotonic() - self._start) * (total - done) / done if done else None
         best = f", best {self._metric} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
-        update = self._bars.update  # type: ignore[attr-defined]
+        update = self._bars.update
         update(self._trial_bar, completed=self._done, note=f"{len(self._running)} running{best}")
         update(self._epoch_bar, completed=done, note=f"{duration(left)} left" if left is not None else "")
 
     def _stop_bars(self) -> None:
         if self._bars is not None:
-            self._bars.stop()  # type: ignore[attr-defined]
+            self._bars.stop()
             self._bars = None
