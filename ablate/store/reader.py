@@ -42,7 +42,7 @@ class StudyStatus:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a trial: its state, its epochs, and how long one took on average."""
+    """What is known of a trial: its state and its epochs."""
 
     status: Status
     epochs: tuple[Epoch, ...]
