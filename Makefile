@@ -10,7 +10,7 @@ setup: $(READY)
 $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 is older than 3.11; put a newer one first on the PATH" >&2; exit 2; }
 	@test -x $(BIN)/python || python3 -m venv .venv
-	@echo "Installing the pinned requirements into .venv (torch with CUDA libraries: about 6 GB) ..."
+	@echo "Installing the pinned requirements into .venv (torch with CUDA libraries: about 6 GB) ..." >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
