@@ -55,11 +55,11 @@ def ablate(folder: Path, *words: str) -> subprocess.Popen[str]:
     """Starts the command in a folder, without the terminal's signals."""
     # A checkpoint after every epoch or so: kills come within seconds.
     environment = {**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.5"}
-    log = (folder / "log.txt").open("a")
     command = [sys.executable, "-m", "ablate", *words, "--cpus", "2"]
-    return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log, env=environment, text=True, start_new_session=True
-    )
+    with (folder / "log.txt").open("a") as log:
+        return subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=log, env=environment, text=True, start_new_session=True
+        )
 
 
 def table(folder: Path) -> bytes:
