@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from ablate import pipeline, space
 from ablate.cli import main
 from tests.conftest import TINY
 
@@ -49,8 +50,8 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which tiny.yaml was run, once for all tests."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "tiny.yaml").write_text(TINY.replace("seeds: 2", "seeds: 1"))
-    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    declared = space.read(folder / "tiny.yaml")
+    assert pipeline.run(declared, "tiny.yaml", pipeline.Options(runs=folder / "runs", executor="inline")).trained == 4
     return folder
 
 

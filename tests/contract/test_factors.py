@@ -129,6 +129,7 @@ def test_every_level_trains_costs_and_copies(factor: Factor, parameter: Paramete
         assert torch.equal(again.eval()(image(1)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
 @pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224"])
 def test_any_number_of_prefix_tokens(backbone: str, factor: Factor, parameter: Parameter, level: Level) -> None:

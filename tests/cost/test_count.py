@@ -20,6 +20,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_unmodified_models_cost_what_fvcore_says(name: str) -> None:
     """timm and fvcore with fused attention off."""

@@ -104,6 +104,7 @@ def test_a_diverging_job_ends_as_diverged(executor: Executor, tiny: str, tmp_pat
     assert "loss is" in ended[0].error
 
 
+@pytest.mark.slow
 def test_stopping_leaves_what_runs_to_be_resumed(executor: Executor, tiny: str, tmp_path: Path) -> None:
     stop_and_resume(executor, trials(tiny)[:3], tmp_path)
 

@@ -216,6 +216,7 @@ def test_the_python_interface(tmp_path: Path) -> None:
         _ = ablate.nothing
 
 
+@pytest.mark.slow
 def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(run_text: RunText, tiny: str, options: Options) -> None:
     from ablate.execution import make
 

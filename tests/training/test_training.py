@@ -102,6 +102,7 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
     assert one[-1][3] > 40, "far above the ten per cent of chance"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
