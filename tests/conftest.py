@@ -44,7 +44,7 @@ def run_text(options: Options) -> RunText:
 
     def run(text: str, executor: object | None = None, hooks: Hooks | None = None) -> Outcome:
         declared = space.load(text, "tiny.yaml")
-        return pipeline.run(declared, "tiny.yaml", options, hooks, executor or SimulatedExecutor())  # type: ignore[arg-type]
+        return pipeline.run(declared, "tiny.yaml", options, hooks, executor or SimulatedExecutor())
 
     return run
 

@@ -76,6 +76,9 @@ class CheckpointFolder:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("checksum")
             state: State = torch.load(self._file, map_location="cpu", weights_only=True)
+        except (OSError, MemoryError):
+            # The file may well be whole: it could not be read this time, and must not be set aside.
+            raise
         except Exception:
             # Many kinds are raised for a truncated or altered file; none of them may lose the trial.
             with contextlib.suppress(OSError):

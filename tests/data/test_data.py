@@ -210,7 +210,7 @@ def test_a_folder_without_a_split(folder: Path, missing: str) -> None:
 
 
 def memory(recipe: Recipe, **changes: object) -> tuple[torch.Tensor, torch.Tensor]:
-    data: Data = replace(describe("digits", train_images=64), **changes)  # type: ignore[arg-type]
+    data: Data = replace(describe("digits", train_images=64), **changes)
     return next(iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0))))
 
 

@@ -88,7 +88,7 @@ def test_designs_keep_their_promises(sizes: list[int], cells: int, seed: int) ->
         found = combinations(
             replace(
                 base, factors=factors, baseline=first, full=last, design=Design(name, cells if name == "random" else None, seed)
-            )  # type: ignore[arg-type]
+            )
         )
         assert len({tuple(c.items()) for c in found}) == len(found)
         assert all(list(c) == list(factors) and all(c[n] in factors[n] for n in c) for c in found)

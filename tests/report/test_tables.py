@@ -31,7 +31,7 @@ def cell(index: int, levels: dict[str, object], values: dict[int, float], **more
         "cost": Cost(22_050_664 + index * 1000, 4_608_338_304, 4_598_882_304, 1, 1),
     }
     states = dict.fromkeys(values, DONE)
-    return CellResult(index=index, levels=levels, values=values, **{**given, "states": states, **more})  # type: ignore[arg-type]
+    return CellResult(index=index, levels=levels, values=values, **{**given, "states": states, **more})
 
 
 RESULTS = StudyResults(

@@ -310,7 +310,7 @@ def test_a_kill_during_the_first_migration_leaves_nothing_behind(at: int, url: s
         seen += 1
         if seen == at:
             raise Killed
-        return original(*arguments, **more)  # type: ignore[arg-type]
+        return original(*arguments, **more)
 
     monkeypatch.setattr(op, "create_table", die)
     with pytest.raises(Killed):

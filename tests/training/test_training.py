@@ -130,8 +130,8 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
 def test_every_field_of_a_recipe_is_read(change: dict[str, object], tmp_path: Path) -> None:
     base = replace(RECIPE, epochs=2)
     companions = {k: v for k, v in change.items() if k != list(change)[-1]}
-    without = replace(base, **companions)  # type: ignore[arg-type]
-    with_it = replace(base, **change)  # type: ignore[arg-type]
+    without = replace(base, **companions)
+    with_it = replace(base, **change)
     assert with_it.canonical() != without.canonical()
     assert train(trial(with_it), tmp_path / "with")[0] != train(trial(without), tmp_path / "without")[0]
 
