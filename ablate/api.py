@@ -85,7 +85,7 @@ def create_model(
         Infeasible: the settings cannot be built together.
         AblateError: a level is not allowed, or would change nothing.
     """
-    from ablate.backbones import find
+    from ablate.families import find
     from ablate.models import build, resolve
 
     size = image_size or find(backbone).image_size(backbone)
@@ -96,7 +96,7 @@ def model_cost(
     backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
 ) -> Cost:
     """The cost of a network with factors at given levels. Raises as `create_model`."""
-    from ablate.backbones import find
+    from ablate.families import find
     from ablate.cost import count
     from ablate.models import resolve
 

@@ -147,7 +147,7 @@ def _texts(values: Mapping[str, Any]) -> list[str]:
 def one_architecture(model: str, settings: list[str], image_size: int | None, classes: int) -> Architecture:
     """The architecture of `--model NAME --set FACTOR=LEVEL ...`."""
     from ablate import factors
-    from ablate.backbones import find
+    from ablate.families import find
     from ablate.models import resolve
 
     family = find(model)
@@ -173,7 +173,7 @@ def _level(text: str) -> Level:
 
 def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     """The cost of one model, beside that of its unmodified backbone."""
-    from ablate.backbones import families
+    from ablate.families import families
     from ablate.cost import count
 
     unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)

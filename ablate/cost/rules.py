@@ -26,7 +26,7 @@ with warnings.catch_warnings():
     from fvcore.nn import jit_handles as fvcore_rules
     from fvcore.nn.jit_handles import get_shape
 
-REVISION = 1
+REVISION = 2
 """Counted up when a rule changes, so that stored costs of older rules are counted anew."""
 
 Rule = Callable[[list[Any], list[Any]], Any]
@@ -100,6 +100,8 @@ OTHER: dict[str, Rule] = {
     "aten::batch_norm": _batch_norm,
     "aten::mean": lambda inputs, outputs: elements(inputs[0]),
     "aten::sum": lambda inputs, outputs: elements(inputs[0]),
+    "aten::amax": lambda inputs, outputs: elements(inputs[0]),
+    "aten::col2im": lambda inputs, outputs: elements(inputs[0]),
     "aten::adaptive_avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
     "aten::avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
     "aten::fft_rfft": _real_fft(lambda inputs, outputs: inputs[0]),
@@ -109,7 +111,7 @@ OTHER: dict[str, Rule] = {
 ELEMENTWISE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "add add_ sub rsub mul mul_ div div_ neg pow sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp "
+        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp "
         "clamp_ masked_fill gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
     ).split()
 )
@@ -117,8 +119,8 @@ FREE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
         "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj constant_pad_nd contiguous copy_ "
-        "detach dropout dropout_ empty expand expand_as feature_dropout flatten full full_like gather imag index "
-        "index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros ones ones_like pad permute real "
+        "detach dropout dropout_ empty expand expand_as feature_dropout flatten full full_like gather im2col imag index "
+        "index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros numpy_T ones ones_like pad permute real "
         "repeat reshape resolve_conj roll select size slice split split_with_sizes squeeze squeeze_ stack t tensor to "
         "transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros zeros_like"
     ).split()

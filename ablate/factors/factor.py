@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 Branch = Literal["msa", "mlp"]
 
+Slot = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
+"""What a backbone must have for a factor to be defined on it:
+
+    residual    pre-norm blocks whose two branches are added to a shortcut
+    attention   softmax attention between tokens, with weights to edit
+    heads       attention whose heads do not talk to each other
+    ffn         a feed-forward network of two linear layers around a GELU
+    tokens      as many patch tokens of the same width before the first block as after the last
+    head        one linear classifier on one vector
+"""
+
 
 @dataclass(frozen=True)
 class OneOf:
@@ -100,16 +111,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that a factor needs to know of the place where it is built.
+    """Everything that a factor needs to know of the block where it is built.
 
-    `layer` counts from 0 to `depth` - 1. `hidden` is the width of the feed-forward network, `grid` the token grid
-    (height, width), `prefix` the number of class and register tokens before the grid tokens, `norm` makes the
-    backbone's norm for a number of channels.
+    `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width of the feed-forward network, `grid` the
+    token grid (height, width; 0 where only prefix tokens pass), `prefix` the number of class and register tokens before the grid tokens, `dropout` the rate
+    inside the feed-forward network, `norm` makes a norm over a number of channels, of the backbone's class.
     """
 
     layer: int
     depth: int
-    branch: Branch
     width: int
     heads: int
     hidden: int
@@ -121,14 +131,18 @@ class Site:
 
 @dataclass(frozen=True)
 class Dimensions:
-    """The numbers of a backbone that size and recipe factors may change. Rates are probabilities."""
+    """The numbers of a backbone that size and recipe factors may change. Rates are probabilities.
 
-    patch_size: int
-    width: int
-    depth: int
-    heads: int
-    mlp_ratio: float
-    pool: str
+    0, or an empty `pool`, stands for a number that the backbone has not, or has in several values.
+    """
+
+    patch_size: int = 0
+    width: int = 0
+    depth: int = 0
+    heads: int = 0
+    mlp_ratio: float = 0.0
+    pool: str = ""
+    window: int = 0
     drop_path: float = 0.0
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -144,10 +158,41 @@ class Join:
 
 @dataclass(frozen=True)
 class Path:
-    """A module beside a branch, reading the branch's input or the branch's norm of it."""
+    """A module beside a branch, reading the branch's input or the branch's norm of it.
+
+    The sum of branch, shortcuts and paths is multiplied by `rescale`.
+    """
 
     module: nn.Module
     reads: Literal["input", "norm"]
+    rescale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a factor changes inside attention; a place that is None stays as it is.
+
+    Shapes, for n queries, m keys and h heads:
+        value: called with the tokens that the values are projected from, (batch, m, width), and with the values,
+            (batch, m, h * head width); gives new values.
+        logits: (batch, h, n, m) to the same, before any mask and the softmax.
+        weights: (batch, h, n, m) to the same, after the softmax and before attention dropout.
+        output: (batch, n, width) to the same, after the output projection.
+    """
+
+    value: nn.Module | None = None
+    logits: nn.Module | None = None
+    weights: nn.Module | None = None
+    output: nn.Module | None = None
+
+
+@dataclass(frozen=True)
+class TokenSite:
+    """What a loss on patch tokens needs to know: their width, their grid (height, width), and the number of classes."""
+
+    width: int
+    grid: tuple[int, int]
+    classes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +205,7 @@ class Factor:
         source: paper and place, or the library that defines it.
         claim: what the source says it does, in one line.
         neutral: whether the model is the unmodified one at these values.
+        needs: what a backbone must have for the factor to be defined on it.
     """
 
     name: str
@@ -167,6 +213,7 @@ class Factor:
     source: str
     claim: str
     neutral: Callable[[Values], bool]
+    needs: tuple[Slot, ...] = ()
     kind: str = ""
 
     def full_name(self, parameter: str) -> str:
@@ -183,17 +230,31 @@ class SizeFactor(Factor):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceFactor(Factor):
-    """Takes the feed-forward network's place: gets the original module, returns one of the same tensor shapes."""
+    """Takes the feed-forward network's place: gets the original module, returns one of the same tensor shapes.
+
+    The original has `fc1`, `act` and `fc2`; inputs and outputs are (batch, tokens, width).
+    """
 
     make: Callable[[Values, Site, nn.Module], nn.Module]
+    needs: tuple[Slot, ...] = ("ffn",)
     kind: str = "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditFactor(Factor):
+    """Changes the inside of attention."""
+
+    make: Callable[[Values, Site], Edits]
+    needs: tuple[Slot, ...] = ("attention",)
+    kind: str = "edit"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PathFactor(Factor):
     """Adds paths beside a branch: modules from (batch, tokens, width) to the same."""
 
-    make: Callable[[Values, Site], list[Path]]
+    make: Callable[[Values, Site, Branch], list[Path]]
+    needs: tuple[Slot, ...] = ("residual",)
     kind: str = "path"
 
 
@@ -202,7 +263,31 @@ class ArrangeFactor(Factor):
     """Changes how a block joins its branches."""
 
     join: Callable[[Values, Join], Join]
+    needs: tuple[Slot, ...] = ("residual",)
     kind: str = "arrange"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFactor(Factor):
+    """Puts a module between the pooled vector and the classifier: from (batch, width) to the same."""
+
+    make: Callable[[Values, int], nn.Module]
+    needs: tuple[Slot, ...] = ("head",)
+    kind: str = "head"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossFactor(Factor):
+    """Adds terms to the training loss, from patch tokens; the network itself stays as it is.
+
+    The module is called with the tokens before the first block, those after the last (both (batch, patches, width), without
+    prefix tokens) and the patches' labels, (batch, patches, classes) or None; it gives a scalar.
+    """
+
+    make: Callable[[Values, TokenSite], nn.Module]
+    patch_labels: Callable[[Values], bool]
+    needs: tuple[Slot, ...] = ("tokens",)
+    kind: str = "loss"
 
 
 class ReadValues(Mapping[str, Level]):

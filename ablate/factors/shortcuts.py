@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from ablate.errors import Infeasible
-from ablate.factors.factor import OneOf, Parameter, Path, PathFactor, Site, Values, Whole
+from ablate.factors.factor import Branch, OneOf, Parameter, Path, PathFactor, Site, Values, Whole
 
 
 def _used(values: Values) -> bool:
@@ -13,39 +11,47 @@ def _used(values: Values) -> bool:
 
 
 def _projects(values: Values) -> bool:
-    return _used(values) and values["order"] != "activation"
+    return _used(values) and (values["variant"] == "code" or values["order"] != "activation")
 
 
 def _circulant(values: Values) -> bool:
     return _projects(values) and values["projection"] == "circulant"
 
 
-def make(values: Values, site: Site) -> list[Path]:
+def _text(values: Values) -> bool:
+    return _used(values) and values["variant"] == "text"
+
+
+def make(values: Values, site: Site, branch: Branch) -> list[Path]:
     """The paths beside one branch: none, or one module that computes the sum over all T."""
     from ablate.layers import shortcuts as layers
     from ablate.layers.circulant import CirculantProjection
 
     count = int(values["count"])
-    if count == 0 or values["placement"] not in (site.branch, "both"):
+    if count == 0 or values["placement"] not in (branch, "both"):
         return []
-    reads: Literal["input", "norm"] = "norm" if values["reads"] == "norm" else "input"
-    order = values["order"]
+    code = values["variant"] == "code"
+    if code and count > 2:
+        raise Infeasible(f"shortcuts.variant = code: the published code has one or two shortcuts, not {count}")
+    # The published code activates only where there are two shortcuts, and then takes 3/4 of the whole sum.
+    order = ("projection" if count == 1 else "projection-activation") if code else values["order"]
     if order == "activation":
-        return [Path(layers.ActivationOnly(count), reads)]
+        return [Path(layers.ActivationOnly(count), "input")]
     projection: layers.Projection
     if values["projection"] == "dense":
-        projection = layers.DenseProjection(site.width, count)
+        projection = layers.DenseProjection(site.width, count, bias=code)
     else:
         b = int(values["b"])
         if site.width % b:
             raise Infeasible(f"shortcuts.b = {b} does not divide the width {site.width}")
-        projection = CirculantProjection(site.width, b, count)
+        projection = CirculantProjection(site.width, b, count, bias=code)
     orders = {
         "projection-activation": layers.ProjectionActivation,
         "activation-projection": layers.ActivationProjection,
         "projection": layers.ProjectionOnly,
     }
-    return [Path(orders[str(order)](projection), reads)]
+    module = orders[str(order)](projection)
+    return [Path(module, "norm", rescale=0.75 if count == 2 else 1.0)] if code else [Path(module, "input")]
 
 
 FACTOR = PathFactor(
@@ -89,15 +95,16 @@ FACTOR = PathFactor(
             "projection-activation",
             "what a shortcut computes; the activation is GELU",
             ("activation-projection", "projection", "activation"),
-            _used,
-            "shortcuts.count > 0",
+            _text,
+            "shortcuts.count > 0 and shortcuts.variant is text",
         ),
         Parameter(
-            "reads",
-            OneOf(("input", "norm")),
-            "input",
-            "a shortcut reads the branch's input or its LayerNorm",
-            ("norm",),
+            "variant",
+            OneOf(("text", "code")),
+            "text",
+            "as the text says, or as the published code does: it reads LN(x), has a bias, activates only if there are two "
+            "shortcuts, and then takes 3/4 of the whole sum",
+            ("code",),
             _used,
             "shortcuts.count > 0",
         ),

@@ -16,6 +16,7 @@ def edit(values: Values, before: Dimensions) -> Dimensions:
         heads=int(values.get("heads", before.heads)),
         mlp_ratio=float(values.get("mlp_ratio", before.mlp_ratio)),
         pool=str(values.get("pool", before.pool)),
+        window=int(values.get("window", before.window)),
     )
 
 
@@ -38,5 +39,6 @@ FACTOR = SizeFactor(
             "classify from the class token or from the mean of the patch tokens",
             ("mean",),
         ),
+        Parameter("window", Whole(2), None, "side of an attention window in tokens, on Swin", (4,)),
     ),
 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class CirculantProjection(nn.Module):
-    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count, without bias.
+    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count, without bias unless it is asked for.
 
     Theta_t is a b x b grid of circulant blocks of size w = width / b (eq. 12); block (i, j) has the entries
     `c[t, i, j, (r - s) mod w]` at row r and column s (eq. 13). Each has `b * width` parameters. The product is taken in
@@ -19,18 +19,24 @@ class CirculantProjection(nn.Module):
         width: channels of the input, d.
         blocks: b; it must divide `width`.
         count: number of projections.
+        bias: one vector a projection, as in the published code, which also starts both from wider, uniform weights.
 
     Shape:
         input (..., width), output (..., count, width), in the dtype of the input; transforms run in at least float32.
     """
 
-    def __init__(self, width: int, blocks: int, count: int = 1) -> None:
+    def __init__(self, width: int, blocks: int, count: int = 1, *, bias: bool = False) -> None:
         super().__init__()
         if width % blocks:
             raise ValueError(f"{blocks} blocks do not divide a width of {width}")
         self.width, self.blocks, self.count = width, blocks, count
         self.c = nn.Parameter(torch.empty(count, blocks, blocks, width // blocks))
-        nn.init.trunc_normal_(self.c, std=0.02)
+        self.bias = nn.Parameter(torch.empty(count, width)) if bias else None
+        if self.bias is None:
+            nn.init.trunc_normal_(self.c, std=0.02)
+        else:
+            nn.init.uniform_(self.c, -(width**-0.5), width**-0.5)
+            nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
 
     def forward(self, z: Tensor) -> Tensor:
         size, lead = self.width // self.blocks, z.shape[:-1]
@@ -43,7 +49,7 @@ class CirculantProjection(nn.Module):
             mixed = torch.bmm(spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2))
             slices = torch.fft.irfft(mixed.permute(1, 2, 0), n=size)
         projected: Tensor = slices.reshape(*lead, self.count, self.width).to(z.dtype)
-        return projected
+        return projected if self.bias is None else projected + self.bias
 
     def paper_flops(self, rows: int) -> float:
         """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b) + 2 b d` each and projection.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "softplus": nn.Softplus, "elu": nn.ELU, "swish": nn.SiLU}
 """Base activations of iffn, Table 3."""
@@ -94,6 +95,60 @@ class FeedForward(nn.Module):
         hidden = self.drop1(self.depthwise(self.norm1(self.act(self.fc1(x)))))
         output: Tensor = self.drop2(self.norm2(self.fc2(hidden)))
         return output
+
+
+class SummedActivations(nn.Module):
+    """`y = phi_1(x) + ... + phi_n(x)`, element by element, in the place of a whole feed-forward network (eq. 11, Table 5).
+
+    Arbitrary activations have four parameters a channel each; alpha is drawn near 1 so that the n functions differ. Plain ones
+    are all the same function, so that their sum is n phi(x). Terms are summed in chunks that are computed anew in the backward
+    pass: all at once they would take n times the memory of the input.
+
+    Shape:
+        input and output (batch, tokens, width).
+    """
+
+    CHUNK = 16
+
+    def __init__(self, width: int, count: int, activation: nn.Module, arbitrary: bool) -> None:
+        super().__init__()
+        self.count, self.activation, self.arbitrary = count, activation, arbitrary
+        if arbitrary:
+            self.alpha = nn.Parameter(nn.init.trunc_normal_(torch.empty(count, width), mean=1.0, std=0.02, a=0.0, b=2.0))
+            self.beta = nn.Parameter(torch.ones(count, width))
+            self.gamma = nn.Parameter(torch.zeros(count, width))
+            self.theta = nn.Parameter(torch.zeros(count, width))
+
+    def _sum(self, x: Tensor, alpha: Tensor, beta: Tensor, gamma: Tensor) -> Tensor:
+        inner = torch.addcmul(gamma, alpha, x.unsqueeze(-2))
+        return (beta * self.activation(inner)).sum(-2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.arbitrary:
+            plain: Tensor = self.count * self.activation(x)
+            return plain
+        total = self.theta.sum(0).expand_as(x)
+        for start in range(0, self.count, self.CHUNK):
+            some = slice(start, start + self.CHUNK)
+            parameters = (self.alpha[some], self.beta[some], self.gamma[some])
+            if torch.is_grad_enabled():
+                total = total + checkpoint(self._sum, x, *parameters, use_reentrant=False)
+            else:
+                total = total + self._sum(x, *parameters)
+        return total
+
+
+def linear(layer: nn.Module) -> nn.Linear:
+    """A linear layer as it is; a 1 x 1 convolution as the linear layer on channels that it is."""
+    if isinstance(layer, nn.Linear):
+        return layer
+    assert isinstance(layer, nn.Conv2d)
+    made = nn.Linear(layer.in_channels, layer.out_channels, bias=layer.bias is not None, device=layer.weight.device)
+    with torch.no_grad():
+        made.weight.copy_(layer.weight.flatten(1))
+        if layer.bias is not None:
+            made.bias.copy_(layer.bias)
+    return made
 
 
 def narrow(linear: nn.Linear, outputs: int) -> nn.Linear:

@@ -9,17 +9,19 @@ from ablate.layers.circulant import CirculantProjection
 
 
 class DenseProjection(nn.Module):
-    """Several unstructured projections of one input, without bias (Table 5, "unstructured").
+    """Several unstructured projections of one input, without bias unless it is asked for (Table 5, "unstructured").
 
     Shape:
         input (..., width), output (..., count, width).
     """
 
-    def __init__(self, width: int, count: int = 1) -> None:
+    def __init__(self, width: int, count: int = 1, *, bias: bool = False) -> None:
         super().__init__()
         self.width, self.count = width, count
-        self.linear = nn.Linear(width, count * width, bias=False)
+        self.linear = nn.Linear(width, count * width, bias=bias)
         nn.init.trunc_normal_(self.linear.weight, std=0.02)
+        if bias:
+            nn.init.zeros_(self.linear.bias)
 
     def forward(self, z: Tensor) -> Tensor:
         projected: Tensor = self.linear(z)

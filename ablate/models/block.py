@@ -2,68 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
 
 from torch import Tensor, nn
 
-from ablate.backbones.family import BranchNames
-from ablate.factors.factor import Join, Path
+from ablate.factors.factor import Branch, Join, Path
+from ablate.families.family import Algebra
 
 
-class PreNormBlock(nn.Module):
-    """A block of two branches, token mixer (msa) and channel mixer (mlp).
+class Arranged(nn.Module):
+    """A pre-norm block of two branches, token mixer (msa) and channel mixer (mlp).
 
     A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it stand the identity shortcut (or nothing) and any number
     of paths, whose sum is P(x). The branches join
 
-        in series:    x <- [x +] A1(x) + P1(x);   x <- [x +] A2(x) + P2(x)
-        in parallel:  x <- [x +] A1(x) + P1(x) + A2(x) + P2(x)
+        in series:    x <- r1 ([x +] A1(x) + P1(x));   x <- r2 ([x +] A2(x) + P2(x))
+        in parallel:  x <- r1 r2 ([x +] A1(x) + P1(x) + A2(x) + P2(x))
 
-    Paths are not subject to the branch's stochastic depth: like the identity, they bypass it.
+    where r is the product of the paths' `rescale`, 1 without any. Paths are not subject to the branch's stochastic depth: like
+    the identity, they bypass it.
 
-    The block takes over the modules of the block that it stands for under their own names, so its weights keep their keys.
+    `arrange` gives a built block of a library this forward. It stays the same object with the same parameters under the same
+    keys, so that checkpoints of the library fit.
 
     Shape:
-        input and output (batch, tokens, width).
+        those of the block.
     """
 
-    def __init__(
-        self,
-        block: nn.Module,
-        msa: BranchNames,
-        mlp: BranchNames,
-        msa_paths: Sequence[Path],
-        mlp_paths: Sequence[Path],
-        join: Join,
-    ) -> None:
-        super().__init__()
-        for name, module in block.named_children():
-            self.add_module(name, module)
-        self._msa, self._mlp, self._join = msa, mlp, join
-        self.msa_paths = nn.ModuleList(path.module for path in msa_paths)
-        self.mlp_paths = nn.ModuleList(path.module for path in mlp_paths)
-        self._reads = {"msa": [path.reads for path in msa_paths], "mlp": [path.reads for path in mlp_paths]}
+    algebra: type[Algebra]
+    join: Join
+    reads: dict[Branch, list[str]]
+    rescale: dict[Branch, float]
+    msa_paths: nn.ModuleList
+    mlp_paths: nn.ModuleList
 
-    def forward(self, x: Tensor) -> Tensor:
-        msa = self._residual(x, self._msa, self.msa_paths, self._reads["msa"])
-        if self._join.layout == "parallel":
-            both = _sum([*msa, *self._residual(x, self._mlp, self.mlp_paths, self._reads["mlp"])])
-            return x + both if self._join.identity else both
-        x = _sum([x, *msa] if self._join.identity else msa)
-        mlp = self._residual(x, self._mlp, self.mlp_paths, self._reads["mlp"])
-        return _sum([x, *mlp] if self._join.identity else mlp)
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
+        msa = self._residual(x, "msa", self.msa_paths, context)
+        if self.join.layout == "parallel":
+            mlp = self._residual(x, "mlp", self.mlp_paths, context)
+            both = _sum([*msa, *mlp])
+            return _times(x + both if self.join.identity else both, self.rescale["msa"] * self.rescale["mlp"])
+        x = _times(_sum([x, *msa] if self.join.identity else msa), self.rescale["msa"])
+        mlp = self._residual(x, "mlp", self.mlp_paths, context)
+        return _times(_sum([x, *mlp] if self.join.identity else mlp), self.rescale["mlp"])
 
-    def _residual(self, x: Tensor, names: BranchNames, paths: nn.ModuleList, reads: Sequence[str]) -> list[Tensor]:
+    def _residual(self, x: Tensor, branch: Branch, paths: nn.ModuleList, context: Sequence[Any]) -> list[Tensor]:
         """The branch's output and those of the paths beside it."""
-        part = self._modules
-        norm, mixer = cast(nn.Module, part[names.norm]), cast(nn.Module, part[names.mixer])
-        scale, drop_path = cast(nn.Module, part[names.scale]), cast(nn.Module, part[names.drop_path])
-        normed = norm(x)
+        normed = self.algebra.norm(self, branch, x)
         return [
-            drop_path(scale(mixer(normed))),
-            *(path(normed if read == "norm" else x) for path, read in zip(paths, reads, strict=True)),
+            self.algebra.mix(self, branch, normed, *context),
+            *(path(normed if read == "norm" else x) for path, read in zip(paths, self.reads[branch], strict=True)),
         ]
+
+
+def arrange(block: nn.Module, algebra: type[Algebra], paths: dict[Branch, list[Path]], join: Join) -> None:
+    """Gives a block paths and another way of joining its branches."""
+    block.__class__ = _arranged(type(block))
+    assert isinstance(block, Arranged)
+    block.algebra, block.join = algebra, join
+    block.reads = {branch: [path.reads for path in found] for branch, found in paths.items()}
+    block.rescale = {branch: _product(path.rescale for path in found) for branch, found in paths.items()}
+    block.msa_paths = nn.ModuleList(path.module for path in paths["msa"])
+    block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
+
+
+@cache
+def _arranged(kind: type[nn.Module]) -> type[nn.Module]:
+    """The class of such blocks, with this forward."""
+    return type(f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__})
+
+
+def _product(factors: Iterable[float]) -> float:
+    product = 1.0
+    for factor in factors:
+        product *= factor
+    return product
+
+
+def _times(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1.0 else x * factor
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
-from ablate import backbones, factors
-from ablate.backbones.family import BlockPlace
+from ablate import factors, families
 from ablate.errors import Infeasible
 from ablate.factors.factor import (
     ArrangeFactor,
     Branch,
     Dimensions,
+    EditFactor,
     Factor,
+    HeadFactor,
     Join,
+    LossFactor,
     Path,
     PathFactor,
     ReadValues,
     ReplaceFactor,
-    Site,
     SizeFactor,
+    TokenSite,
 )
-from ablate.models.block import PreNormBlock
+from ablate.families.family import BlockPlace, Family
+from ablate.layers.attention import AttentionEdits, EditableAttention
+from ablate.layers.layout import OnTokens
+from ablate.models.block import arrange
+from ablate.models.weights import Loaded, State, take
 from ablate.records import Architecture, Settings
 
 F = TypeVar("F", bound=Factor)
@@ -36,7 +42,7 @@ def resolve(backbone: str, image_size: int, channels: int, classes: int, setting
         UnknownName: no such backbone.
         Infeasible: the backbone is none that factors can attach to.
     """
-    own = backbones.find(backbone).dimensions(backbone)
+    own = families.find(backbone).dimensions(backbone)
     sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}
     kept = {name: level for name, level in factors.canonical(settings).items() if name not in sizes or sizes[name] != level}
     return Architecture(backbone, image_size, channels, classes, kept)
@@ -55,24 +61,54 @@ def build(architecture: Architecture) -> nn.Module:
         Infeasible: the settings cannot be built together; the text is the reason.
         UnreadParameter: a setting changed nothing because nothing read it.
     """
-    family = backbones.find(architecture.backbone)
-    settings = architecture.settings
-    values = {name: ReadValues(factor, factors.values_of(factor, settings)) for name, factor in factors.catalogue().items()}
+    return build_from(architecture, {})[0]
 
-    wanted = family.dimensions(architecture.backbone)
-    for factor in _active(SizeFactor, values):
-        wanted = factor.edit(values[factor.name], wanted)
-    model = family.create(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes, wanted)
 
-    join = Join()
-    for arrange in _active(ArrangeFactor, values):
-        join = arrange.join(values[arrange.name], join)
-    for place in family.blocks(model):
-        _modify(place, wanted.depth, join, values)
+def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, Loaded]:
+    """The network, with whatever it shares with a checkpoint, and what was taken from it.
 
-    for read in values.values():
-        read.check(settings)
-    return model
+    The backbone takes its weights before the factors attach, so that what a factor makes of a layer (a narrower one, say)
+    starts from them; then the whole network takes what else the checkpoint has, as from a network with the same factors.
+
+    Raises: as `build`.
+    """
+    family = families.find(architecture.backbone)
+    values = _values(architecture.settings)
+    model = family.create(
+        architecture.backbone,
+        architecture.image_size,
+        architecture.channels,
+        architecture.classes,
+        _dimensions(family, architecture.backbone, values),
+    )
+    before = take(model, weights)
+    _attach(model, family, values)
+    loaded = take(model, weights, before)
+    for factor in factors.catalogue().values():
+        if not isinstance(factor, LossFactor):
+            values[factor.name].check(architecture.settings)
+    return model, loaded
+
+
+def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tuple[LossFactor, nn.Module]]:
+    """The loss terms of an architecture's settings, by factor: modules as LossFactor describes them.
+
+    Raises:
+        Infeasible: they are not defined on the backbone.
+    """
+    family = families.find(architecture.backbone)
+    values = _values(architecture.settings)
+    found: dict[str, tuple[LossFactor, nn.Module]] = {}
+    for factor in _active(LossFactor, values):
+        site = family.blocks(model)[-1].site
+        read = values[factor.name]
+        found[factor.name] = (factor, factor.make(read, TokenSite(site.width, site.grid, architecture.classes)))
+        read.check(architecture.settings)
+    return found
+
+
+def _values(settings: Settings) -> dict[str, ReadValues]:
+    return {name: ReadValues(factor, factors.values_of(factor, settings)) for name, factor in factors.catalogue().items()}
 
 
 def _active(kind: type[F], values: dict[str, ReadValues]) -> list[F]:
@@ -84,35 +120,85 @@ def _active(kind: type[F], values: dict[str, ReadValues]) -> list[F]:
     ]
 
 
-def _modify(place: BlockPlace, depth: int, join: Join, values: dict[str, ReadValues]) -> None:
-    """Attaches all factors to one block."""
-    block = place.owner[place.index]
+def _dimensions(family: Family, backbone: str, values: dict[str, ReadValues]) -> Dimensions:
+    """The backbone's numbers after all size factors. Raises Infeasible where the family cannot change one."""
+    own = family.dimensions(backbone)
+    wanted = own
+    for factor in _active(SizeFactor, values):
+        wanted = factor.edit(values[factor.name], wanted)
+    for field in fields(Dimensions):
+        name = field.name
+        if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
+            said = {"drop_path": "drop.path", "dropout": "drop.dropout", "attention_dropout": "drop.attention"}
+            can = ", ".join(said.get(size, f"size.{size}") for size in sorted(family.sizes))
+            raise Infeasible(f"{said.get(name, f'size.{name}')} cannot be changed on {backbone}; what can: {can}")
+    for slot_factor in _active(Factor, values):
+        for slot in slot_factor.needs:
+            if slot in family.lacks:
+                raise Infeasible(f"{slot_factor.name} is not defined on {backbone}: {family.lacks[slot]}")
+    return wanted
+
+
+def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> None:
+    """Attaches all factors."""
+    join = Join()
+    for factor in _active(ArrangeFactor, values):
+        join = factor.join(values[factor.name], join)
+    for place in family.blocks(model):
+        _replace(model, place, values)
+        _edit(model, family, place, values)
+        _arrange(model, family, place, join, values)
+    for head in _active(HeadFactor, values):
+        made: Any = model
+        before = model.get_submodule(family.before_head)
+        model.set_submodule(family.before_head, nn.Sequential(head.make(values[head.name], made.num_features), before))
+
+
+def _replace(model: nn.Module, place: BlockPlace, values: dict[str, ReadValues]) -> None:
     takers = _active(ReplaceFactor, values)
     if len(takers) > 1:
         raise Infeasible(f"{' and '.join(factor.name for factor in takers)} each take the feed-forward network's place")
-    for replace_factor in takers:
-        original = block.get_submodule(place.mlp.mixer)
-        block.set_submodule(
-            place.mlp.mixer, replace_factor.make(values[replace_factor.name], _site(place, depth, "mlp"), original)
-        )
+    for factor in takers:
+        if place.ffn is None:
+            continue
+        name = f"{place.name}.{place.ffn}"
+        made = factor.make(values[factor.name], place.site, model.get_submodule(name))
+        model.set_submodule(name, made if place.ffn_layout == "tokens" else OnTokens(made, place.ffn_layout))
+
+
+def _edit(model: nn.Module, family: Family, place: BlockPlace, values: dict[str, ReadValues]) -> None:
+    for factor in _active(EditFactor, values):
+        if place.attention is None:
+            continue
+        edits = factor.make(values[factor.name], place.site)
+        attention = make_editable(model, family, place)
+        for where in ("value", "logits", "weights", "output"):
+            module = getattr(edits, where)
+            if module is not None:
+                attention.edits.get_submodule(where).append(module)
+
+
+def make_editable(model: nn.Module, family: Family, place: BlockPlace) -> EditableAttention:
+    """The attention of a block, as one that can be edited and observed. Edits that it has stay."""
+    assert place.attention is not None
+    attention = model.get_submodule(f"{place.name}.{place.attention}")
+    if not isinstance(attention, EditableAttention):
+        kind = family.editable(attention)
+        assert kind is not None
+        attention.__class__ = kind
+        attention.edits = AttentionEdits()
+    assert isinstance(attention, EditableAttention)
+    return attention
+
+
+def _arrange(model: nn.Module, family: Family, place: BlockPlace, join: Join, values: dict[str, ReadValues]) -> None:
+    if not place.residual:
+        return
     paths: dict[Branch, list[Path]] = {"msa": [], "mlp": []}
-    for path_factor in _active(PathFactor, values):
+    for factor in _active(PathFactor, values):
         for branch, found in paths.items():
-            found += path_factor.make(values[path_factor.name], _site(place, depth, branch))
+            for path in factor.make(values[factor.name], place.site, branch):
+                module = OnTokens(path.module, "image") if place.layout == "image" else path.module
+                found.append(Path(module, path.reads, path.rescale))
     if paths["msa"] or paths["mlp"] or join != Join():
-        place.owner[place.index] = PreNormBlock(block, place.msa, place.mlp, paths["msa"], paths["mlp"], join)
-
-
-def _site(place: BlockPlace, depth: int, branch: Branch) -> Site:
-    return Site(
-        layer=place.index,
-        depth=depth,
-        branch=branch,
-        width=place.width,
-        heads=place.heads,
-        hidden=place.hidden,
-        grid=place.grid,
-        prefix=place.prefix,
-        dropout=place.dropout,
-        norm=place.norm,
-    )
+        arrange(model.get_submodule(place.name), family.algebra, paths, join)

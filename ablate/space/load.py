@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import ValidationError
 
-from ablate import backbones, data, factors
+from ablate import data, factors, families
 from ablate.errors import AblateError, Problem, SpaceError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Level, Limit, Recipe, Resources, Scheduler, Space
@@ -171,9 +171,9 @@ class _Loader:
             sizes = {f"size.{key}": level for key, level in given.items()}
         try:
             if isinstance(form, str):
-                backbones.find(name)
-            elif name not in backbones.families():
-                raise UnknownName(unknown("family", name, backbones.families()))
+                families.find(name)
+            elif name not in families.families():
+                raise UnknownName(unknown("family", name, families.families()))
         except UnknownName as error:
             self._wrong(("backbone", "family"), str(error))
         return name, sizes

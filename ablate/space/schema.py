@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
 from ablate import factors
-from ablate.backbones import families
+from ablate.families import families
 from ablate.data import SETS
 from ablate.records import Design, Level, Recipe, Resources, Scheduler
 from ablate.space.recipes import RECIPES

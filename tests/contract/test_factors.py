@@ -82,7 +82,7 @@ def test_a_declared_vit_is_timms_class() -> None:
 def test_a_factor_says_what_it_is(factor: Factor) -> None:
     assert factor.source
     assert factor.claim.endswith(".")
-    assert factor.kind in ("replace", "path", "arrange", "size", "recipe")
+    assert factor.kind in ("replace", "edit", "path", "arrange", "head", "size", "recipe", "loss")
     defaults = {p.name: p.default for p in factor.parameters if p.default is not None}
     assert factor.neutral(defaults)
     for p in factor.parameters:

@@ -2,66 +2,49 @@
 
 from __future__ import annotations
 
-import inspect
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ablate.backbones.family import BlockPlace, BranchNames, Family
 from ablate.errors import Infeasible
-from ablate.factors.factor import Dimensions
+from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 NAME = "vit"
 POOLS = {"token": "token", "avg": "mean"}
 
 # What a declared `vit` has where nothing is said; width, depth and heads must be said.
-DECLARED = Dimensions(patch_size=16, width=0, depth=0, heads=0, mlp_ratio=4.0, pool="token")
-
-MSA = BranchNames(norm="norm1", mixer="attn", scale="ls1", drop_path="drop_path1")
-MLP = BranchNames(norm="norm2", mixer="mlp", scale="ls2", drop_path="drop_path2")
+DECLARED = Dimensions(patch_size=16, mlp_ratio=4.0, pool="token")
 
 
-@cache
 def members() -> list[str]:
-    """timm's model names that its vision_transformer and deit modules define."""
-    import timm
-
-    return [*timm.list_models(module="vision_transformer"), *timm.list_models(module="deit")]
+    return timm_models.names("vision_transformer", "deit")
 
 
 @cache
-def _unmodified(name: str) -> nn.Module:
-    """The backbone of that name without weights (on the meta device), to read its numbers from."""
-    import timm
-    import torch
+def _plain(name: str) -> Any:
+    """The backbone without weights. Raises Infeasible where it is no plain pre-norm ViT, so that a factor would attach to
+    something else."""
+    from timm.models.vision_transformer import Attention, Block, Mlp, VisionTransformer
 
-    with torch.device("meta"):
-        model: nn.Module = timm.create_model(name, pretrained=False)
-    _require_plain(name, model)
-    return model
-
-
-def _require_plain(name: str, model: nn.Module) -> None:
-    """Raises Infeasible where a model is no plain pre-norm ViT, so that a factor would attach to something else."""
-    from timm.layers.mlp import Mlp
-    from timm.models.vision_transformer import Block, VisionTransformer
-
+    model = timm_models.unmodified(name)
     if not isinstance(model, VisionTransformer) or any(
-        type(block) is not Block or type(block.mlp) is not Mlp for block in model.blocks
+        type(block) is not Block or type(block.mlp) is not Mlp or type(block.attn) is not Attention for block in model.blocks
     ):
         raise Infeasible(
             f"backbone {name} is not made of plain pre-norm blocks (norm, MSA, norm, MLP), so factors have no place in it"
         )
+    return model
 
 
 @cache
 def dimensions(name: str) -> Dimensions:
-    """The numbers of the unmodified backbone."""
     if name == NAME:
         return DECLARED
-    model: Any = _unmodified(name)
+    model = _plain(name)
     block = model.blocks[0]
     return Dimensions(
         patch_size=model.patch_embed.patch_size[0],
@@ -75,19 +58,11 @@ def dimensions(name: str) -> Dimensions:
 
 def image_size(name: str) -> int:
     """Side of the input that the backbone was made for; a declared one takes any."""
-    if name == NAME:
-        return 224
-    model: Any = _unmodified(name)
-    return int(model.patch_embed.img_size[0])
+    return 224 if name == NAME else int(_plain(name).patch_embed.img_size[0])
 
 
 def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
-    """timm's model at the wanted numbers; a number that is the backbone's own is left to timm.
-
-    Raises:
-        Infeasible: the numbers do not fit together.
-    """
-    import timm
+    """timm's model at the wanted numbers; a number that is the backbone's own is left to timm."""
     from timm.models.vision_transformer import VisionTransformer
 
     own = dimensions(name)
@@ -101,7 +76,7 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
         )
     if wanted.drop_path and wanted.depth == 1:
         raise Infeasible("drop.path rises linearly from 0 in the first block; with size.depth = 1 it does nothing")
-    arguments: dict[str, Any] = {"in_chans": channels, "num_classes": classes, "img_size": image_size}
+    arguments: dict[str, Any] = {"img_size": image_size}
     timm_names = {
         "patch_size": "patch_size",
         "width": "embed_dim",
@@ -114,11 +89,11 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
             arguments[theirs] = getattr(wanted, ours)
     if name == NAME or wanted.pool != own.pool:
         arguments |= _pooling(name, wanted.pool)
-    rates = {"drop_path_rate": wanted.drop_path, "pos_drop_rate": wanted.dropout, "proj_drop_rate": wanted.dropout}
-    rates["attn_drop_rate"] = wanted.attention_dropout
+    rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
     arguments |= {rate: value for rate, value in rates.items() if value}
-    model: nn.Module = VisionTransformer(**arguments) if name == NAME else timm.create_model(name, pretrained=False, **arguments)
-    return model
+    if name == NAME:
+        return VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
+    return timm_models.create(name, channels, classes, **arguments)
 
 
 def _pooling(name: str, pool: str) -> dict[str, Any]:
@@ -130,31 +105,61 @@ def _pooling(name: str, pool: str) -> dict[str, Any]:
     return {"class_token": False, "global_pool": "avg"}
 
 
-def _norm_like(norm: nn.Module) -> partial[nn.Module]:
-    """A maker of norms of the same class and epsilon."""
-    keep = {k: getattr(norm, k) for k in ("eps",) if k in inspect.signature(type(norm)).parameters}
-    return partial(type(norm), **keep)
-
-
 def blocks(model: nn.Module) -> list[BlockPlace]:
-    """The places of all blocks."""
     vit: Any = model
     return [
         BlockPlace(
-            owner=vit.blocks,
-            index=index,
-            msa=MSA,
-            mlp=MLP,
-            width=vit.embed_dim,
-            heads=block.attn.num_heads,
-            hidden=block.mlp.fc1.out_features,
-            grid=vit.patch_embed.grid_size,
-            prefix=vit.num_prefix_tokens,
-            dropout=block.mlp.drop1.p,
-            norm=_norm_like(block.norm1),
+            f"blocks.{index}",
+            Site(
+                layer=index,
+                depth=len(vit.blocks),
+                width=vit.embed_dim,
+                heads=block.attn.num_heads,
+                hidden=block.mlp.fc1.out_features,
+                grid=vit.patch_embed.grid_size,
+                prefix=vit.num_prefix_tokens,
+                dropout=block.mlp.drop1.p,
+                norm=timm_models.norm_like(block.norm1),
+            ),
         )
         for index, block in enumerate(vit.blocks)
     ]
 
 
-FAMILY = Family(name=NAME, members=members, dimensions=dimensions, image_size=image_size, create=create, blocks=blocks)
+class Algebra:
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        mixed: Tensor
+        if branch == "msa":
+            mixed = block.drop_path1(block.ls1(block.attn(normed)))
+        else:
+            mixed = block.drop_path2(block.ls2(block.mlp(normed)))
+        return mixed
+
+
+def editable(attention: nn.Module) -> type[nn.Module]:
+    from ablate.backbones.editable import EditableViTAttention
+
+    return EditableViTAttention
+
+
+FAMILY = Family(
+    name=NAME,
+    about="ViT and DeiT, from timm",
+    members=members,
+    dimensions=dimensions,
+    image_size=image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=editable,
+    sizes=frozenset(
+        ("patch_size", "width", "depth", "heads", "mlp_ratio", "pool", "drop_path", "dropout", "attention_dropout")
+    ),
+    declared=True,
+)

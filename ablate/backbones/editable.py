@@ -1,0 +1,75 @@
+"""timm's attention modules, made editable: the same parameters under the same keys, with another forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timm.layers.attention import Attention
+from timm.models.cait import TalkingHeadAttn
+from timm.models.pvt_v2 import Attention as ReducedAttention
+from timm.models.swin_transformer import WindowAttention
+from torch import Tensor
+
+from ablate.layers.attention import EditableAttention
+
+
+def _heads(projected: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """(batch, n, parts * heads * head width) to `parts` tensors (batch, heads, n, head width)."""
+    return projected.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+class EditableViTAttention(EditableAttention, Attention):
+    """Of ViT and DeiT."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+        if attn_mask is not None or is_causal:
+            raise NotImplementedError("masks are for text; images have none")
+        q, k, v = _heads(self.qkv(x), 3, self.num_heads)
+        merged = self.norm(self.attend(self.q_norm(q) * self.scale, self.k_norm(k), v, x))
+        if self.gate is not None:
+            merged = merged * self.gate(x).sigmoid()
+        return self.finish(merged)
+
+
+class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
+    """Of CaiT's self-attention blocks, where linear maps across heads stand before and after the softmax. Edits of the weights
+    follow them, as in the published code of AttnScale."""
+
+    fusible = False
+
+    def mix_logits(self, logits: Tensor) -> Tensor:
+        mixed: Tensor = self.proj_l(logits.permute(0, 2, 3, 1))
+        return mixed.permute(0, 3, 1, 2)
+
+    def mix_weights(self, weights: Tensor) -> Tensor:
+        mixed: Tensor = self.proj_w(weights.permute(0, 2, 3, 1))
+        return mixed.permute(0, 3, 1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = _heads(self.qkv(x), 3, self.num_heads)
+        return self.finish(self.attend(q * self.scale, k, v, x))
+
+
+class EditableWindowAttention(EditableAttention, WindowAttention):
+    """Of Swin: x is (windows * batch, tokens of a window, width)."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = _heads(self.qkv(x), 3, self.num_heads)
+        if mask is not None:
+            # One mask a window, (windows, n, n); the batch runs over images first.
+            mask = mask[None, :, None].expand(len(x) // len(mask), -1, -1, -1, -1).flatten(0, 1)
+        return self.finish(self.attend(q * self.scale, k, v, x, bias=self._get_rel_pos_bias(), mask=mask))
+
+
+class EditableReducedAttention(EditableAttention, ReducedAttention):
+    """Of PVT version 2: keys and values come from a spatially reduced grid."""
+
+    def forward(self, x: Tensor, feat_size: Any) -> Tensor:
+        (q,) = _heads(self.q(x), 1, self.num_heads)
+        reduced = x
+        if self.sr is not None:
+            image = x.transpose(1, 2).unflatten(2, tuple(feat_size))
+            reduced = self.norm(self.sr(image if self.pool is None else self.pool(image)).flatten(2).transpose(1, 2))
+            reduced = reduced if self.act is None else self.act(reduced)
+        k, v = _heads(self.kv(reduced), 2, self.num_heads)
+        return self.finish(self.attend(q * self.scale, k, v, reduced))

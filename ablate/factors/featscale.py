@@ -1,0 +1,29 @@
+"""FeatScale: constant and high-frequency part of the attention's output, scaled per channel."""
+
+from __future__ import annotations
+
+from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
+
+
+def make(values: Values, site: Site) -> Edits:
+    from ablate.layers.attention import ScaledFrequencies
+
+    return Edits(output=ScaledFrequencies(site.width, times=2 if values["featscale"] == "code" else 1))
+
+
+FACTOR = EditFactor(
+    name="featscale",
+    source="anti-oversmoothing, section 3.2; Table 1",
+    claim="Weighing high frequencies against the mean keeps patches apart: +1.0 top-1 on DeiT-S.",
+    neutral=lambda values: values["featscale"] == "none",
+    make=make,
+    parameters=(
+        Parameter(
+            "featscale",
+            OneOf(("none", "text", "code")),
+            "none",
+            "scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and 1 + 2t, as published",
+            ("text", "code"),
+        ),
+    ),
+)

@@ -1,0 +1,33 @@
+"""The representation (pre-logits) layer of the original ViT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ablate.factors.factor import HeadFactor, OneOf, Parameter, Values
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def make(values: Values, width: int) -> nn.Module:
+    """A linear layer of `width` channels and tanh; (batch, width) to the same."""
+    from torch import nn
+
+    assert values["representation"] is True
+    layer = nn.Linear(width, width)
+    nn.init.trunc_normal_(layer.weight, std=0.02)
+    nn.init.zeros_(layer.bias)
+    return nn.Sequential(layer, nn.Tanh())
+
+
+FACTOR = HeadFactor(
+    name="representation",
+    source="ViT, appendix D.3; mabvit, Number of Parameters",
+    claim="Every printed parameter count of MABViT but B/16's base needs this layer.",
+    neutral=lambda values: values["representation"] is False,
+    make=make,
+    parameters=(
+        Parameter("representation", OneOf((False, True)), False, "a d x d layer and tanh before the classifier", (True,)),
+    ),
+)

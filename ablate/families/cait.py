@@ -1,0 +1,94 @@
+"""CaiT, from timm. Factors stand in the self-attention blocks between patches, not in class attention."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def members() -> list[str]:
+    return timm_models.names("cait")
+
+
+@cache
+def dimensions(name: str) -> Dimensions:
+    model = timm_models.unmodified(name)
+    return Dimensions(
+        patch_size=model.patch_embed.patch_size[0],
+        width=model.embed_dim,
+        depth=len(model.blocks),
+        heads=model.blocks[0].attn.num_heads,
+        mlp_ratio=model.blocks[0].mlp.fc1.out_features / model.embed_dim,
+    )
+
+
+def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+    timm_models.require_multiple(image_size, wanted.patch_size, name)
+    own = dimensions(name)
+    changed = {"depth": wanted.depth} if wanted.depth != own.depth else {}
+    rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
+    return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)
+
+
+def blocks(model: nn.Module) -> list[BlockPlace]:
+    cait: Any = model
+    return [
+        BlockPlace(
+            f"blocks.{index}",
+            Site(
+                layer=index,
+                depth=len(cait.blocks),
+                width=cait.embed_dim,
+                heads=block.attn.num_heads,
+                hidden=block.mlp.fc1.out_features,
+                grid=cait.patch_embed.grid_size,
+                prefix=0,
+                dropout=block.mlp.drop1.p,
+                norm=timm_models.norm_like(block.norm1),
+            ),
+        )
+        for index, block in enumerate(cait.blocks)
+    ]
+
+
+class Algebra:
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        scaled = block.gamma_1 * block.attn(normed) if branch == "msa" else block.gamma_2 * block.mlp(normed)
+        mixed: Tensor = block.drop_path(scaled)
+        return mixed
+
+
+def editable(attention: nn.Module) -> type[nn.Module]:
+    from ablate.backbones.editable import EditableTalkingHeadAttention
+
+    return EditableTalkingHeadAttention
+
+
+FAMILY = Family(
+    name="cait",
+    about="CaiT, from timm; factors stand in its self-attention blocks",
+    members=members,
+    dimensions=dimensions,
+    image_size=timm_models.image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=editable,
+    sizes=frozenset(("depth", "drop_path", "dropout", "attention_dropout")),
+    lacks={"heads": "its self-attention talks across heads already"},
+    # The final norm sees the class token too; the last self-attention block does not.
+    last_norm="blocks",
+)

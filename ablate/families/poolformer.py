@@ -1,0 +1,98 @@
+"""PoolFormer (version 1), from timm: pooling in attention's place, on images in (batch, channels, height, width)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def members() -> list[str]:
+    return [name for name in timm_models.names("metaformer") if name.startswith("poolformer_")]
+
+
+def dimensions(name: str) -> Dimensions:
+    return Dimensions(patch_size=7)
+
+
+def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+    timm_models.require_multiple(image_size, 32, name)
+    model: Any = timm_models.create(
+        name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate", attention=False)
+    )
+    model.image_side = image_size
+    return model  # type: ignore[no-any-return]
+
+
+def blocks(model: nn.Module) -> list[BlockPlace]:
+    from torch import nn
+
+    former: Any = model
+    found = [
+        (f"stages.{s}.blocks.{b}", block, former.image_side // (4 * 2**s))
+        for s, stage in enumerate(former.stages)
+        for b, block in enumerate(stage.blocks)
+    ]
+    return [
+        BlockPlace(
+            name,
+            Site(
+                layer=index,
+                depth=len(found),
+                width=block.mlp.fc1.in_channels,
+                heads=0,
+                hidden=block.mlp.fc1.out_channels,
+                grid=(side, side),
+                prefix=0,
+                dropout=block.mlp.drop1.p,
+                norm=partial(nn.LayerNorm),
+            ),
+            layout="image",
+            ffn_layout="image",
+            attention=None,
+        )
+        for index, (name, block, side) in enumerate(found)
+    ]
+
+
+class Algebra:
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        mixed: Tensor
+        if branch == "msa":
+            mixed = block.layer_scale1(block.drop_path1(block.token_mixer(normed)))
+        else:
+            mixed = block.layer_scale2(block.drop_path2(block.mlp(normed)))
+        return mixed
+
+
+FAMILY = Family(
+    name="poolformer",
+    about="PoolFormer, from timm",
+    members=members,
+    dimensions=dimensions,
+    image_size=timm_models.image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=lambda attention: None,
+    sizes=frozenset(("drop_path", "dropout")),
+    lacks={
+        "attention": "it pools where others attend",
+        "heads": "it pools where others attend",
+        "tokens": "its first and last layers differ in the number and the width of their tokens",
+    },
+    before_head="head.drop",
+    last_norm="stages",
+)

@@ -1,0 +1,76 @@
+"""PVT version 1, from this package's backbones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def members() -> list[str]:
+    return ["pvt_tiny", "pvt_small", "pvt_medium", "pvt_large"]
+
+
+def dimensions(name: str) -> Dimensions:
+    return Dimensions(patch_size=4)
+
+
+def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+    timm_models.require_multiple(image_size, 32, name)
+    return timm_models.create(name, channels, classes, img_size=image_size, **timm_models.rates(wanted, "drop_rate"))
+
+
+def blocks(model: nn.Module) -> list[BlockPlace]:
+    pvt: Any = model
+    found = [
+        (f"stages.{s}.blocks.{b}", block, stage) for s, stage in enumerate(pvt.stages) for b, block in enumerate(stage.blocks)
+    ]
+    return [
+        BlockPlace(
+            name,
+            Site(
+                layer=index,
+                depth=len(found),
+                width=block.mlp.fc1.in_features,
+                heads=block.attn.num_heads,
+                hidden=block.mlp.fc1.out_features,
+                grid=stage.grid,
+                prefix=int(stage.cls_token is not None),
+                dropout=block.mlp.drop1.p,
+                norm=timm_models.norm_like(block.norm1),
+            ),
+        )
+        for index, (name, block, stage) in enumerate(found)
+    ]
+
+
+class Algebra:
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        mixed: Tensor = block.drop_path(block.attn(normed, *context) if branch == "msa" else block.mlp(normed))
+        return mixed
+
+
+FAMILY = Family(
+    name="pvt",
+    about="PVT version 1, after arXiv 2102.12122",
+    members=members,
+    dimensions=dimensions,
+    image_size=timm_models.image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=lambda attention: None,
+    sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
+    lacks={"tokens": "its first and last layers differ in the number and the width of their tokens"},
+)

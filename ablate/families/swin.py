@@ -1,0 +1,98 @@
+"""Swin, from timm: attention in shifted windows, so that the tokens of an edit are those of one window."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ablate.errors import Infeasible
+from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def members() -> list[str]:
+    return timm_models.names("swin_transformer")
+
+
+@cache
+def dimensions(name: str) -> Dimensions:
+    model = timm_models.unmodified(name)
+    windows = {block.attn.window_size for stage in model.layers for block in stage.blocks}
+    window = next(iter(windows))[0] if len(windows) == 1 else 0
+    return Dimensions(patch_size=model.patch_embed.patch_size[0], window=window)
+
+
+def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+    """timm's model. The window stays as it is with another image side, unless `size.window` says otherwise."""
+    own = dimensions(name)
+    if image_size < 8 * wanted.patch_size:
+        raise Infeasible(f"{name} halves its token grid three times; an image side of {image_size} is too small")
+    timm_models.require_multiple(image_size, wanted.patch_size, name)
+    changed = {"window_size": wanted.window} if wanted.window != own.window else {}
+    rates = timm_models.rates(wanted, "proj_drop_rate")
+    return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)
+
+
+def blocks(model: nn.Module) -> list[BlockPlace]:
+    swin: Any = model
+    found = [(f"layers.{s}.blocks.{b}", block) for s, stage in enumerate(swin.layers) for b, block in enumerate(stage.blocks)]
+    return [
+        BlockPlace(
+            name,
+            Site(
+                layer=index,
+                depth=len(found),
+                width=block.dim,
+                heads=block.attn.num_heads,
+                hidden=block.mlp.fc1.out_features,
+                grid=tuple(block.input_resolution),
+                prefix=0,
+                dropout=block.mlp.drop1.p,
+                norm=timm_models.norm_like(block.norm1),
+            ),
+            layout="grid",
+        )
+        for index, (name, block) in enumerate(found)
+    ]
+
+
+class Algebra:
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        mixed: Tensor
+        if branch == "msa":
+            mixed = block.drop_path1(block._attn(normed))
+        else:
+            mixed = block.drop_path2(block.mlp(normed.flatten(1, 2))).reshape(normed.shape)
+        return mixed
+
+
+def editable(attention: nn.Module) -> type[nn.Module]:
+    from ablate.backbones.editable import EditableWindowAttention
+
+    return EditableWindowAttention
+
+
+FAMILY = Family(
+    name="swin",
+    about="Swin, from timm; an edit of attention sees one window",
+    members=members,
+    dimensions=dimensions,
+    image_size=timm_models.image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=editable,
+    sizes=frozenset(("window", "drop_path", "dropout", "attention_dropout")),
+    lacks={"tokens": "its first and last layers differ in the number and the width of their tokens"},
+    before_head="head.drop",
+)

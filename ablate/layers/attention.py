@@ -1,0 +1,212 @@
+"""Multi-head attention with places where factors edit it and diagnostics look on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one call of attention computed.
+
+    Shapes for n queries, m keys, h heads: `source` (batch, m, width), the tokens that values are projected from; `logits` and
+    `weights` (batch, h, n, m), as they enter the softmax and as they meet the values; `output` (batch, n, width).
+    """
+
+    source: Tensor
+    logits: Tensor
+    weights: Tensor
+    output: Tensor
+
+
+class AttentionEdits(nn.Module):
+    """The edits of one attention module, in the order in which they are applied. Without any, nothing is changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.ModuleList()
+        self.logits = nn.ModuleList()
+        self.weights = nn.ModuleList()
+        self.output = nn.ModuleList()
+
+    @property
+    def any(self) -> bool:
+        return any(len(places) for places in (self.value, self.logits, self.weights, self.output))
+
+
+class EditableAttention(nn.Module):
+    """The common part of attention modules: from queries, keys and values to the output.
+
+    A subclass projects its input, calls `attend` and then `finish`. A module of a library becomes editable by being given such a
+    subclass of its own class: it stays the same object, with the same parameters under the same keys.
+    """
+
+    num_heads: int
+    attn_drop: nn.Dropout
+    proj: nn.Linear
+    proj_drop: nn.Module
+    edits: AttentionEdits
+    observer: Callable[[Seen], None] | None = None
+    _seen: tuple[Tensor, Tensor, Tensor] | None = None
+    fusible = True
+    """False where the class itself changes logits or weights, so that the fused call would leave that out."""
+
+    def mix_logits(self, logits: Tensor) -> Tensor:
+        """What the class itself does to logits."""
+        return logits
+
+    def mix_weights(self, weights: Tensor) -> Tensor:
+        """What the class itself does to weights."""
+        return weights
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, source: Tensor, bias: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """Attention of all heads, merged.
+
+        Args:
+            q: (batch, heads, n, head width), scaled.
+            k, v: (batch, heads, m, head width).
+            source: (batch, m, width), what v is projected from.
+            bias: added to the logits before their edits; broadcast to (batch, heads, n, m).
+            mask: added to the logits after their edits; broadcast to (batch, heads, n, m).
+
+        Returns:
+            (batch, n, heads * head width).
+        """
+        for edit in self.edits.value:
+            v = _split(edit(source, _merge(v)), self.num_heads)
+        if self.fusible and not self.edits.logits and not self.edits.weights and self.observer is None:
+            added = bias if mask is None else mask if bias is None else bias + mask
+            drop = self.attn_drop.p if self.training else 0.0
+            return _merge(F.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=drop, scale=1.0))
+        logits = q @ k.transpose(-2, -1)
+        if bias is not None:
+            logits = logits + bias
+        logits = self.mix_logits(logits)
+        for edit in self.edits.logits:
+            logits = edit(logits)
+        if mask is not None:
+            logits = logits + mask
+        weights = self.mix_weights(logits.softmax(dim=-1))
+        for edit in self.edits.weights:
+            weights = edit(weights)
+        if self.observer is not None:
+            self._seen = (source, logits, weights)
+        return _merge(self.attn_drop(weights) @ v)
+
+    def finish(self, merged: Tensor) -> Tensor:
+        """Output projection, its dropout, and the edits of the output. Shape: (batch, n, width)."""
+        output: Tensor = self.proj_drop(self.proj(merged))
+        for edit in self.edits.output:
+            output = edit(output)
+        if self.observer is not None and self._seen is not None:
+            self.observer(Seen(*self._seen, output))
+            self._seen = None
+        return output
+
+
+def _merge(heads: Tensor) -> Tensor:
+    """(batch, heads, n, head width) to (batch, n, heads * head width)."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def _split(tokens: Tensor, heads: int) -> Tensor:
+    """(batch, n, heads * head width) to (batch, heads, n, head width)."""
+    return tokens.unflatten(2, (heads, -1)).transpose(1, 2)
+
+
+class ScaledHighPass(nn.Module):
+    """AttnScale: `A' = A_LP + (1 + w) A_HP` with `A_LP = 1 1^T / m`, one w a head, initialised to 0 (anti-oversmoothing,
+    section 3.1).
+
+    Shape:
+        (batch, heads, n, m) to the same.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(heads))
+
+    def forward(self, weights: Tensor) -> Tensor:
+        low = 1 / weights.shape[-1]
+        return low + (1 + self.w[:, None, None]) * (weights - low)
+
+
+class ScaledFrequencies(nn.Module):
+    """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`, s and t a channel, initialised to 0 (anti-oversmoothing,
+    section 3.2). DC is the mean over tokens. c is 1 in the text and 2 in the published code.
+
+    Shape:
+        (batch, tokens, width) to the same.
+    """
+
+    def __init__(self, width: int, times: int = 1) -> None:
+        super().__init__()
+        self.times = times
+        self.s = nn.Parameter(torch.zeros(width))
+        self.t = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        constant = x.mean(dim=-2, keepdim=True)
+        return x + self.times * (constant * self.s + (x - constant) * self.t)
+
+
+class TalkingHeads(nn.Module):
+    """A linear map across heads, without bias, on logits or weights (Shazeer et al. 2020; patch-diversification, section 5.1).
+
+    Shape:
+        (batch, heads, n, m) to the same.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(heads, heads, bias=False)
+        nn.init.trunc_normal_(self.mix.weight, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.mix(x.permute(0, 2, 3, 1))
+        return mixed.permute(0, 3, 1, 2)
+
+
+VALUE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "silu": F.silu}
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"glu": F.sigmoid, "geglu": F.gelu, "swiglu": F.silu}
+
+
+class ValueActivation(nn.Module):
+    """`V = phi(V)` (mabvit, Modified Attention Block).
+
+    Shape:
+        tokens and values (batch, m, width) to new values.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.activation = VALUE_ACTIVATIONS[name]
+
+    def forward(self, source: Tensor, v: Tensor) -> Tensor:
+        return self.activation(v)
+
+
+class GatedValue(nn.Module):
+    """`V = phi(X W1 + b1) * (X W2 + b2)`: the value projection is doubled, and W2 is the original one (mabvit, GLU Variant).
+
+    Shape:
+        tokens (batch, m, width) and values (batch, m, values) to new values.
+    """
+
+    def __init__(self, width: int, name: str) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, width)
+        nn.init.trunc_normal_(self.gate.weight, std=0.02)
+        nn.init.zeros_(self.gate.bias)
+        self.activation = GATES[name]
+
+    def forward(self, source: Tensor, v: Tensor) -> Tensor:
+        return self.activation(self.gate(source)) * v
+

@@ -1,0 +1,30 @@
+"""Between the layouts of backbones: (batch, tokens, width), (batch, height, width, channels), (batch, channels, height, width)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def to_tokens(x: Tensor, layout: str) -> Tensor:
+    """Any layout (`tokens`, `grid`, `image`) to (batch, tokens, width)."""
+    if layout == "grid":
+        return x.flatten(1, 2)
+    return x.flatten(2).transpose(1, 2) if layout == "image" else x
+
+
+def from_tokens(tokens: Tensor, like: Tensor, layout: str) -> Tensor:
+    """The inverse, in the shape of `like`."""
+    if layout == "image":
+        return tokens.transpose(1, 2).reshape(like.shape)
+    return tokens.reshape(like.shape)
+
+
+class OnTokens(nn.Module):
+    """A module from (batch, tokens, width) to the same, for inputs and outputs of another layout."""
+
+    def __init__(self, module: nn.Module, layout: str) -> None:
+        super().__init__()
+        self.module, self.layout = module, layout
+
+    def forward(self, x: Tensor) -> Tensor:
+        return from_tokens(self.module(to_tokens(x, self.layout)), x, self.layout)

@@ -1,0 +1,109 @@
+"""Weights from a checkpoint: what a network shares with it, resampled where the resolution differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+State = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a network's tensors and a checkpoint's, by name.
+
+    Attributes:
+        taken: as they are in the checkpoint.
+        resampled: position embeddings and window biases, interpolated to the network's resolution.
+        kept: changed by a factor after the backbone had taken them, as the first rows of a layer made narrower.
+        new: initialised anew: the checkpoint has nothing of that name and shape.
+        unused: in the checkpoint, without a place in the network.
+    """
+
+    taken: frozenset[str] = frozenset()
+    resampled: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    new: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        told = [f"{len(self.taken)} tensors taken from the checkpoint"]
+        told += [f"{len(self.resampled)} resampled ({_some(self.resampled)})"] if self.resampled else []
+        told += [f"{len(self.kept)} kept in part ({_some(self.kept)})"] if self.kept else []
+        told += [f"{len(self.new)} new ({_some(self.new)})"] if self.new else []
+        told += [f"{len(self.unused)} of the checkpoint unused ({_some(self.unused)})"] if self.unused else []
+        return "; ".join(told)
+
+
+def _some(names: frozenset[str]) -> str:
+    shown = sorted(names)[:4]
+    return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")
+
+
+def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Loaded:
+    """Copies into a network whatever fits by name and shape, after resampling.
+
+    Args:
+        before: what the backbone took before factors changed it.
+    """
+    if not weights:
+        return Loaded()
+    own = model.state_dict()
+    taken, resampled = set[str](), set[str]()
+    for name, tensor in weights.items():
+        if name not in own:
+            continue
+        fitted = _fitted(name, tensor, own[name])
+        if fitted is not None:
+            with torch.no_grad():
+                own[name].copy_(fitted)
+            (taken if fitted is tensor else resampled).add(name)
+    missing = frozenset(own) - taken - resampled
+    kept = frozenset(name for name in missing if name in weights and before is not None and name in before.taken)
+    return Loaded(
+        frozenset(taken), frozenset(resampled), kept, missing - kept, frozenset(weights) - taken - resampled - kept
+    )
+
+
+def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
+    """The tensor in the place's shape: itself, resampled, or None where it is something else."""
+    if tensor.shape == place.shape:
+        return tensor
+    last = name.rpartition(".")[2]
+    if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[2] == place.shape[2]:
+        return _position_embedding(tensor, place.shape[1])
+    if last == "relative_position_bias_table" and tensor.ndim == place.ndim == 2 and tensor.shape[1] == place.shape[1]:
+        from timm.layers import resize_rel_pos_bias_table
+
+        side = (round(place.shape[0] ** 0.5) + 1) // 2
+        return resize_rel_pos_bias_table(tensor, (side, side), tuple(place.shape))  # type: ignore[no-any-return]
+    if last == "weight" and tensor.ndim == place.ndim == 4 and tensor.shape[:2] == place.shape[:2] and "patch_embed" in name:
+        from timm.layers.patch_embed import resample_patch_embed
+
+        return resample_patch_embed(tensor, list(place.shape[2:]))  # type: ignore[no-any-return]
+    return None
+
+
+def _position_embedding(tensor: Tensor, tokens: int) -> Tensor | None:
+    """Interpolated over the grid; the numbers of prefix tokens follow from both being squares beside them.
+
+    A network without class token takes the grid's part of an embedding with one.
+    """
+    from timm.layers import resample_abs_pos_embed
+
+    old, new = _square_and_rest(tensor.shape[1]), _square_and_rest(tokens)
+    if old is None or new is None or new[1] > old[1]:
+        return None
+    prefix, grid = tensor[:, old[1] - new[1] : old[1]], tensor[:, old[1] :]
+    if old[0] != new[0]:
+        grid = resample_abs_pos_embed(grid, [new[0], new[0]], [old[0], old[0]], num_prefix_tokens=0)
+    return torch.cat((prefix, grid), dim=1)
+
+
+def _square_and_rest(tokens: int) -> tuple[int, int] | None:
+    """Side of the grid, and number of prefix tokens (at most 5): the largest square that fits."""
+    side = int(tokens**0.5)
+    return (side, tokens - side * side) if tokens - side * side <= 5 else None
