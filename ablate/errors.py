@@ -43,6 +43,10 @@ class DataError(AblateError):
     """Data are missing or are not what was declared."""
 
 
+class DiagnosticError(AblateError):
+    """A diagnostic cannot be taken."""
+
+
 class StoreError(AblateError):
     """The database is missing, of another version, in use, or refuses a statement."""
 

@@ -213,7 +213,8 @@ def _order(shown: Preview, options: Options, store_id: str) -> Order:
     declared = shown.plan.space
     folder = str((options.runs / "checkpoints" / store_id).resolve())
     curves = {key: known.epochs for key, known in shown.known.items() if known.epochs}
-    jobs = tuple(Job(trial, folder, declared.resources, curves.get(trial.hash, ())) for trial in shown.to_train)
+    looked = declared.diagnostics
+    jobs = tuple(Job(trial, folder, declared.resources, curves.get(trial.hash, ()), looked) for trial in shown.to_train)
     mine = {trial.hash for trial in shown.to_train}
     return Order(
         jobs,

@@ -123,24 +123,36 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Start:
+    """The weights that training starts from: those that timm publishes for the backbone, or a file's.
+
+    `identity` names their content: timm's name with its tag, or the file's hash; `path` is where a file lies.
+    """
+
+    identity: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One training: architecture x recipe x data x seed. Equal trials have equal hashes and are trained once."""
+    """One training: architecture x recipe x data x seed, and the weights it starts from if they are not drawn anew. Equal trials
+    have equal hashes and are trained once."""
 
     architecture: Architecture
     recipe: Recipe
     data: Data
     seed: int
+    start: Start | None = None
 
     @cached_property
     def hash(self) -> str:
-        return content_hash(
-            {
-                "architecture": asdict(self.architecture),
-                "recipe": self.recipe.canonical(),
-                "data": self.data.canonical(),
-                "seed": self.seed,
-            }
-        )
+        content: dict[str, Any] = {
+            "architecture": asdict(self.architecture),
+            "recipe": self.recipe.canonical(),
+            "data": self.data.canonical(),
+            "seed": self.seed,
+        }
+        return content_hash(content | ({"start": self.start.identity} if self.start else {}))
 
 
 class Status(StrEnum):
@@ -179,9 +191,22 @@ class Scheduler:
 class Design:
     """Which cells of the space are trained. `cells` and `seed` are read by the random design only."""
 
-    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random"] = "grid"
+    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"] = "grid"
     cells: Annotated[int, Ge(1)] | None = None
     seed: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What is looked at inside a network: which diagnostics, on how many test images, and each how many epochs beside the end."""
+
+    names: tuple[str, ...] = ()
+    images: Annotated[int, Ge(1)] = 64
+    every: Annotated[int, Ge(1)] | None = None
+
+    def due(self, epoch: int, epochs: int) -> bool:
+        """Whether anything is looked at after an epoch."""
+        return bool(self.names) and (epoch == epochs or (self.every is not None and epoch % self.every == 0))
 
 
 Relation: TypeAlias = Literal["<=", "<", ">=", ">"]
@@ -205,8 +230,10 @@ class Space:
     """A declared study, every name known and every level allowed.
 
     `named` says whether the document says the name; else it is that of the file.
-    `factors` holds the levels by factor name, first the baseline's. `full` holds the levels that leave-one-out starts
-    from and add-one-in adds.
+    `factors` holds the levels by factor name, first the baseline's; `backbone`, `data.image_size` and `recipe.FIELD` can vary
+    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`, as
+    what differs from the baseline. `published` names the table of a paper whose rows these are. `pretrained` is a checkpoint
+    file, `timm` for the published weights, or empty.
     """
 
     name: str
@@ -229,6 +256,10 @@ class Space:
     limits: tuple[Limit, ...]
     resources: Resources
     scheduler: Scheduler
+    rows: tuple[Settings, ...] = ()
+    published: str = ""
+    pretrained: str = ""
+    diagnostics: Diagnostics = Diagnostics()
 
 
 Role: TypeAlias = Literal["reference", "baseline", "variant"]
@@ -298,11 +329,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Started:
-    """An attempt has begun, or gone on from a checkpoint after `epoch` epochs."""
+    """An attempt has begun, or gone on from a checkpoint after `epoch` epochs. `weights` says what it took from a start."""
 
     trial: str
     place: Place
     epoch: int
+    weights: str = ""
 
 
 @dataclass(frozen=True)
@@ -314,6 +346,25 @@ class Progressed:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """One diagnostic of one layer after an epoch: a number, or numbers (a vector, or the rows of a matrix)."""
+
+    epoch: int
+    name: str
+    layer: int
+    value: float | None
+    values: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Diagnostics were taken. Told again, they replace the same ones."""
+
+    trial: str
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
 class Ended:
     """An attempt has ended. `status` running means: interrupted, to be resumed."""
 
@@ -322,7 +373,7 @@ class Ended:
     error: str = ""
 
 
-Event: TypeAlias = Started | Progressed | Ended
+Event: TypeAlias = Started | Progressed | Measured | Ended
 
 
 @dataclass(frozen=True)
@@ -333,6 +384,7 @@ class Job:
     checkpoints: str
     resources: Resources
     history: tuple[Epoch, ...] = ()
+    diagnostics: Diagnostics = Diagnostics()
 
 
 @dataclass(frozen=True)
@@ -375,6 +427,7 @@ class StudyResults:
     direction: str
     factors: tuple[str, ...]
     cells: tuple[CellResult, ...]
+    document: str = ""
 
 
 @dataclass(frozen=True)

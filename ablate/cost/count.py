@@ -30,6 +30,12 @@ def count(architecture: Architecture) -> Cost:
     return cost_of(*_model_and_image(architecture))
 
 
+def parameters(architecture: Architecture) -> int:
+    """Number of parameters, without tracing. Raises Infeasible if the architecture cannot be built."""
+    with torch.random.fork_rng(devices=[]):
+        return sum(p.numel() for p in build(architecture).parameters())
+
+
 def _model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     """The network and one input for it. Weights do not matter, so the caller's random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -54,6 +60,26 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
         activations=round(_class_total(total, "activations")),
         elementwise=round(_class_total(total, "elementwise")),
     )
+
+
+def module_flops(architecture: Architecture) -> int:
+    """Multiply-adds of one image in linear and convolution modules alone, as counters that hook modules see them: products of
+    tensors, as in attention, and convolutions without a module of their own are left out."""
+    model, image = _model_and_image(architecture)
+    total = 0
+
+    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        weight = module.get_parameter("weight")
+        channels = output.shape[-1] if isinstance(module, nn.Linear) else output.shape[1]
+        total += output.numel() // channels * weight.numel()
+
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            module.register_forward_hook(add)
+    with torch.no_grad():
+        model(image)
+    return total
 
 
 def operators(architecture: Architecture) -> dict[str, dict[str, int]]:

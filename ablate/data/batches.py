@@ -38,6 +38,15 @@ def batches(data: Data, recipe: Recipe, device: torch.device) -> Batches:
     return ImageBatches(data, recipe, device)
 
 
+def first_images(found: Batches, count: int) -> Iterator[Tensor]:
+    """The first test images, in batches (n, channels, side, side)."""
+    for images, _ in found.test():
+        yield images[:count]
+        count -= len(images)
+        if count <= 0:
+            return
+
+
 class MemoryBatches:
     """Batches of a data set that lies on the device as uint8. The last, smaller batch of an epoch is left out of training."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ablate.errors import ExecutorError
-from ablate.records import Ended, Event, Job, Place, Progressed, Resources, Started, Status
+from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
 from ablate.training import Diverged, Training
 
 CHECKPOINT_SECONDS = float(os.environ.get("ABLATE_CHECKPOINT_SECONDS", "20"))
@@ -63,17 +63,25 @@ class Work:
             yield self._failed()
             return
         done = tuple(self._training.epochs)
-        yield Started(self._trial, place, len(done))
+        yield Started(self._trial, place, len(done), self._training.weights)
         if done:
             yield Progressed(self._trial, done)
         if self._training.finished:
-            yield self._end(Status.COMPLETED)
+            # A kill may have come between the last epoch and its diagnostics.
+            yield from self._diagnose() if not self._training.diagnosed else ()
+            yield from self._told() if self._training.measurements else ()
+            if self.status == Status.RUNNING:
+                yield self._end(Status.COMPLETED)
+        elif self._training.measurements:
+            yield from self._told()
 
     def step(self) -> Iterator[Event]:
         """Trains one epoch."""
         assert self._training is not None
         try:
             epoch = self._training.epoch()
+            due = self._job.diagnostics.due(epoch.number, self._job.trial.recipe.epochs)
+            taken = self._training.diagnose(self._job.diagnostics) if due else ()
             # The checkpoint comes first: a result that is told is a result that is kept.
             if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
                 self.save()
@@ -84,8 +92,24 @@ class Work:
             yield self._failed()
             return
         yield Progressed(self._trial, (epoch,))
+        if taken:
+            yield Measured(self._trial, taken)
         if self._training.finished:
             yield self._end(Status.COMPLETED)
+
+    def _diagnose(self) -> Iterator[Event]:
+        """Looks inside a network that is trained to its end, if the job asks for it."""
+        assert self._training is not None
+        epochs = self._job.trial.recipe.epochs
+        if self._job.diagnostics.due(epochs, epochs):
+            try:
+                self._training.diagnose(self._job.diagnostics)
+            except Exception:
+                yield self._failed()
+
+    def _told(self) -> Iterator[Event]:
+        assert self._training is not None
+        yield Measured(self._trial, tuple(self._training.measurements))
 
     def save(self) -> None:
         """Writes a checkpoint now."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.factors.factor import Factor, Parameter, Values, explain_refusal
+from ablate.factors.factor import Factor, LossFactor, Parameter, Values, explain_refusal
 from ablate.records import Level, Settings
 
 
@@ -71,6 +71,13 @@ def unread_reason(name: str, settings: Settings) -> str:
     return f"{name} is not read unless {parameter.when}"
 
 
+def needs_patch_labels(settings: Settings) -> bool:
+    """Whether a loss of these settings needs a label for each patch."""
+    return any(
+        isinstance(factor, LossFactor) and factor.patch_labels(values_of(factor, settings)) for factor in catalogue().values()
+    )
+
+
 def check(settings: Settings) -> Settings:
     """The same settings, if each names a factor, has an allowed level and would be read.
 
@@ -89,4 +96,4 @@ def check(settings: Settings) -> Settings:
     return settings
 
 
-__all__ = ["Values", "canonical", "catalogue", "check", "find", "parameters", "unread_reason", "values_of"]
+__all__ = ["Values", "canonical", "catalogue", "check", "find", "needs_patch_labels", "parameters", "unread_reason", "values_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +56,12 @@ class EditableAttention(nn.Module):
     _seen: tuple[Tensor, Tensor, Tensor] | None = None
     fusible = True
     """False where the class itself changes logits or weights, so that the fused call would leave that out."""
+
+    def value_weight(self) -> Tensor:
+        """The weight that projects tokens to the values of all heads, (heads * head width, width)."""
+        if hasattr(self, "qkv"):
+            return cast(nn.Linear, self.qkv).weight.chunk(3)[2]
+        return cast(nn.Linear, self.kv).weight.chunk(2)[1]
 
     def mix_logits(self, logits: Tensor) -> Tensor:
         """What the class itself does to logits."""

@@ -16,7 +16,7 @@ MOST_CELLS = 100_000
 def combinations(space: Space) -> list[Settings]:
     """The cells of a space's design, the reference first, each as levels of the varying factors.
 
-    The reference is the baseline; for leave-one-out it is the full model.
+    The reference is the baseline; for leave-one-out it is the full model, for rows the first of them.
 
     Raises:
         AblateError: the design has more than `MOST_CELLS` cells.
@@ -27,6 +27,7 @@ def combinations(space: Space) -> list[Settings]:
         "leave-one-out": _leave_one_out,
         "add-one-in": _add_one_in,
         "random": _random,
+        "rows": _rows,
     }
     if space.design.name == "grid" and _size(space) > MOST_CELLS:
         raise AblateError(
@@ -73,6 +74,12 @@ def _switched(space: Space, start: Settings, other: Settings) -> Iterator[Settin
     for name in space.factors:
         if start[name] != other[name]:
             yield {**start, name: other[name]}
+
+
+def _rows(space: Space) -> Iterator[Settings]:
+    """The cells that the space lists, each as what differs from the baseline; the first is the reference."""
+    for row in space.rows:
+        yield {**space.baseline, **row}
 
 
 def _random(space: Space) -> Iterator[Settings]:

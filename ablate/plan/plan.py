@@ -10,7 +10,8 @@ from ablate import data, factors
 from ablate.errors import AblateError, Infeasible
 from ablate.plan.designs import combinations
 from ablate.plan.limits import violated
-from ablate.records import Architecture, Cell, Cost, Plan, Recipe, Role, Settings, Space, Trial
+from ablate.plan.start import find_start
+from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Trial
 
 Costs = Callable[[Architecture], Cost]
 
@@ -22,6 +23,8 @@ class _Candidate:
     levels: Settings
     architecture: Architecture | None = None
     recipe: Recipe | None = None
+    data: Data | None = None
+    start: Start | None = None
     cost: Cost | None = None
     refusal: str = ""
 
@@ -40,7 +43,7 @@ def make_plan(space: Space, costs: Costs) -> Plan:
         role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
         unread = frozenset(name for name in levels if _unread(space, name, levels))
         cell = Cell(index, levels, role, unread, architecture=made.architecture, cost=made.cost, note=made.refusal)
-        if made.architecture is None or made.recipe is None or made.cost is None:
+        if made.architecture is None or made.recipe is None or made.data is None or made.cost is None:
             cells.append(cell)
             continue
         broken = "; ".join(violated(space.limits, made.cost, baseline.cost))
@@ -52,7 +55,8 @@ def make_plan(space: Space, costs: Costs) -> Plan:
             cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
         else:
             first[key] = index
-            cell = replace(cell, trials=tuple(Trial(made.architecture, made.recipe, space.data, seed) for seed in space.seeds))
+            trials = (Trial(made.architecture, made.recipe, made.data, seed, made.start) for seed in space.seeds)
+            cell = replace(cell, trials=tuple(trials))
         cells.append(cell)
     _refuse_what_no_cell_reads(space, cells)
     return Plan(space, tuple(cells))
@@ -62,16 +66,27 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
     from ablate.models import resolve
 
     settings = {**space.fixed, **levels}
-    built = {name: level for name, level in settings.items() if not name.startswith("recipe.")}
+    built = {name: level for name, level in settings.items() if not _is_outside(name)}
+    backbone, found = str(settings.get("backbone", space.backbone)), space.data
+    if "data.image_size" in settings:
+        found = replace(found, image_size=int(settings["data.image_size"]))
     try:
         recipe = replace(space.recipe, **_changes(levels))
         if recipe.warmup_epochs >= recipe.epochs:
             raise Infeasible(f"{recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
-        data.refuse_recipe(space.data, recipe)
-        architecture = resolve(space.backbone, space.data.image_size, space.data.channels, space.data.classes, built)
-        return _Candidate(levels, architecture, recipe, costs(architecture))
+        data.refuse_recipe(found, recipe)
+        if factors.needs_patch_labels(built) and not recipe.cutmix:
+            raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
+        architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
+        start = find_start(space.pretrained, backbone)
+        return _Candidate(levels, architecture, recipe, found, start, costs(architecture))
     except Infeasible as error:
         return _Candidate(levels, refusal=str(error))
+
+
+def _is_outside(name: str) -> bool:
+    """Whether a factor is none of the architecture's settings: the backbone itself, the data, the recipe."""
+    return name == "backbone" or name.startswith(("recipe.", "data."))
 
 
 def _changes(levels: Settings) -> dict[str, Any]:
@@ -83,7 +98,7 @@ def _changes(levels: Settings) -> dict[str, Any]:
 
 def _unread(space: Space, name: str, levels: Settings) -> str:
     """Why a factor is not read in a cell, or nothing if it is."""
-    if not name.startswith("recipe."):
+    if not _is_outside(name):
         return factors.unread_reason(name, {**space.fixed, **levels})
     when = replace(space.recipe, **_changes(levels)).unread().get(name.removeprefix("recipe."))
     return f"{name} is not read unless {when}" if when else ""

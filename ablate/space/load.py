@@ -9,14 +9,18 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import ValidationError
 
-from ablate import data, factors, families
+from ablate import data, diagnostics, factors, families
 from ablate.errors import AblateError, Problem, SpaceError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import explain_refusal
-from ablate.records import Data, Design, Level, Limit, Recipe, Resources, Scheduler, Space
+from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space
 from ablate.space import limits as limit_rules
 from ablate.space.document import Document, Where, parse, unknown_key
 from ablate.space.recipes import RECIPES
 from ablate.space.schema import RecipeForm, SpaceForm
+
+
+PUBLISHED_WEIGHTS = "timm"
+"""What `pretrained: true` is in a Space."""
 
 
 def read(path: Path) -> Space:
@@ -153,6 +157,10 @@ class _Loader:
             limits=self._limits(),
             resources=self._resources(),
             scheduler=self._scheduler(),
+            rows=self._rows(design, levels),
+            published=self._published(),
+            pretrained=self._pretrained(),
+            diagnostics=self._diagnostics(),
         )
         if len(form.metric) != 1:
             self._wrong(("metric",), "metric names exactly one metric, as in {top1: max}")
@@ -162,7 +170,12 @@ class _Loader:
 
     def _backbone(self) -> tuple[str, dict[str, Level]]:
         """The backbone's name and the sizes that its full form says."""
-        form = self._form.backbone
+        form, varied = self._form.backbone, self._form.factors.get("backbone")
+        if (form is None) == (varied is None):
+            where: Where = ("backbone",) if form is not None else ()
+            self._wrong(where, "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME, NAME]` under factors")
+        if form is None:
+            return str((varied or [""])[0]), {}
         if isinstance(form, str):
             name, sizes = form, dict[str, Level]()
         else:
@@ -172,8 +185,9 @@ class _Loader:
         try:
             if isinstance(form, str):
                 families.find(name)
-            elif name not in families.families():
-                raise UnknownName(unknown("family", name, families.families()))
+            elif name not in families.families() or not families.families()[name].declared:
+                declared = [family.name for family in families.families().values() if family.declared]
+                raise UnknownName(unknown("family", name, declared) + "; other backbones are named, as in `backbone: pvt_small`")
         except UnknownName as error:
             self._wrong(("backbone", "family"), str(error))
         return name, sizes
@@ -200,8 +214,9 @@ class _Loader:
                 self._wrong(("fixed", name), f"{name} stands under factors and under fixed; say it in one place")
             if name in sizes:
                 self._wrong(("fixed", name), f"{name} stands under backbone and under fixed; say it in one place")
-            if name.startswith("recipe."):
-                self._wrong(("fixed", name), f"{name}: a fixed value of the recipe belongs under `recipe`")
+            outside = name.partition(".")[0]
+            if outside in ("recipe", "data", "backbone"):
+                self._wrong(("fixed", name), f"{name}: what does not vary of the {outside} belongs under `{outside}`")
             else:
                 self._check_levels(("fixed", name), name, (level,))
         for name, level in sizes.items():
@@ -211,15 +226,79 @@ class _Loader:
         if name.startswith("recipe."):
             self._check_recipe_levels(where, name, found)
             return
+        if name == "backbone":
+            self._check_backbones(where, found)
+            return
+        if name == "data.image_size":
+            for index, level in enumerate(found):
+                if type(level) is not int or level < 1:
+                    self._wrong((*where, index), f"{name}: {level!r} is not a level; allowed: whole numbers from 1 up")
+            return
         try:
             _, parameter = factors.find(name)
         except UnknownName:
-            known = [*factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
+            known = ["backbone", "data.image_size", *factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
             self._wrong(where, unknown("factor", name, known))
             return
         for index, level in enumerate(found):
             if not parameter.allowed.accepts(level):
                 self._wrong((*where, index), explain_refusal(name, parameter, level))
+
+    def _check_backbones(self, where: Where, found: tuple[Level, ...]) -> None:
+        for index, level in enumerate(found):
+            try:
+                families.find(str(level))
+            except UnknownName as error:
+                self._wrong((*where, index), str(error))
+
+    def _rows(self, design: Design, levels: Mapping[str, tuple[Level, ...]]) -> tuple[dict[str, Level], ...]:
+        """The cells of the design `rows`: each a choice among the levels listed, none twice."""
+        rows = self._form.rows
+        if (design.name == "rows") != bool(rows):
+            wrong = "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]" if not rows else f"rows is read by design rows, not by {design.name}"
+            self._wrong(("design",) if not rows else ("rows",), wrong)
+        found: list[dict[str, Level]] = []
+        for number, row in enumerate(rows):
+            for name, level in row.items():
+                where: Where = ("rows", number, name)
+                if name not in levels:
+                    self._wrong(where, unknown("factor", name, levels) + "; it must vary under factors")
+                elif not any(_same(level, listed) for listed in levels[name]):
+                    self._wrong(where, f"rows: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}")
+            found.append({n: next((x for x in levels.get(n, ()) if _same(x, level)), level) for n, level in row.items()})
+            if found[-1] in found[:-1]:
+                self._wrong(("rows", number), f"rows: row {number} stands twice")
+        return tuple(found)
+
+    def _published(self) -> str:
+        """The name of a published table, if there is such a one."""
+        from ablate.published import tables
+
+        name = self._form.published
+        if name and name not in tables():
+            self._wrong(("published",), unknown("published table", name, tables()))
+        return name
+
+    def _pretrained(self) -> str:
+        said = self._form.pretrained
+        if isinstance(said, bool):
+            return PUBLISHED_WEIGHTS if said else ""
+        if not Path(said).is_file():
+            self._wrong(("pretrained",), f"pretrained: no file {said}; write true for the weights that timm publishes")
+        return said
+
+    def _diagnostics(self) -> Diagnostics:
+        said: Any = self._form.diagnostics
+        if isinstance(said, bool):
+            return Diagnostics(diagnostics.usual()) if said else Diagnostics()
+        names = said if isinstance(said, list) else said.names
+        for index, name in enumerate(names or ()):
+            if name not in diagnostics.catalogue():
+                where: Where = ("diagnostics", index) if isinstance(said, list) else ("diagnostics", "names", index)
+                self._wrong(where, unknown("diagnostic", name, diagnostics.catalogue()))
+        if isinstance(said, list):
+            return Diagnostics(tuple(said))
+        return Diagnostics(tuple(names) if names else diagnostics.usual(), said.images, said.every)
 
     def _check_recipe_levels(self, where: Where, name: str, found: tuple[Level, ...]) -> None:
         field = name.removeprefix("recipe.")

@@ -26,6 +26,10 @@ def _which(value: object) -> str:
     return "<full>" if isinstance(value, dict | list | BaseModel) else "<short>"
 
 
+def _which_diagnostics(value: object) -> str:
+    return "<flag>" if isinstance(value, bool) else "<list>" if isinstance(value, list) else "<full>"
+
+
 T = TypeVar("T")
 ShortOrFull = Annotated[Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full>")], Discriminator(_which)]
 """Text as the short form of a mapping; a mistake is told for the form that was meant."""
@@ -65,7 +69,18 @@ def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
 RecipeForm = _form_of(Recipe, "RecipeForm", preset=(Literal[tuple(RECIPES)], "small"))
 ResourcesForm = _form_of(Resources, "ResourcesForm")
 SchedulerForm = _form_of(Scheduler, "SchedulerForm", name=(Literal["fifo", "asha"], ...))
-DesignForm = _form_of(Design, "DesignForm", name=(Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random"], ...))
+DesignForm = _form_of(
+    Design, "DesignForm", name=(Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"], ...)
+)
+
+class DiagnosticsForm(Form):
+    names: Annotated[list[str], Field(min_length=1)] | None = None
+    """Which diagnostics; by default all that are cheap to take and to store."""
+    images: Annotated[int, Field(ge=1)] = 64
+    """On how many test images."""
+    every: Annotated[int, Field(ge=1)] | None = None
+    """Also each so many epochs, not only at the end."""
+
 
 OneLevel = bool | int | float | str
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -82,8 +97,8 @@ class SpaceForm(Form):
     """Where the claim is from, for example: augmented-shortcuts, table 3."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$")] | None = None
     """Name of the study; by default the file's path below search_spaces/."""
-    backbone: ShortOrFull[BackboneForm]
-    """timm's name of a ViT or DeiT, or a family with its numbers."""
+    backbone: ShortOrFull[BackboneForm] | None = None
+    """A backbone's name (`ablate backbones` lists them), or a family with its numbers; left out where it varies under factors."""
     factors: dict[str, list[OneLevel]]
     """Levels of each factor that varies. The first is the baseline unless `baseline` says otherwise."""
     fixed: dict[str, OneLevel] = {}
@@ -94,6 +109,17 @@ class SpaceForm(Form):
     """For leave-one-out and add-one-in: the levels of the full model, by default the last ones."""
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""
+    rows: list[dict[str, OneLevel]] = []
+    """For the design rows: each cell as what differs from the baseline, as in a paper's table; the first is the reference."""
+    published: str = ""
+    """Table of a paper whose rows these are, for example augvit/table3; `ablate table` can show its numbers beside the measured."""
+    pretrained: bool | str = False
+    """true: start from the weights that timm publishes; or a checkpoint file."""
+    diagnostics: Annotated[
+        Annotated[bool, Tag("<flag>")] | Annotated[list[str], Tag("<list>")] | Annotated[DiagnosticsForm, Tag("<full>")],
+        Discriminator(_which_diagnostics),
+    ] = False
+    """What is looked at inside each network at the end: true for all cheap diagnostics, a list of names, or a full form."""
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")] | Annotated[list[Seed], Field(min_length=1), Tag("<full>")],
         Discriminator(_which),
@@ -123,6 +149,9 @@ def json_schema() -> dict[str, Any]:
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
             levels[f"recipe.{field_name}"] = {k: v for k, v in field_schema.items() if k not in ("default", "title")}
+    # What varies beside the architecture's settings and the recipe.
+    levels["backbone"] = {"type": "string", "description": "name of the backbone; `ablate backbones` lists them"}
+    levels["data.image_size"] = {"type": "integer", "minimum": 1, "description": "side to which images are resized, in pixels"}
     listed = {
         n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 2}
         for n, s in levels.items()
@@ -131,11 +160,13 @@ def json_schema() -> dict[str, Any]:
         if text:
             listed[name]["description"] = text
     properties = schema["properties"]
+    schema["properties"]["rows"]["items"] = {"type": "object", "properties": levels, "additionalProperties": False}
     for key, known in (("factors", listed), ("fixed", levels), ("baseline", levels), ("full", levels)):
         properties[key] = {k: v for k, v in properties[key].items() if k != "additionalProperties"}
         properties[key] |= {"properties": known, "additionalProperties": False}
+    names = [name for family in families().values() for name in ([family.name] if family.declared else [])]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = list(SETS)
-    schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = list(families())
+    schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ablate search space", **schema}
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from ablate.errors import StoreError, UnknownName, unknown
 from ablate.records import CellResult, Cost, Epoch, Level, Status, StudyResults
 from ablate.store.database import open_reader
-from ablate.store.tables import architectures, attempts, cell_trials, cells, epochs, levels, studies, trials
+from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
 COSTS = tuple(field.name for field in fields(Cost))
 CHUNK = 500
@@ -170,7 +170,7 @@ class Reader:
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         return StudyResults(
-            **{key: study[key] for key in ("name", "question", "expect", "source", "metric", "direction")},
+            **{key: study[key] for key in ("name", "question", "expect", "source", "metric", "direction", "document")},
             factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
             cells=tuple(
                 _cell_result(row, by_cell_levels[row["id"]], unread[row["id"]], by_cell_trials[row["id"]]) for row in found
@@ -227,6 +227,48 @@ class Reader:
         for row in rows:
             row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
         return rows
+
+    def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
+        """A diagnostic of a study at the last epoch at which it was taken, of completed and other trials alike: cell, seed, layer,
+        value or numbers.
+
+        Raises:
+            UnknownName: there is no such study, or none of its trials has that diagnostic.
+        """
+        self.study(name)
+        mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+        with self._engine.connect() as connection:
+            known = connection.execute(
+                select(diagnostics.c.name)
+                .distinct()
+                .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
+                .join(cells, cells.c.id == cell_trials.c.cell_id)
+                .join(studies, mine)
+            ).scalars()
+            stored = sorted(known)
+            if diagnostic not in stored:
+                raise UnknownName(
+                    unknown("diagnostic", diagnostic, stored)
+                    if stored
+                    else f"no diagnostic of {name} is stored; take them with: ablate diagnose {name}"
+                )
+            last = (
+                select(diagnostics.c.trial_hash, func.max(diagnostics.c.epoch).label("epoch"))
+                .where(diagnostics.c.name == diagnostic)
+                .group_by(diagnostics.c.trial_hash)
+                .subquery()
+            )
+            wanted = (
+                select(cells.c.number.label("cell"), cell_trials.c.seed, diagnostics.c.epoch, diagnostics.c.layer)
+                .add_columns(diagnostics.c.value, diagnostics.c.numbers)
+                .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
+                .join(cells, cells.c.id == cell_trials.c.cell_id)
+                .join(studies, mine)
+                .join(last, (last.c.trial_hash == diagnostics.c.trial_hash) & (last.c.epoch == diagnostics.c.epoch))
+                .where(diagnostics.c.name == diagnostic)
+                .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
+            )
+            return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def attempts(self, trial: str) -> list[dict[str, Any]]:
         """All attempts at a trial, in their order."""

@@ -101,6 +101,7 @@ trials = Table(
     Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=False),
     Column("recipe", JSON, nullable=False, comment="canonical: what differs from the default recipe"),
     Column("data", JSON, nullable=False),
+    Column("start", String(200), nullable=True, comment="weights that training starts from, if they are not drawn anew"),
     Column("seed", BigInteger, nullable=False),
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
     Column("status", String(10), nullable=False),
@@ -163,6 +164,7 @@ attempts = Table(
     Column("started_at", DateTime, nullable=False),
     Column("ended_at", DateTime, nullable=True),
     Column("error", Text, nullable=False),
+    Column("weights", Text, nullable=False, server_default="", comment="what was taken from the start's weights"),
     UniqueConstraint("trial_hash", "number"),
 )
 
@@ -177,4 +179,15 @@ epochs = Table(
     Column("top5", Float, nullable=False, comment="per cent"),
     Column("lr", Float, nullable=False),
     Column("seconds", Float, nullable=False),
+)
+
+diagnostics = Table(
+    "diagnostics",
+    metadata,
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column("epoch", Integer, primary_key=True, comment="epochs trained when it was taken"),
+    Column("name", String(60), primary_key=True),
+    Column("layer", Integer, primary_key=True, comment="block of the backbone, from 0"),
+    Column("value", Float, nullable=True, comment="mean over images, where it is one number"),
+    Column("numbers", JSON, nullable=True, comment="a vector, or the rows of a matrix"),
 )

@@ -2,6 +2,7 @@
 
 trial_results   one row a trial: its state, final metrics and cost, whatever study asked for it
 study_results   one row a study, cell and seed, with the trial's state, metrics and cost
+layer_results   one row a study, cell, seed, epoch, diagnostic and layer
 results_STUDY   the same for one study, wide: a column for each factor, each metric, each cost
 """
 
@@ -27,7 +28,17 @@ JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN trial_results r ON r.trial = ct.trial_hash
 """
 
-STATIC = {"trial_results": TRIAL_RESULTS, "study_results": STUDY_RESULTS}
+LAYER_RESULTS = """
+CREATE VIEW layer_results AS
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, d.trial_hash AS trial, d.epoch, d.name AS diagnostic, d.layer,
+       d.value, d.numbers
+FROM studies s
+JOIN cells c ON c.study_id = s.id
+JOIN cell_trials ct ON ct.cell_id = c.id
+JOIN diagnostics d ON d.trial_hash = ct.trial_hash
+"""
+
+STATIC = {"trial_results": TRIAL_RESULTS, "study_results": STUDY_RESULTS, "layer_results": LAYER_RESULTS}
 
 
 def results_view_name(study: str) -> str:

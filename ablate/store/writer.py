@@ -12,10 +12,35 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from ablate.errors import StoreError
-from ablate.records import KNOWN, Architecture, Cost, Ended, Event, Plan, Progressed, Provenance, Started, Status, Trial
+from ablate.records import (
+    KNOWN,
+    Architecture,
+    Cost,
+    Ended,
+    Event,
+    Measured,
+    Plan,
+    Progressed,
+    Provenance,
+    Started,
+    Status,
+    Trial,
+)
 from ablate.store import views
 from ablate.store.database import WriterLock, open_writer
-from ablate.store.tables import architectures, attempts, cell_trials, cells, epochs, levels, provenance, stores, studies, trials
+from ablate.store.tables import (
+    architectures,
+    attempts,
+    cell_trials,
+    cells,
+    diagnostics,
+    epochs,
+    levels,
+    provenance,
+    stores,
+    studies,
+    trials,
+)
 
 FINAL = ("train_loss", "loss", "top1", "top5")
 CHUNK = 500
@@ -97,6 +122,8 @@ class Writer:
                 self._started(connection, happened)
             elif isinstance(happened, Progressed):
                 self._progressed(connection, happened)
+            elif isinstance(happened, Measured):
+                self._measured(connection, happened)
             else:
                 self._ended(connection, happened)
 
@@ -144,6 +171,7 @@ class Writer:
                 "architecture_hash": trial.architecture.hash,
                 "recipe": trial.recipe.canonical(),
                 "data": trial.data.canonical(),
+                "start": trial.start.identity if trial.start else None,
                 "seed": trial.seed,
                 "epochs": trial.recipe.epochs,
                 "status": Status.PLANNED,
@@ -214,6 +242,7 @@ class Writer:
                 first_epoch=happened.epoch,
                 started_at=now(),
                 error="",
+                weights=happened.weights,
                 **asdict(happened.place),
             )
         )
@@ -226,6 +255,24 @@ class Writer:
         connection.execute(delete(epochs).where(same))
         connection.execute(insert(epochs), [{"trial_hash": happened.trial, **asdict(epoch)} for epoch in happened.epochs])
         self._set_status(connection, happened.trial, {"epochs_done": max(numbers)})
+
+    def _measured(self, connection: Connection, happened: Measured) -> None:
+        rows = [
+            {
+                "trial_hash": happened.trial,
+                "epoch": taken.epoch,
+                "name": taken.name,
+                "layer": taken.layer,
+                "value": taken.value,
+                "numbers": None if taken.values is None else list(taken.values),
+            }
+            for taken in happened.measurements
+        ]
+        for epoch in {row["epoch"] for row in rows}:
+            names = {row["name"] for row in rows if row["epoch"] == epoch}
+            same = (diagnostics.c.trial_hash == happened.trial) & (diagnostics.c.epoch == epoch) & diagnostics.c.name.in_(names)
+            connection.execute(delete(diagnostics).where(same))
+        _insert(connection, diagnostics, rows)
 
     def _ended(self, connection: Connection, happened: Ended) -> None:
         attempt = self._open.pop(happened.trial, None)

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timm.optim import create_optimizer_v2
+from timm.optim import create_optimizer_v2, param_groups_weight_decay
 from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from ablate.data.batches import batches
-from ablate.models import build
-from ablate.records import Epoch, Recipe, Trial
+from ablate.data.batches import batches, first_images
+from ablate.diagnostics.observe import measure
+from ablate.models import build_from
+from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Trial
 from ablate.training.checkpoint import CheckpointFolder, State, random_states, seed_everything, set_random_states
 from ablate.training.loss import mixer, test_sums, training_loss
+from ablate.training.patches import PatchTerms
+from ablate.training.start import read_start
 
 CHECK_EVERY = 50
 """Updates between looks at the loss: reading it makes a GPU wait."""
@@ -37,6 +40,8 @@ class Training:
 
     Attributes:
         epochs: all epochs so far, those of earlier attempts among them.
+        measurements: all diagnostics taken so far.
+        weights: what was taken from the weights that the trial starts from, in words.
     """
 
     def __init__(self, trial: Trial, folder: Path, *, device: str = "cpu", threads: int = 1) -> None:
@@ -52,18 +57,24 @@ class Training:
     def _prepare(self) -> None:
         recipe = self._recipe
         self._order = seed_everything(self._trial.seed)
-        self._model = build(self._trial.architecture).to(self._device)
+        model, loaded = build_from(self._trial.architecture, read_start(self._trial))
+        self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
         self._batches = batches(self._trial.data, recipe, self._device)
         self._optimizer = create_optimizer_v2(
             self._model, opt=recipe.optimizer, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
         )
+        self._ema = ModelEmaV3(self._model, decay=recipe.ema) if recipe.ema else None
+        self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
+        for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
+            if group["params"]:
+                self._optimizer.add_param_group(group)
         self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
         self._loss = training_loss(recipe).to(self._device)
         self._mix = mixer(recipe, self._trial.data.classes)
-        self._ema = ModelEmaV3(self._model, decay=recipe.ema) if recipe.ema else None
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=recipe.precision == "float16")
         self._updates = 0
         self.epochs: list[Epoch] = []
+        self.measurements: list[Measurement] = []
         state = self._checkpoint.load()
         if state is not None:
             self._restore(state)
@@ -87,6 +98,24 @@ class Training:
         epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, time.perf_counter() - start)
         self.epochs.append(epoch)
         return epoch
+
+    def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
+        """Looks inside the network, that of the EMA weights if the recipe keeps them, on the first test images."""
+        with torch.random.fork_rng(devices=[]):
+            taken = measure(
+                self._model if self._ema is None else self._ema.module,
+                self._trial.architecture.backbone,
+                first_images(self._batches, wanted.images),
+                wanted.names,
+                len(self.epochs),
+            )
+        self.measurements += taken
+        return taken
+
+    @property
+    def diagnosed(self) -> bool:
+        """Whether the last epoch has been looked at."""
+        return any(measurement.epoch == len(self.epochs) for measurement in self.measurements)
 
     def save(self) -> None:
         """Writes the checkpoint."""
@@ -114,16 +143,20 @@ class Training:
 
     def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """One step of the optimiser; the batch's loss, not yet waited for."""
+        patches = None
         if self._mix is not None:
             even = len(inputs) // 2 * 2
-            inputs, labels = self._mix(inputs[:even], labels[:even])
+            classes, unmixed = self._trial.data.classes, labels[:even]
+            inputs, labels = self._mix(inputs[:even], unmixed)
+            if self._terms.terms:
+                patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
         with self._autocast():
-            loss: Tensor = self._loss(self._model(inputs), labels)
+            loss: Tensor = self._loss(self._model(inputs), labels) + self._terms(patches)
         self._optimizer.zero_grad()
         self._scaler.scale(loss).backward()
         if self._recipe.clip_grad:
             self._scaler.unscale_(self._optimizer)
-            nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.clip_grad)
+            nn.utils.clip_grad_norm_([*self._model.parameters(), *self._terms.parameters()], self._recipe.clip_grad)
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._updates += 1
@@ -150,16 +183,19 @@ class Training:
     def _state(self) -> State:
         return {
             "model": self._model.state_dict(),
+            "terms": self._terms.state_dict(),
             "ema": self._ema.module.state_dict() if self._ema is not None else {},
             "optimizer": self._optimizer.state_dict(),
             "schedule": {"updates": self._updates},
             "scaler": self._scaler.state_dict(),
             "random": random_states(self._order),
             "epochs": [asdict(epoch) for epoch in self.epochs],
+            "measurements": [{**asdict(taken), "values": None if taken.values is None else list(taken.values)} for taken in self.measurements],
         }
 
     def _restore(self, state: State) -> None:
         self._model.load_state_dict(state["model"])
+        self._terms.load_state_dict(state.get("terms", {}))
         if self._ema is not None:
             self._ema.module.load_state_dict(state["ema"])
         self._optimizer.load_state_dict(state["optimizer"])
@@ -168,6 +204,9 @@ class Training:
             self._schedule.step_update(self._updates)
         self._scaler.load_state_dict(state["scaler"])
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        self.measurements = [
+            Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])}) for taken in state.get("measurements", [])
+        ]
         set_random_states(state["random"], self._order)
 
 

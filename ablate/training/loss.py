@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from timm.data.mixup import Mixup
 from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
 from torch import Tensor, nn
 
 from ablate.records import Recipe
+from ablate.training.patches import PatchMixup
 
 
 def training_loss(recipe: Recipe) -> nn.Module:
@@ -24,11 +24,11 @@ def training_loss(recipe: Recipe) -> nn.Module:
     return loss
 
 
-def mixer(recipe: Recipe, classes: int) -> Mixup | None:
+def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
     """timm's Mixup and CutMix, or None where the recipe has neither. It needs an even batch."""
     if not (recipe.mixup or recipe.cutmix):
         return None
-    return Mixup(
+    return PatchMixup(
         mixup_alpha=recipe.mixup,
         cutmix_alpha=recipe.cutmix,
         switch_prob=recipe.mixup_switch,

@@ -1,0 +1,29 @@
+"""The matrix of cosines between tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ablate.diagnostics.diagnostic import Diagnostic, Layer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def measure(layer: Layer) -> Mapping[str, Tensor]:
+    """cos(h_i, h_j) for all tokens; (batch, n, n)."""
+    from torch.nn.functional import normalize
+
+    unit = normalize(layer.tokens, dim=-1)
+    return {"": unit @ unit.transpose(1, 2)}
+
+
+DIAGNOSTIC = Diagnostic(
+    name="token_similarity",
+    about="cosines of all pairs of tokens that leave a layer",
+    source="augmented-shortcuts, Figure 3",
+    axis="token",
+    measure=measure,
+    form="matrix",
+)
