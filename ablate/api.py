@@ -96,8 +96,8 @@ def model_cost(
     backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
 ) -> Cost:
     """The cost of a network with factors at given levels. Raises as `create_model`."""
-    from ablate.families import find
     from ablate.cost import count
+    from ablate.families import find
     from ablate.models import resolve
 
     size = image_size or find(backbone).image_size(backbone)

@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import execution, provenance, report, space
 from ablate.errors import AblateError, Infeasible, StoreError
-from ablate.records import KNOWN, Architecture, Cost, Ended, Event, Job, Order, Plan, Space, Status, StudyResults, Trial
+from ablate.records import (
+    KNOWN,
+    Architecture,
+    Cost,
+    Diagnostics,
+    Ended,
+    Event,
+    Job,
+    Measured,
+    Order,
+    Plan,
+    Space,
+    Status,
+    StudyResults,
+    Trial,
+)
 from ablate.store.database import sqlite_file
 from ablate.store.reader import Known, Reader, StudyStatus
 
@@ -162,6 +177,53 @@ def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     return next((study for study in reversed(studies) if study.unfinished), studies[-1])
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What a diagnosis came to: trials looked at, and those without a checkpoint."""
+
+    studies: tuple[str, ...]
+    trials: int
+    without: int
+
+
+def diagnose(
+    targets: tuple[str, ...], wanted: Diagnostics, options: Options, hear: Callable[[int, int], None] = lambda done, all_: None
+) -> Looked:
+    """Takes diagnostics of trained networks from their checkpoints, and stores them.
+
+    Args:
+        targets: names of studies, or hashes of trials (or their beginnings).
+        hear: is told how many of how many trials are done.
+
+    Raises:
+        UnknownName: there is no such study or trial.
+        AblateError: a diagnostic cannot be taken, or the store is being written to.
+    """
+    from ablate.store.writer import Writer
+    from ablate.training.look import look
+
+    with Reader(options.url) as reader:
+        found = [reader.target(target) for target in targets]
+        studies = tuple(dict.fromkeys(study for study, _ in found))
+        documents = {study: reader.study(study) for study in studies}
+    chosen: dict[str, Trial] = {}
+    for study, key in found:
+        declared = space.load(documents[study].document, documents[study].file)
+        planned = cost_plan(declared, options.url).trials
+        chosen |= {trial.hash: trial for trial in planned if key in (None, trial.hash)}
+    without = 0
+    with Writer(options.url) as writer:
+        root = options.runs / "checkpoints" / writer.store_id
+        for done, trial in enumerate(chosen.values()):
+            hear(done, len(chosen))
+            taken = look(trial, root / trial.hash, wanted)
+            if taken is None:
+                without += 1
+            else:
+                writer.write(Measured(trial.hash, taken))
+    return Looked(studies, len(chosen) - without, without)
+
+
 def cost_plan(declared: Space, url: str) -> Plan:
     """The plan of a space with the cost of each cell; cells may all be infeasible. Needs neither data nor a store."""
     from ablate.cost import REVISION
@@ -286,6 +348,29 @@ class Study:
     def table(self, form: str = "md") -> str:
         """The study's table as md, latex, csv or json."""
         return report.render(report.results_grid(self.results()), form)
+
+    def published(self) -> dict[int, float]:
+        """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
+        from ablate.published import matching_row, tables
+
+        results = self.results()
+        declared = space.load(results.document, self.name)
+        if not declared.published:
+            raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
+        table = tables()[declared.published]
+        fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
+        rows = {cell.index: matching_row(table, report.shown_levels(cell), fixed) for cell in results.cells}
+        return {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
+
+    def diagnostics(self) -> list[str]:
+        """The diagnostics that are stored of its trials."""
+        with Reader(self.store) as reader:
+            return reader.diagnostics(self.name)
+
+    def layers(self, diagnostic: str) -> list[report.Line]:
+        """A diagnostic by layer, means over seeds, one line a cell. Raises UnknownName where none is stored."""
+        with Reader(self.store) as reader:
+            return report.lines(reader.results(self.name), reader.layers(self.name, diagnostic))
 
     def frame(self) -> pd.DataFrame:
         """One row a cell and seed: a column for each factor, metric and cost."""

@@ -52,7 +52,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained. Each field can be a factor, as `recipe.lr`."""
+    """How a network is trained. Each field can be a factor, as `recipe.lr`.
+
+    `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
+    """
 
     epochs: Annotated[int, Ge(1)] = 20
     batch_size: Annotated[int, Ge(1)] = 128
@@ -73,6 +76,7 @@ class Recipe:
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
     rand_augment: str = ""
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
+    repeats: Annotated[int, Ge(1)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
 
@@ -231,8 +235,8 @@ class Space:
 
     `named` says whether the document says the name; else it is that of the file.
     `factors` holds the levels by factor name, first the baseline's; `backbone`, `data.image_size` and `recipe.FIELD` can vary
-    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`, as
-    what differs from the baseline. `published` names the table of a paper whose rows these are. `pretrained` is a checkpoint
+    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`;
+    what a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are. `pretrained` is a checkpoint
     file, `timm` for the published weights, or empty.
     """
 

@@ -8,7 +8,7 @@ from timm.layers.attention import Attention
 from timm.models.cait import TalkingHeadAttn
 from timm.models.pvt_v2 import Attention as ReducedAttention
 from timm.models.swin_transformer import WindowAttention
-from torch import Tensor
+from torch import Tensor, nn
 
 from ablate.layers.attention import EditableAttention
 
@@ -20,6 +20,13 @@ def _heads(projected: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
 
 class EditableViTAttention(EditableAttention, Attention):
     """Of ViT and DeiT."""
+
+    qkv: nn.Linear
+    q_norm: nn.Module
+    k_norm: nn.Module
+    norm: nn.Module
+    gate: nn.Module | None
+    scale: float
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         if attn_mask is not None or is_causal:
@@ -36,6 +43,10 @@ class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
     follow them, as in the published code of AttnScale."""
 
     fusible = False
+    qkv: nn.Linear
+    proj_l: nn.Linear
+    proj_w: nn.Linear
+    scale: float
 
     def mix_logits(self, logits: Tensor) -> Tensor:
         mixed: Tensor = self.proj_l(logits.permute(0, 2, 3, 1))
@@ -53,6 +64,9 @@ class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
 class EditableWindowAttention(EditableAttention, WindowAttention):
     """Of Swin: x is (windows * batch, tokens of a window, width)."""
 
+    qkv: nn.Linear
+    scale: float
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
         if mask is not None:
@@ -63,6 +77,14 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
 
 class EditableReducedAttention(EditableAttention, ReducedAttention):
     """Of PVT version 2: keys and values come from a spatially reduced grid."""
+
+    q: nn.Linear
+    kv: nn.Linear
+    sr: nn.Module | None
+    pool: nn.Module | None
+    norm: nn.Module
+    act: nn.Module | None
+    scale: float
 
     def forward(self, x: Tensor, feat_size: Any) -> Tensor:
         (q,) = _heads(self.q(x), 1, self.num_heads)

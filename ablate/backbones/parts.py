@@ -41,7 +41,14 @@ class SelfAttention(EditableAttention):
     """
 
     def __init__(
-        self, width: int, heads: int, *, reduction: int = 1, bias: bool = True, attention_dropout: float = 0.0, dropout: float = 0.0
+        self,
+        width: int,
+        heads: int,
+        *,
+        reduction: int = 1,
+        bias: bool = True,
+        attention_dropout: float = 0.0,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_heads, self.scale = heads, (width // heads) ** -0.5

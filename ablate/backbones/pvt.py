@@ -23,9 +23,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1 = NORM(width)
-        self.attn = parts.SelfAttention(
-            width, heads, reduction=reduction, attention_dropout=attention_dropout, dropout=dropout
-        )
+        self.attn = parts.SelfAttention(width, heads, reduction=reduction, attention_dropout=attention_dropout, dropout=dropout)
         self.drop_path = parts.drop_path(drop_path)
         self.norm2 = NORM(width)
         self.mlp = parts.FeedForward(width, int(width * ratio), dropout)
@@ -42,7 +40,9 @@ class Stage(nn.Module):
         (batch, channels, height, width) to (batch, tokens, width).
     """
 
-    def __init__(self, channels: int, width: int, patch: int, side: int, prefix: int, dropout: float, blocks: list[Block]) -> None:
+    def __init__(
+        self, channels: int, width: int, patch: int, side: int, prefix: int, dropout: float, blocks: list[Block]
+    ) -> None:
         super().__init__()
         self.grid = (side // patch, side // patch)
         self.proj = nn.Conv2d(channels, width, patch, stride=patch)

@@ -120,9 +120,7 @@ class Attention(EditableAttention):
 class Block(nn.Module):
     """Pre-norm block. Shape: (batch, tokens, width) to the same."""
 
-    def __init__(
-        self, width: int, heads: int, ratio: float, dropout: float, attention_dropout: float, drop_path: float
-    ) -> None:
+    def __init__(self, width: int, heads: int, ratio: float, dropout: float, attention_dropout: float, drop_path: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads, dropout, attention_dropout)
@@ -169,8 +167,7 @@ class T2TViT(nn.Module):
         self.pos_embed = nn.Parameter(sinusoids(self.grid[0] * self.grid[1] + 1, width), requires_grad=False)
         self.pos_drop = nn.Dropout(drop_rate)
         self.blocks = nn.ModuleList(
-            Block(width, heads, mlp_ratio, drop_rate, attn_drop_rate, rate)
-            for rate in parts.rising(drop_path_rate, depth)
+            Block(width, heads, mlp_ratio, drop_rate, attn_drop_rate, rate) for rate in parts.rising(drop_path_rate, depth)
         )
         self.norm = nn.LayerNorm(width)
         self.head_drop = nn.Identity()
@@ -192,9 +189,7 @@ class T2TViT(nn.Module):
 
 
 SIZES = {"14": (384, 14, 6), "19": (448, 19, 7), "24": (512, 24, 8)}
-default_cfgs = generate_default_cfgs(
-    {f"t2t_vit_{form}{size}": parts.configuration() for form in ("", "t_") for size in SIZES}
-)
+default_cfgs = generate_default_cfgs({f"t2t_vit_{form}{size}": parts.configuration() for form in ("", "t_") for size in SIZES})
 
 
 def _made(size: str, performer: bool, pretrained: bool, arguments: dict[str, Any]) -> nn.Module:

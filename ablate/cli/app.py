@@ -188,12 +188,80 @@ def table(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: Annotated[TableFormat, typer.Option("--format", help="How to print.")] = TableFormat.table,
+    published: Annotated[
+        bool, typer.Option("--published", help="The paper's top-1 in a column of its own, for a study that names its table.")
+    ] = False,
 ) -> None:
     """The table of a study: mean ± sd over seeds, difference to the baseline, cost."""
     from ablate import pipeline
     from ablate.report import results_grid
 
-    show(results_grid(pipeline.Study(study, _url(store, runs)).results()), form.value)
+    found = pipeline.Study(study, _url(store, runs))
+    show(results_grid(found.results(), found.published() if published else None), form.value)
+
+
+@app.command(name="verify-costs")
+def verify_costs(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER|TABLE]...", help="Papers or tables, as augvit or iffn/table2. [default: all]"),
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Count every printed parameter and FLOP of the five papers again, and say where the print differs, and why."""
+    from ablate.cli.inside import verified
+
+    grid, unexplained = verified(tuple(tables or ()))
+    show(grid, form.value)
+    if unexplained:
+        raise typer.Exit(1)
+
+
+@app.command()
+def diagnose(
+    targets: Annotated[list[str], typer.Argument(metavar="STUDY|TRIAL...", help="Studies, or trials by their hash.")],
+    names: Annotated[
+        list[str] | None, typer.Option("--name", help="A diagnostic; repeatable. [default: all that are cheap]")
+    ] = None,
+    images: Annotated[int, typer.Option("--images", min=1, help="On how many test images.")] = 64,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Look inside trained networks, from their checkpoints: by layer, stored, and printed."""
+    from ablate.cli.inside import diagnosed
+
+    for grid in diagnosed(tuple(targets), tuple(names or ()), images, store, runs):
+        show(grid, form.value)
+
+
+@app.command()
+def plot(
+    study: StudyArgument,
+    diagnostic: Annotated[str, typer.Option("--diagnostic", help="A stored diagnostic, by layer.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Figure to write: .svg, .png or .pdf.")],
+    rows: Annotated[list[int] | None, typer.Option("--row", help="A row of the table; repeatable. [default: all]")] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Draw a diagnostic as the papers do: layers on x, one line an architecture."""
+    from ablate.cli.inside import drawn
+
+    drawn(study, diagnostic, to, rows, _url(store, runs))
+    print(f"wrote {to}", file=sys.stderr)
+
+
+@app.command()
+def backbones(
+    family: Annotated[
+        str | None, typer.Argument(metavar="[FAMILY]", help="One family, with all its names. [default: all]")
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Which backbones there are, and which factors are defined on them."""
+    from ablate.cli.grids import backbones_grid
+
+    show(backbones_grid(family), form.value)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
-from ablate.records import Architecture, Cost, Data, Level, Plan, Status
+from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Status
 from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid, plain
 from ablate.report.summary import shown_levels
@@ -40,7 +40,7 @@ def plan_grid(shown: Preview) -> Grid:
         costs = [units[name].text(getattr(cell.cost, name)) if cell.cost else "" for name in ("params", "flops")]
         counts = [str(left), str(known)] if cell.trials else ["", ""]
         if cell.same_as is None:
-            rows.append([str(cell.index), *map(level_text, shown_levels(cell).values()), *costs, fate, *counts, cell.note])
+            rows.append([str(cell.index), *_level_texts(cell, names), *costs, fate, *counts, cell.note])
         data.append(
             {
                 "row": cell.index,
@@ -59,6 +59,12 @@ def plan_grid(shown: Preview) -> Grid:
     return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question, folding_notes(plan.cells))
 
 
+def _level_texts(cell: Cell, names: list[str]) -> list[str]:
+    """The levels of a cell in the order of the columns; a dash where the model does not read the factor, or is as it is."""
+    levels = shown_levels(cell)
+    return [level_text(levels.get(name)) for name in names]
+
+
 def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
     """The cost of each cell of a space, with differences to row 0."""
     from ablate import pipeline, space
@@ -74,7 +80,7 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
             rows.append(
                 [
                     str(cell.index),
-                    *map(level_text, shown_levels(cell).values()),
+                    *_level_texts(cell, names),
                     *_cost_texts(cell.cost, reference, units),
                     *_texts(timed),
                     cell.note,
@@ -97,7 +103,8 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
 
 
 def _title(plan: Plan) -> str:
-    return f"{plan.space.name}: {plan.space.backbone}, {_input(plan.space.data)}"
+    backbone = "several backbones" if "backbone" in plan.space.factors else plan.space.backbone
+    return f"{plan.space.name}: {backbone}, {_input(plan.space.data)}"
 
 
 def _input(shape: Data | Architecture) -> str:
@@ -165,7 +172,7 @@ def one_architecture(model: str, settings: list[str], image_size: int | None, cl
 
 def _level(text: str) -> Level:
     """A level as YAML reads it."""
-    from ablate.space.document import parse
+    from ablate.document import parse
 
     found: Level = parse(f"level: {text}", "--set").values["level"]
     return found
@@ -173,8 +180,8 @@ def _level(text: str) -> Level:
 
 def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     """The cost of one model, beside that of its unmodified backbone."""
-    from ablate.families import families
     from ablate.cost import count
+    from ablate.families import families
 
     unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)
     # A family's declared form has no unmodified model: all its numbers are settings.
@@ -236,6 +243,30 @@ def trials_grid(name: str, url: str) -> Grid:
         study = reader.study(name)
         data = reader.trials(name)
     return plain(data, study.question)
+
+
+def backbones_grid(name: str | None) -> Grid:
+    """Families of backbones: their names, and the factors that are not defined on them."""
+    from ablate import factors
+    from ablate.errors import UnknownName, unknown
+    from ablate.families import families
+
+    found = families()
+    if name is not None and name not in found:
+        raise UnknownName(unknown("family", name, found))
+    rows, data, notes = [], [], []
+    for family in found.values():
+        if name not in (None, family.name):
+            continue
+        members = [*([family.name] if family.declared else []), *family.members()]
+        lacks = {f.name: family.lacks[slot] for f in factors.catalogue().values() for slot in f.needs if slot in family.lacks}
+        defined = [f.name for f in factors.catalogue().values() if f.name not in lacks]
+        some = members if name else [*members[:3], "..."] if len(members) > 4 else members
+        rows.append([family.name, family.about, ", ".join(some), str(len(members)), ", ".join(defined)])
+        data += [{"backbone": one, "family": family.name, "factors": ", ".join(defined)} for one in members]
+        notes += [f"{family.name}: no {factor}, because {reason}." for factor, reason in lacks.items()]
+        notes += [f"{family.name}: sizes and rates that can change: {', '.join(sorted(family.sizes))}."]
+    return Grid(["family", "about", "names", "number", "factors"], rows, data, frozenset({"number"}), "Backbones", notes)
 
 
 def factors_grid(name: str | None) -> Grid:

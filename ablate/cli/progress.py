@@ -72,7 +72,7 @@ class Progress:
         elif isinstance(happened, Progressed):
             last = happened.epochs[-1]
             self._epochs[key], self._last[key] = last.number, float(getattr(last, self._metric))
-        else:
+        elif isinstance(happened, Ended):
             self._ended(happened)
         self._update_bars()
 

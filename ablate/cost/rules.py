@@ -111,8 +111,8 @@ OTHER: dict[str, Rule] = {
 ELEMENTWISE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin cos abs addcmul maximum minimum where clamp "
-        "clamp_ masked_fill gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
+        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin cos abs addcmul maximum minimum "
+        "where clamp clamp_ masked_fill gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
     ).split()
 )
 FREE: frozenset[str] = frozenset(

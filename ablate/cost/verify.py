@@ -18,7 +18,7 @@ FLOPS_TOLERANCE = 0.015
 
 @dataclass(frozen=True)
 class Checked:
-    """One printed cost beside the computed one, in M or G. `agrees` within the last printed digit (params), or 1.5 % of the total or
+    """One printed cost beside the computed one, in M or G. `agrees` within the last printed digit (params), or within 1.5 % or
     the last digit (FLOPs)."""
 
     table: str

@@ -39,7 +39,7 @@ def load(data: Data) -> Arrays:
     """
     if data.name == "digits":
         arrays = _digits()
-    elif data.name == "npz":
+    elif data.path.endswith(".npz"):
         arrays = _npz(Path(data.path))
     else:
         arrays = _torchvision(data)
@@ -56,6 +56,12 @@ def drawn(available: int, wanted: int | None) -> Tensor:
     if not wanted:
         return torch.arange(available)
     return torch.randperm(available, generator=torch.Generator().manual_seed(0))[:wanted]
+
+
+def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
+    """Indices of an epoch of `count` images in random order; with repeats, each image drawn stands so often in a row."""
+    permutation = torch.randperm(count, generator=order)
+    return permutation if repeats == 1 else permutation.repeat_interleave(repeats)[:count]
 
 
 def _images(array: npt.NDArray[Any]) -> Tensor:
@@ -91,7 +97,7 @@ def _torchvision(data: Data) -> Arrays:
     except RuntimeError as error:
         raise DataError(
             f'data: {data.name} is not under {data.path}; fetch it with python -c "import torchvision; '
-            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or set data.path"
+            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or put it in Keras' layout at {data.path}.npz, or set data.path"
         ) from error
     train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
     return Arrays(*train, *test)

@@ -67,7 +67,7 @@ class MemoryBatches:
             self._erase = RandomErasing(recipe.random_erasing, mode="pixel", device=str(device))
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
-        permutation = torch.randperm(len(self._train), generator=order)
+        permutation = arrays.repeated(len(self._train), self._recipe.repeats, order)
         for update in range(self.updates):
             chosen = permutation[update * self._batch : (update + 1) * self._batch].to(self._device)
             images = self._augment(self._train[chosen], order)

@@ -64,7 +64,8 @@ def describe(
 ) -> Data:
     """The shape and the fingerprint of a data set.
 
-    Sets of a fixed shape need no files for this, so that a cost can be had without them.
+    Sets of a fixed shape need no files for this, so that a cost can be had without them. Small ones are read from data/NAME
+    (torchvision's files) or data/NAME.npz (Keras' layout), or from where `path` says.
 
     Raises:
         UnknownName: no data set has this name.
@@ -73,6 +74,8 @@ def describe(
     data_set = find(name)
     size, channels, classes, images, fingerprint = data_set.image_size, data_set.channels, data_set.classes, data_set.images, ""
     where = path or os.path.join("data", name)
+    if path is None and data_set.kind == "memory" and not os.path.isdir(where) and os.path.isfile(where + ".npz"):
+        where += ".npz"
     if name == "npz":
         from ablate.data.arrays import npz_shape
 
@@ -80,6 +83,8 @@ def describe(
             raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
         size, channels, classes, images = npz_shape(Path(path))
         fingerprint = _file_hash(Path(path))
+    elif data_set.kind == "memory" and where.endswith(".npz"):
+        fingerprint = _npz_of(data_set, Path(where))
     elif data_set.kind == "images" and (name == "folder" or Path(where, "train").is_dir()):
         classes, images, fingerprint = _folder_content(Path(where), classes)
     if image_size is not None:
@@ -118,6 +123,21 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
             ) from error
     if kind == "images" and recipe.crop_padding:
         raise Infeasible(f"recipe.crop_padding works in memory; {data.name} is read from files and has random resized crops")
+
+
+def _npz_of(data_set: DataSet, path: Path) -> str:
+    """The hash of a file that holds a named set in Keras' layout: its order of images may differ from the set's own files.
+
+    Raises:
+        DataError: it holds something else.
+    """
+    from ablate.data.arrays import npz_shape
+
+    found, expected = npz_shape(path), (data_set.image_size, data_set.channels, data_set.classes, data_set.images)
+    if found != expected:
+        told = "side {}, {} channels, {} classes, {} training images"
+        raise DataError(f"data: {path} has {told.format(*found)}; {data_set.name} has {told.format(*expected)}")
+    return _file_hash(path)
 
 
 def _file_hash(path: Path) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ablate.data.arrays import drawn
+from ablate.data.arrays import drawn, repeated
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
@@ -59,6 +59,29 @@ class Drawn(Dataset[Any]):
             super().__setattr__(name, value)
 
 
+class Repeated(Dataset[Any]):
+    """A data set of the same size in which each image of a random part stands `repeats` times (repeated augmentation)."""
+
+    def __init__(self, images: Any, repeats: int) -> None:
+        self._images, self._repeats, self._chosen = images, repeats, torch.arange(len(images)).tolist()
+
+    def draw(self, order: torch.Generator) -> None:
+        """Draws the images of an epoch."""
+        self._chosen = repeated(len(self._images), self._repeats, order).tolist()
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._images[self._chosen[index]]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "transform":
+            self._images.transform = value
+        else:
+            super().__setattr__(name, value)
+
+
 def _subset(images: Any, count: int | None, split: str) -> Any:
     if count and count > len(images):
         raise DataError(f"data: {split}_images = {count}, but the data set has {len(images)}")
@@ -77,6 +100,8 @@ class ImageBatches:
 
         self._device = device
         train = _subset(dataset(data, "train"), data.train_images, "train")
+        self._repeated = Repeated(train, recipe.repeats) if recipe.repeats > 1 else None
+        train = self._repeated or train
         test = _subset(dataset(data, "test"), data.test_images, "test")
         shape = (data.channels, data.image_size, data.image_size)
         common: dict[str, Any] = {
@@ -101,6 +126,8 @@ class ImageBatches:
         self.updates = len(self._train_loader)
 
     def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        if self._repeated is not None:
+            self._repeated.draw(order)
         seed = int(torch.randint(2**32, (1,), generator=order))
         torch.manual_seed(seed)
         np.random.seed(seed)

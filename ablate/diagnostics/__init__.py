@@ -1,4 +1,4 @@
-"""What a network looks like inside. One file of this package is one diagnostic: its record `DIAGNOSTIC` is found by being there."""
+"""What a network looks like inside. One file of this package is one diagnostic: its record `DIAGNOSTIC` is found there."""
 
 from __future__ import annotations
 

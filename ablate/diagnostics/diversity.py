@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token: largest column sum times largest row sum of absolute
-    values. In this norm the mean is near the nearest row, not exactly it."""
+    """`r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token: largest column sum times largest row sum of
+    absolute values. In this norm the mean is near the nearest row, not exactly it."""
     rest = (layer.tokens - layer.tokens.mean(1, keepdim=True)).abs()
     return {"": (rest.sum(1).amax(1) * rest.sum(2).amax(1)).sqrt()}
 

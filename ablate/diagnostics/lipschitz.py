@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.float64]
 
 _GELU = 0.5 * (1 + math.erf(1.0)) + math.exp(-1) / math.sqrt(math.pi)
-SLOPES = {"GELU": (1 - _GELU, _GELU), "SiLU": (-0.09984, 1.09984), "Softplus": (0.0, 1.0), "ELU": (0.0, 1.0), "Identity": (1.0, 1.0)}
+SLOPES = {
+    "GELU": (1 - _GELU, _GELU),
+    "SiLU": (-0.09984, 1.09984),
+    "Softplus": (0.0, 1.0),
+    "ELU": (0.0, 1.0),
+    "Identity": (1.0, 1.0),
+}
 """Least and greatest slope of each base activation; GELU's are at -sqrt 2 and sqrt 2."""
 
 LARGE = 120
@@ -52,7 +58,7 @@ def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float
         raise DiagnosticError("the diagnostic lipschitz needs cvxpy: pip install 'ablate[sdp]'") from None
     width, hidden = inner.shape[1], inner.shape[0]
     # Scaled to norms of one, so that the solver's tolerances mean the same for every layer.
-    scales = max(np.linalg.norm(inner, 2), 1e-30), max(np.linalg.norm(outer, 2), 1e-30)
+    scales = max(float(np.linalg.norm(inner, 2)), 1e-30), max(float(np.linalg.norm(outer, 2)), 1e-30)
     w0, gram = inner / scales[0], (outer.T @ outer) / scales[1] ** 2
     t, rho = cp.Variable(hidden, nonneg=True), cp.Variable(nonneg=True)
     diagonal = cp.diag(t)
@@ -104,7 +110,8 @@ def sampled(inner: nn.Linear, act: nn.Module, outer: nn.Linear, count: int, x: T
     w1 = outer.weight.unflatten(1, (count, -1))
     jacobians = sum(torch.einsum("oh,bnh,hi->bnoi", w1[:, part], slopes[part], inner.weight) for part in range(count))
     assert isinstance(jacobians, torch.Tensor)
-    return torch.linalg.matrix_norm(jacobians, ord=2).amax(1)
+    norms: Tensor = torch.linalg.matrix_norm(jacobians, ord=2)
+    return norms.amax(1)
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:

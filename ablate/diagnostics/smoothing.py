@@ -45,7 +45,8 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
 
 
 def _high(x: Tensor) -> Tensor:
-    return (x - x.mean(1, keepdim=True)).flatten(1).norm(dim=1)
+    norms: Tensor = (x - x.mean(1, keepdim=True)).flatten(1).norm(dim=1)
+    return norms
 
 
 DIAGNOSTIC = Diagnostic(

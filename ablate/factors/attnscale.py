@@ -18,8 +18,6 @@ FACTOR = EditFactor(
     neutral=lambda values: values["attnscale"] is False,
     make=make,
     parameters=(
-        Parameter(
-            "attnscale", OneOf((False, True)), False, "scales A - 1/N by 1 + w, w a head, 0 at the start", (True,)
-        ),
+        Parameter("attnscale", OneOf((False, True)), False, "scales A - 1/N by 1 + w, w a head, 0 at the start", (True,)),
     ),
 )

@@ -114,8 +114,9 @@ class Site:
     """Everything that a factor needs to know of the block where it is built.
 
     `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width of the feed-forward network, `grid` the
-    token grid (height, width; 0 where only prefix tokens pass), `prefix` the number of class and register tokens before the grid tokens, `dropout` the rate
-    inside the feed-forward network, `norm` makes a norm over a number of channels, of the backbone's class.
+    token grid (height, width; 0 where only prefix tokens pass), `prefix` the number of class and register tokens before the
+    grid tokens, `dropout` the rate inside the feed-forward network, `norm` makes a norm over a number of channels, of the
+    backbone's class.
     """
 
     layer: int

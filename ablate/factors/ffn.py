@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def _neutral(values: Values) -> bool:
-    return (
-        values["agelu"] == 0
-        and values["activation"] == "gelu"
-        and values["kernel"] == "none"
-        and values["form"] == "mlp"
-    )
+    return values["agelu"] == 0 and values["activation"] == "gelu" and values["kernel"] == "none" and values["form"] == "mlp"
 
 
 def _has_kernel(values: Values) -> bool:

@@ -28,12 +28,22 @@ class Algebra(Protocol):
         """The rest of the branch. `context` is what else the block is called with."""
 
 
+class TwoNorms:
+    """Of blocks whose norms are called norm1 and norm2."""
+
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
+        return normed
+
+
 @dataclass(frozen=True)
 class BlockPlace:
     """One block of a built model: where it stands and what its factors must know.
 
     `name` is the block's dotted name in the model; `attention` and `ffn` are names inside the block, None where it has none to
-    edit or replace. `residual` says whether paths can stand beside its branches. `layout` is that of the block's input, `ffn_layout` that of its feed-forward network.
+    edit or replace. `residual` says whether paths can stand beside its branches. `layout` is that of the block's input,
+    `ffn_layout` that of its feed-forward network.
     """
 
     name: str

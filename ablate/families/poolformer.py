@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family
+from ablate.families.family import BlockPlace, Family, TwoNorms
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,9 +23,7 @@ def dimensions(name: str) -> Dimensions:
 
 def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
     timm_models.require_multiple(image_size, 32, name)
-    model: Any = timm_models.create(
-        name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate", attention=False)
-    )
+    model: Any = timm_models.create(name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate", attention=False))
     model.image_side = image_size
     return model  # type: ignore[no-any-return]
 
@@ -61,12 +59,7 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     ]
 
 
-class Algebra:
-    @staticmethod
-    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
-        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
-        return normed
-
+class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
         mixed: Tensor

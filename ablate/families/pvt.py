@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family
+from ablate.families.family import BlockPlace, Family, TwoNorms
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -49,12 +49,7 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     ]
 
 
-class Algebra:
-    @staticmethod
-    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
-        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
-        return normed
-
+class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
         mixed: Tensor = block.drop_path(block.attn(normed, *context) if branch == "msa" else block.mlp(normed))

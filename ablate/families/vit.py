@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.errors import Infeasible
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family
+from ablate.families.family import BlockPlace, Family, TwoNorms
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -92,7 +92,8 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
     arguments |= {rate: value for rate, value in rates.items() if value}
     if name == NAME:
-        return VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
+        declared: nn.Module = VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
+        return declared
     return timm_models.create(name, channels, classes, **arguments)
 
 
@@ -126,12 +127,7 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     ]
 
 
-class Algebra:
-    @staticmethod
-    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
-        normed: Tensor = (block.norm1 if branch == "msa" else block.norm2)(x)
-        return normed
-
+class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
         mixed: Tensor
@@ -158,8 +154,6 @@ FAMILY = Family(
     blocks=blocks,
     algebra=Algebra,
     editable=editable,
-    sizes=frozenset(
-        ("patch_size", "width", "depth", "heads", "mlp_ratio", "pool", "drop_path", "dropout", "attention_dropout")
-    ),
+    sizes=frozenset(("patch_size", "width", "depth", "heads", "mlp_ratio", "pool", "drop_path", "dropout", "attention_dropout")),
     declared=True,
 )

@@ -216,4 +216,3 @@ class GatedValue(nn.Module):
 
     def forward(self, source: Tensor, v: Tensor) -> Tensor:
         return self.activation(self.gate(source)) * v
-

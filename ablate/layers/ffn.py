@@ -121,7 +121,8 @@ class SummedActivations(nn.Module):
 
     def _sum(self, x: Tensor, alpha: Tensor, beta: Tensor, gamma: Tensor) -> Tensor:
         inner = torch.addcmul(gamma, alpha, x.unsqueeze(-2))
-        return (beta * self.activation(inner)).sum(-2)
+        summed: Tensor = (beta * self.activation(inner)).sum(-2)
+        return summed
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.arbitrary:

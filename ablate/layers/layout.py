@@ -1,4 +1,9 @@
-"""Between the layouts of backbones: (batch, tokens, width), (batch, height, width, channels), (batch, channels, height, width)."""
+"""Between the layouts of backbones.
+
+tokens   (batch, tokens, width)
+grid     (batch, height, width, channels)
+image    (batch, channels, height, width)
+"""
 
 from __future__ import annotations
 

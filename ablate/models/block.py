@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -68,10 +67,14 @@ def arrange(block: nn.Module, algebra: type[Algebra], paths: dict[Branch, list[P
     block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
 
 
-@cache
+_CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
+
+
 def _arranged(kind: type[nn.Module]) -> type[nn.Module]:
     """The class of such blocks, with this forward."""
-    return type(f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__})
+    if kind not in _CLASSES:
+        _CLASSES[kind] = type(f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__})
+    return _CLASSES[kind]
 
 
 def _product(factors: Iterable[float]) -> float:

@@ -173,9 +173,9 @@ def _edit(model: nn.Module, family: Family, place: BlockPlace, values: dict[str,
         edits = factor.make(values[factor.name], place.site)
         attention = make_editable(model, family, place)
         for where in ("value", "logits", "weights", "output"):
-            module = getattr(edits, where)
+            module: nn.Module | None = getattr(edits, where)
             if module is not None:
-                attention.edits.get_submodule(where).append(module)
+                getattr(attention.edits, where).append(module)
 
 
 def make_editable(model: nn.Module, family: Family, place: BlockPlace) -> EditableAttention:

@@ -63,9 +63,7 @@ def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Load
             (taken if fitted is tensor else resampled).add(name)
     missing = frozenset(own) - taken - resampled
     kept = frozenset(name for name in missing if name in weights and before is not None and name in before.taken)
-    return Loaded(
-        frozenset(taken), frozenset(resampled), kept, missing - kept, frozenset(weights) - taken - resampled - kept
-    )
+    return Loaded(frozenset(taken), frozenset(resampled), kept, missing - kept, frozenset(weights) - taken - resampled - kept)
 
 
 def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:

@@ -77,9 +77,8 @@ def _switched(space: Space, start: Settings, other: Settings) -> Iterator[Settin
 
 
 def _rows(space: Space) -> Iterator[Settings]:
-    """The cells that the space lists, each as what differs from the baseline; the first is the reference."""
-    for row in space.rows:
-        yield {**space.baseline, **row}
+    """The cells that the space lists; the first is the reference."""
+    yield from space.rows
 
 
 def _random(space: Space) -> Iterator[Settings]:

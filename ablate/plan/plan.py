@@ -117,6 +117,6 @@ def _why_same(space: Space, levels: Settings, others: Settings) -> str:
     reasons = []
     for name in levels:
         here, there = _unread(space, name, levels), _unread(space, name, others)
-        if levels[name] != others[name] and here and there:
+        if levels[name] != others.get(name) and here and there:
             reasons.append(here)
     return "; ".join(reasons) or "both build and train the same model"

@@ -10,6 +10,7 @@ from typing import Any
 from ablate.errors import CheckpointError, Infeasible
 from ablate.records import Start
 
+
 def find_start(pretrained: str, backbone: str) -> Start | None:
     """What a space's `pretrained` means for a backbone; None for an empty one.
 

@@ -8,8 +8,8 @@ Each paper is one YAML file of this package. A table has
     rows        top1, params (M) and flops (G) as printed, and the levels in which the row differs from the first
 
 A row or table may say a `convention`, by which of our totals its FLOPs are counted: paper (the default), executed, or modules.
-A printed addition (`+0.04`) is to the table's first row. `reason` says why a computed cost differs from a printed one, `note` what
-else a reader must know.
+A printed addition (`+0.04`) is to the table's first row. `reason` says why a computed cost differs from a printed one,
+`note` what else a reader must know.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Table:
 @cache
 def tables() -> Mapping[str, Table]:
     """Every table by name, as in `augvit/table3`, paper by paper."""
-    from ablate.space.document import parse
+    from ablate.document import parse
 
     found: dict[str, Table] = {}
     for paper in PAPERS:

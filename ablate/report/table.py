@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ablate.records import Level, StudyResults
@@ -22,24 +23,30 @@ def level_text(level: Level | None) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)
 
 
-def results_grid(results: StudyResults) -> Grid:
-    """Rows as planned: levels, metric as mean ± sd over n seeds, difference to row 0, cost."""
+def results_grid(results: StudyResults, published: Mapping[int, float] | None = None) -> Grid:
+    """Rows as planned: levels, metric as mean ± sd over n seeds, difference to row 0, cost.
+
+    Args:
+        published: a paper's top-1 by row; it stands in a column of its own, as printed.
+    """
     every, digits = summarise(results), DIGITS[results.metric]
     rows = [row for row, cell in zip(every, results.cells, strict=True) if cell.same_as is None]
     noted = any(row.note for row in rows)
     delta = f"Δ {results.metric}"
     units = cost_units((row.cost for row in rows), ("params", "flops"))
     costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
-    columns = ["row", *results.factors, results.metric, delta, "n", *costs, *(["note"] if noted else [])]
+    printed = [] if published is None else ["published top1"]
+    columns = ["row", *results.factors, results.metric, delta, "n", *costs, *printed, *(["note"] if noted else [])]
     text = [
         [
             str(row.index),
-            *(level_text(row.levels[factor]) for factor in results.factors),
+            *(level_text(row.levels.get(factor)) for factor in results.factors),
             _with_sd(row.mean, row.sd, digits),
             _with_sd(row.delta, row.delta_sd, digits, signed=True)
             + (f" (n={row.paired})" if row.paired not in (0, row.n) else ""),
             str(row.n) if row.n else "",
             *(units[name].text(getattr(row.cost, name)) if row.cost else "" for name in ("params", "flops")),
+            *([] if published is None else [f"{published[row.index]:g}" if row.index in published else ""]),
             *([row.note] if noted else []),
         ]
         for row in rows
@@ -50,7 +57,10 @@ def results_grid(results: StudyResults) -> Grid:
         *folding_notes(results.cells),
     ]
     right = frozenset(column for column in columns if column not in (*results.factors, "note"))
-    return Grid(columns, text, [_data(row, results) for row in every], right, results.question, notes)
+    data = [_data(row, results) for row in every]
+    if published is not None:
+        data = [{**row, "published_top1": published.get(row["row"])} for row in data]
+    return Grid(columns, text, data, right, results.question, notes)
 
 
 def _data(row: Row, results: StudyResults) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
+from ablate.document import Document, Where, parse, unknown_key
 from ablate.errors import AblateError, Problem, SpaceError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space
 from ablate.space import limits as limit_rules
-from ablate.space.document import Document, Where, parse, unknown_key
 from ablate.space.recipes import RECIPES
 from ablate.space.schema import RecipeForm, SpaceForm
-
 
 PUBLISHED_WEIGHTS = "timm"
 """What `pretrained: true` is in a Space."""
@@ -132,6 +131,9 @@ class _Loader:
         fixed = {**sizes, **form.fixed}
         self._check_names(levels, sizes)
         design = self._design()
+        rows = self._rows(design, levels)
+        if design.name == "rows" and form.baseline:
+            self._wrong(("baseline",), "with design rows the first row is the baseline; leave `baseline` out")
         baseline = self._corner("baseline", form.baseline, levels, {n: found[0] for n, found in levels.items() if found})
         full = self._corner("full", form.full, levels, {n: found[-1] for n, found in levels.items() if found})
         if form.full and design.name not in ("leave-one-out", "add-one-in"):
@@ -146,7 +148,7 @@ class _Loader:
             backbone=backbone,
             factors=levels,
             fixed=fixed,
-            baseline=baseline,
+            baseline=rows[0] if rows else baseline,
             full=full,
             design=design,
             seeds=self._seeds(),
@@ -157,7 +159,7 @@ class _Loader:
             limits=self._limits(),
             resources=self._resources(),
             scheduler=self._scheduler(),
-            rows=self._rows(design, levels),
+            rows=rows,
             published=self._published(),
             pretrained=self._pretrained(),
             diagnostics=self._diagnostics(),
@@ -255,7 +257,11 @@ class _Loader:
         """The cells of the design `rows`: each a choice among the levels listed, none twice."""
         rows = self._form.rows
         if (design.name == "rows") != bool(rows):
-            wrong = "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]" if not rows else f"rows is read by design rows, not by {design.name}"
+            wrong = (
+                "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]"
+                if not rows
+                else f"rows is read by design rows, not by {design.name}"
+            )
             self._wrong(("design",) if not rows else ("rows",), wrong)
         found: list[dict[str, Level]] = []
         for number, row in enumerate(rows):
@@ -265,10 +271,24 @@ class _Loader:
                     self._wrong(where, unknown("factor", name, levels) + "; it must vary under factors")
                 elif not any(_same(level, listed) for listed in levels[name]):
                     self._wrong(where, f"rows: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}")
-            found.append({n: next((x for x in levels.get(n, ()) if _same(x, level)), level) for n, level in row.items()})
-            if found[-1] in found[:-1]:
+            if row in rows[:number]:
                 self._wrong(("rows", number), f"rows: row {number} stands twice")
+            found.append(self._row(row, levels))
         return tuple(found)
+
+    def _row(self, row: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]]) -> dict[str, Level]:
+        """All levels of a listed cell. A factor that it does not name is as in the unmodified backbone; what has no such level,
+        as the recipe, is at its first one."""
+        full: dict[str, Level] = {}
+        for name, listed in levels.items():
+            if name in row:
+                full[name] = next((level for level in listed if _same(level, row[name])), row[name])
+            elif name not in factors.parameters():
+                full[name] = listed[0] if listed else ""
+            else:
+                default = factors.parameters()[name][1].default
+                full |= {} if default is None else {name: default}
+        return full
 
     def _published(self) -> str:
         """The name of a published table, if there is such a one."""

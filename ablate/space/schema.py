@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
 from ablate import factors
-from ablate.families import families
 from ablate.data import SETS
+from ablate.families import families
 from ablate.records import Design, Level, Recipe, Resources, Scheduler
 from ablate.space.recipes import RECIPES
 
@@ -73,6 +73,7 @@ DesignForm = _form_of(
     Design, "DesignForm", name=(Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"], ...)
 )
 
+
 class DiagnosticsForm(Form):
     names: Annotated[list[str], Field(min_length=1)] | None = None
     """Which diagnostics; by default all that are cheap to take and to store."""
@@ -110,9 +111,10 @@ class SpaceForm(Form):
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""
     rows: list[dict[str, OneLevel]] = []
-    """For the design rows: each cell as what differs from the baseline, as in a paper's table; the first is the reference."""
+    """For the design rows: each cell as what differs from the unmodified backbone, as in a paper's table; the first is the
+    reference."""
     published: str = ""
-    """Table of a paper whose rows these are, for example augvit/table3; `ablate table` can show its numbers beside the measured."""
+    """Table of a paper whose rows these are, as augvit/table3; `ablate table --published` shows its top-1 beside."""
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""
     diagnostics: Annotated[

@@ -228,30 +228,59 @@ class Reader:
             row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
         return rows
 
+    def target(self, text: str) -> tuple[str, str | None]:
+        """A study by its name, with None, or a trial by its hash or the beginning of it, with a study that has it.
+
+        Raises:
+            UnknownName: there is neither.
+        """
+        names = {study.name for study in self.studies()}
+        if text in names:
+            return text, None
+        wanted = (
+            select(studies.c.name, cell_trials.c.trial_hash)
+            .join(cells, cells.c.study_id == studies.c.id)
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .where(cell_trials.c.trial_hash.startswith(text, autoescape=True))
+            .order_by(studies.c.updated_at.desc())
+        )
+        with self._engine.connect() as connection:
+            found = connection.execute(wanted).all()
+        hashes = {row[1] for row in found}
+        if not hashes or len(text) < 4:
+            raise UnknownName(unknown("study or trial", text, names) + "; `ablate status STUDY` lists trials")
+        if len(hashes) > 1:
+            raise UnknownName(f"'{text}' begins {len(hashes)} trials; write more of the hash")
+        return str(found[0][0]), str(found[0][1])
+
+    def diagnostics(self, name: str) -> list[str]:
+        """The diagnostics that are stored of a study's trials. Raises UnknownName."""
+        self.study(name)
+        wanted = (
+            select(diagnostics.c.name)
+            .distinct()
+            .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+        )
+        with self._engine.connect() as connection:
+            return sorted(connection.execute(wanted).scalars())
+
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
-        """A diagnostic of a study at the last epoch at which it was taken, of completed and other trials alike: cell, seed, layer,
-        value or numbers.
+        """A diagnostic of a study at the last epoch at which it was taken: cell, seed, layer, value or numbers.
 
         Raises:
             UnknownName: there is no such study, or none of its trials has that diagnostic.
         """
-        self.study(name)
+        stored = self.diagnostics(name)
+        if diagnostic not in stored:
+            raise UnknownName(
+                unknown("diagnostic", diagnostic, stored)
+                if stored
+                else f"no diagnostic of {name} is stored; take them with: ablate diagnose {name}"
+            )
         mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
         with self._engine.connect() as connection:
-            known = connection.execute(
-                select(diagnostics.c.name)
-                .distinct()
-                .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
-                .join(cells, cells.c.id == cell_trials.c.cell_id)
-                .join(studies, mine)
-            ).scalars()
-            stored = sorted(known)
-            if diagnostic not in stored:
-                raise UnknownName(
-                    unknown("diagnostic", diagnostic, stored)
-                    if stored
-                    else f"no diagnostic of {name} is stored; take them with: ablate diagnose {name}"
-                )
             last = (
                 select(diagnostics.c.trial_hash, func.max(diagnostics.c.epoch).label("epoch"))
                 .where(diagnostics.c.name == diagnostic)

@@ -190,7 +190,9 @@ class Training:
             "scaler": self._scaler.state_dict(),
             "random": random_states(self._order),
             "epochs": [asdict(epoch) for epoch in self.epochs],
-            "measurements": [{**asdict(taken), "values": None if taken.values is None else list(taken.values)} for taken in self.measurements],
+            "measurements": [
+                {**asdict(taken), "values": None if taken.values is None else list(taken.values)} for taken in self.measurements
+            ],
         }
 
     def _restore(self, state: State) -> None:
@@ -205,7 +207,8 @@ class Training:
         self._scaler.load_state_dict(state["scaler"])
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.measurements = [
-            Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])}) for taken in state.get("measurements", [])
+            Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])})
+            for taken in state.get("measurements", [])
         ]
         set_random_states(state["random"], self._order)
 

@@ -94,4 +94,5 @@ class PatchMixup(Mixup):  # type: ignore[misc]
         own = F.one_hot(labels, classes).float() * (1 - self.label_smoothing) + off
         share = torch.as_tensor(self.share, device=labels.device)
         area = F.adaptive_avg_pool2d(share.expand(1, 1, *(share.shape or grid)), grid).reshape(1, -1, 1)
-        return area * own[:, None] + (1 - area) * own.flip(0)[:, None]
+        mixed: Tensor = area * own[:, None] + (1 - area) * own.flip(0)[:, None]
+        return mixed

@@ -12,6 +12,7 @@ from ablate.errors import CheckpointError
 from ablate.models.weights import State
 from ablate.records import Trial
 
+
 def read_start(trial: Trial) -> State:
     """The tensors that a trial starts from, by name; empty where its weights are drawn anew. Random states stay as they are.
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablate import space
+from ablate.document import parse
 from ablate.errors import SpaceError
 from ablate.records import Design, Limit, Scheduler
-from ablate.space.document import parse
 from ablate.space.limits import parse as parse_limit
 from ablate.space.load import study_name
 from ablate.space.recipes import RECIPES

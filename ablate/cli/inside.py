@@ -1,0 +1,118 @@
+"""What `verify-costs`, `diagnose` and `plot` print and draw."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ablate.errors import AblateError, UnknownName, unknown
+from ablate.report.grid import Grid
+
+
+def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
+    """Printed against computed costs, and how many differ without a reason."""
+    from ablate.cost.verify import verify
+    from ablate.published import PAPERS, tables
+
+    every = tables()
+    for name in wanted:
+        if name not in every and name not in PAPERS:
+            raise UnknownName(unknown("paper or table", name, [*PAPERS, *every]))
+    chosen = [table for name, table in every.items() if not wanted or name in wanted or name.partition("/")[0] in wanted]
+    rows, data, agree, reasons, unexplained = [], [], 0, dict[str, list[str]](), 0
+    for table in chosen:
+        if any(row.params or row.flops for row in table.rows):
+            print(f"{table.name} ...", file=sys.stderr, flush=True)
+        for checked in verify(table):
+            state = "agrees" if checked.agrees else "differs" if checked.row.reason else "DIFFERS"
+            agree += checked.agrees
+            unexplained += not checked.explained
+            unit = "M" if checked.cost == "params" else "G"
+            sign = "+" if checked.printed.startswith("+") else ""
+            rows.append(
+                [
+                    table.name,
+                    checked.row.label,
+                    f"{checked.cost} ({unit})",
+                    checked.printed,
+                    f"{checked.computed:{sign}.4g}",
+                    state,
+                ]
+            )
+            data.append(
+                {
+                    "table": table.name,
+                    "row": checked.row.label,
+                    "cost": checked.cost,
+                    "unit": unit,
+                    "printed": checked.printed,
+                    "computed": checked.computed,
+                    "agrees": checked.agrees,
+                    "reason": "" if checked.agrees else checked.row.reason,
+                    "counted as": checked.row.convention if checked.cost == "FLOPs" else "",
+                }
+            )
+            if not checked.agrees and checked.row.reason:
+                told = reasons.setdefault(checked.row.reason, [])
+                told += [checked.row.label] if checked.row.label not in told else []
+    notes = [
+        f"{agree} of {len(rows)} printed numbers agree: params within the last printed digit, FLOPs within 1.5 % or the last digit.",
+        *(f"{', '.join(labels)}: {reason}." for reason, labels in reasons.items()),
+    ]
+    columns = ["table", "row", "cost", "printed", "computed", "state"]
+    return Grid(columns, rows, data, frozenset({"printed", "computed"}), "Printed against computed costs", notes), unexplained
+
+
+def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, store: str, runs: Path) -> Iterator[Grid]:
+    """Takes diagnostics, and shows them: one grid a study and diagnostic."""
+    from ablate import diagnostics, pipeline
+    from ablate.records import Diagnostics
+    from ablate.report import layers_grid
+
+    chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
+    options = pipeline.Options(runs, store)
+
+    def hear(done: int, every: int) -> None:
+        print(f"\rtrial {done + 1} of {every}", end="", file=sys.stderr, flush=True)
+
+    looked = pipeline.diagnose(targets, Diagnostics(chosen, images), options, hear)
+    print(f"\r{looked.trials} trials looked at", file=sys.stderr)
+    if looked.without:
+        print(f"{looked.without} trials have no checkpoint under {runs}/checkpoints", file=sys.stderr)
+    if not looked.trials:
+        raise AblateError("no trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
+    for study in looked.studies:
+        shown = pipeline.Study(study, options.url)
+        for name in chosen:
+            for stored in _stored(shown, name):
+                yield layers_grid(stored, diagnostics.find(name).about, shown.layers(stored))
+
+
+def _stored(study: object, name: str) -> list[str]:
+    """The names under which a diagnostic is stored: its own, or that with endings as `.bound`."""
+    from ablate.pipeline import Study
+
+    assert isinstance(study, Study)
+    return [stored for stored in study.diagnostics() if stored == name or stored.startswith(name + ".")]
+
+
+def drawn(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
+    """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
+    from ablate import diagnostics
+    from ablate.pipeline import Study
+    from ablate.report.figures import save_layers
+
+    found = Study(study, url)
+    record = diagnostics.find(diagnostic.partition(".")[0])
+    stored = _stored(found, diagnostic)
+    if not stored:
+        raise UnknownName(
+            f"{study} has no diagnostic '{diagnostic}' stored; take it with: ablate diagnose {study} --name {record.name}"
+        )
+    # What was measured comes before its bound.
+    ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
+    shown = [(name, [line for line in found.layers(name) if rows is None or line.cell in rows]) for name in ordered]
+    if not any(lines for _, lines in shown):
+        raise AblateError(f"no row of {', '.join(map(str, rows or ()))} has the diagnostic {diagnostic}; `ablate table {study}`")
+    save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)

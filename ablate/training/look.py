@@ -1,0 +1,37 @@
+"""Looks inside a network that was trained before, from its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ablate.data.batches import batches, first_images
+from ablate.diagnostics.observe import measure
+from ablate.models import build
+from ablate.records import Diagnostics, Measurement, Trial
+from ablate.training.checkpoint import CheckpointFolder
+
+
+def look(trial: Trial, folder: Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
+    """Diagnostics of a trial's network as its checkpoint has it (EMA weights if the recipe keeps them), on the CPU; None where
+    there is no checkpoint.
+
+    Raises:
+        CheckpointError: the checkpoint is of another trial, or another process is training it.
+        DataError: the test images are missing.
+    """
+    if not (folder / "last.pt").is_file():
+        return None
+    checkpoint = CheckpointFolder(folder, trial.hash)
+    try:
+        state = checkpoint.load()
+    finally:
+        checkpoint.release()
+    if state is None:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        model = build(trial.architecture)
+        model.load_state_dict(state["ema"] or state["model"])
+        images = first_images(batches(trial.data, trial.recipe, torch.device("cpu")), wanted.images)
+        return measure(model, trial.architecture.backbone, images, wanted.names, len(state["epochs"]))
