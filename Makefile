@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick lint faults bench bench-overhead lock clean
+.PHONY: setup demo test quick lint faults verify-costs twins bench bench-overhead lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -36,6 +36,14 @@ SEED ?= 0
 COUNT ?= 30
 faults: $(READY)
 	@$(BIN)/python -m tests.faults.kill --seed $(SEED) --count $(COUNT)
+
+# Counts every printed parameter and FLOP of the five papers again (two minutes).
+verify-costs: $(READY)
+	@$(BIN)/ablate verify-costs
+
+# Trains the small twins of the papers' tables on CIFAR-10: make twins GPUS=1 EPOCHS=60, or make twins BATCHES=2 to try them.
+twins: $(READY)
+	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 
 bench: bench-overhead
 

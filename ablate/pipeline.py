@@ -70,7 +70,8 @@ class Preview:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """What a run came to. `undiagnosed` counts trials that were known before, in which nobody has looked yet, though the space
+    asks for it."""
 
     study: str
     trials: int
@@ -79,6 +80,7 @@ class Outcome:
     failed: int
     unfinished: int
     interrupted: bool
+    undiagnosed: int = 0
 
 
 @dataclass
@@ -154,7 +156,14 @@ def run(
             work.close()
     trained = len(shown.to_train) - len(unfinished) - failed
     total = len(shown.plan.trials)
-    return Outcome(declared.name, total, total - len(shown.to_train), trained, failed, len(unfinished), bool(unfinished))
+    known = total - len(shown.to_train)
+    undiagnosed = _undiagnosed(declared, options.url) if known and declared.diagnostics.names else 0
+    return Outcome(declared.name, total, known, trained, failed, len(unfinished), bool(unfinished), undiagnosed)
+
+
+def _undiagnosed(declared: Space, url: str) -> int:
+    with Reader(url) as reader:
+        return reader.undiagnosed(declared.name)
 
 
 def resume(

@@ -235,9 +235,9 @@ class Space:
 
     `named` says whether the document says the name; else it is that of the file.
     `factors` holds the levels by factor name, first the baseline's; `backbone`, `data.image_size` and `recipe.FIELD` can vary
-    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`;
-    what a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are. `pretrained` is a checkpoint
-    file, `timm` for the published weights, or empty.
+    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`; what
+    a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are.
+    `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     """
 
     name: str

@@ -72,7 +72,8 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
         if mask is not None:
             # One mask a window, (windows, n, n); the batch runs over images first.
             mask = mask[None, :, None].expand(len(x) // len(mask), -1, -1, -1, -1).flatten(0, 1)
-        return self.finish(self.attend(q * self.scale, k, v, x, bias=self._get_rel_pos_bias(), mask=mask))
+        bias: Tensor = WindowAttention._get_rel_pos_bias(self)
+        return self.finish(self.attend(q * self.scale, k, v, x, bias=bias, mask=mask))
 
 
 class EditableReducedAttention(EditableAttention, ReducedAttention):

@@ -114,6 +114,11 @@ def _train(start: Any, options: Options, form: Format) -> None:
         )
         raise typer.Exit(130)
     show(results_grid(pipeline.Study(outcome.study, options.url).results()), form.value)
+    if outcome.undiagnosed:
+        print(
+            f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{where}",
+            file=sys.stderr,
+        )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
         print(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}", file=sys.stderr)

@@ -57,7 +57,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
                 told = reasons.setdefault(checked.row.reason, [])
                 told += [checked.row.label] if checked.row.label not in told else []
     notes = [
-        f"{agree} of {len(rows)} printed numbers agree: params within the last printed digit, FLOPs within 1.5 % or the last digit.",
+        f"{agree} of {len(rows)} printed numbers agree: params within the last printed digit, FLOPs within it or 1.5 %.",
         *(f"{', '.join(labels)}: {reason}." for reason, labels in reasons.items()),
     ]
     columns = ["table", "row", "cost", "printed", "computed", "state"]

@@ -15,8 +15,8 @@ from ablate.diagnostics import find
 from ablate.diagnostics.diagnostic import Layer
 from ablate.families.family import BlockPlace
 from ablate.layers.attention import EditableAttention, Seen
-from ablate.layers.layout import to_tokens
-from ablate.models import make_editable
+from ablate.layers.layout import OnTokens, to_tokens
+from ablate.models import make_editable, places_of
 from ablate.records import Measurement
 
 
@@ -66,7 +66,7 @@ class _Eye:
         self._model = model
         family = families.find(backbone)
         # Blocks that no grid token passes have nothing to look at.
-        self._places = [place for place in family.blocks(model) if place.site.grid != (0, 0)]
+        self._places = [place for place in places_of(model) if place.site.grid != (0, 0)]
         self._tokens: dict[int, Tensor] = {}
         self._seen: dict[int, tuple[EditableAttention, Seen]] = {}
         self._ffn: dict[int, tuple[nn.Module, Tensor]] = {}
@@ -90,4 +90,5 @@ class _Eye:
         self._seen[index] = (attention, seen)
 
     def _feed(self, index: int, place: BlockPlace, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self._ffn[index] = (module, to_tokens(inputs[0], place.ffn_layout))
+        inside = module.module if isinstance(module, OnTokens) else module
+        self._ffn[index] = (inside, to_tokens(inputs[0], place.ffn_layout))

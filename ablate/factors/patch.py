@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ablate.errors import Infeasible
 from ablate.factors.factor import LossFactor, Parameter, Real, TokenSite, Values
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 def make(values: Values, site: TokenSite) -> nn.Module:
     from ablate.layers.patch_losses import PatchLosses
 
+    if site.grid[0] * site.grid[1] < 2:
+        raise Infeasible("patch losses tell patches apart, and there is only one; use a smaller size.patch_size")
     return PatchLosses(
         site.width,
         site.classes,

@@ -125,7 +125,8 @@ def _merge(heads: Tensor) -> Tensor:
 
 def _split(tokens: Tensor, heads: int) -> Tensor:
     """(batch, n, heads * head width) to (batch, heads, n, head width)."""
-    return tokens.unflatten(2, (heads, -1)).transpose(1, 2)
+    split: Tensor = tokens.unflatten(2, (heads, -1))
+    return split.transpose(1, 2)
 
 
 class ScaledHighPass(nn.Module):

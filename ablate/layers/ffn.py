@@ -143,7 +143,7 @@ def linear(layer: nn.Module) -> nn.Linear:
     """A linear layer as it is; a 1 x 1 convolution as the linear layer on channels that it is."""
     if isinstance(layer, nn.Linear):
         return layer
-    assert isinstance(layer, nn.Conv2d)
+    assert isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1) and layer.groups == 1
     made = nn.Linear(layer.in_channels, layer.out_channels, bias=layer.bias is not None, device=layer.weight.device)
     with torch.no_grad():
         made.weight.copy_(layer.weight.flatten(1))

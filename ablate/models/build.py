@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from ablate import factors, families
@@ -82,8 +83,13 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         _dimensions(family, architecture.backbone, values),
     )
     before = take(model, weights)
+    # What stands where is read from the unmodified backbone: a factor may take away what tells it.
+    found: Any = model
+    found.places = tuple(family.blocks(model))
     _attach(model, family, values)
     loaded = take(model, weights, before)
+    with torch.random.fork_rng(devices=[]):
+        build_losses(architecture, model)
     for factor in factors.catalogue().values():
         if not isinstance(factor, LossFactor):
             values[factor.name].check(architecture.settings)
@@ -96,15 +102,21 @@ def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tupl
     Raises:
         Infeasible: they are not defined on the backbone.
     """
-    family = families.find(architecture.backbone)
     values = _values(architecture.settings)
     found: dict[str, tuple[LossFactor, nn.Module]] = {}
     for factor in _active(LossFactor, values):
-        site = family.blocks(model)[-1].site
+        site = places_of(model)[-1].site
         read = values[factor.name]
         found[factor.name] = (factor, factor.make(read, TokenSite(site.width, site.grid, architecture.classes)))
         read.check(architecture.settings)
     return found
+
+
+def places_of(model: nn.Module) -> tuple[BlockPlace, ...]:
+    """The blocks of a network that `build` made, modified or not."""
+    built: Any = model
+    places: tuple[BlockPlace, ...] = built.places
+    return places
 
 
 def _values(settings: Settings) -> dict[str, ReadValues]:
@@ -144,7 +156,7 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
     join = Join()
     for factor in _active(ArrangeFactor, values):
         join = factor.join(values[factor.name], join)
-    for place in family.blocks(model):
+    for place in places_of(model):
         _replace(model, place, values)
         _edit(model, family, place, values)
         _arrange(model, family, place, join, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -62,8 +63,11 @@ def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Load
                 own[name].copy_(fitted)
             (taken if fitted is tensor else resampled).add(name)
     missing = frozenset(own) - taken - resampled
-    kept = frozenset(name for name in missing if name in weights and before is not None and name in before.taken)
-    return Loaded(frozenset(taken), frozenset(resampled), kept, missing - kept, frozenset(weights) - taken - resampled - kept)
+    early = before.taken | before.resampled if before is not None else frozenset[str]()
+    # A feed-forward network on images that a factor replaced stands in a wrapper, one name deeper.
+    kept = frozenset(name for name in missing if name.replace(".module.", ".") in early)
+    unused = frozenset(weights) - taken - resampled - early
+    return Loaded(frozenset(taken), frozenset(resampled), kept, missing - kept, unused)
 
 
 def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
@@ -77,7 +81,10 @@ def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
         from timm.layers import resize_rel_pos_bias_table
 
         side = (round(place.shape[0] ** 0.5) + 1) // 2
-        return resize_rel_pos_bias_table(tensor, (side, side), tuple(place.shape))  # type: ignore[no-any-return]
+        with warnings.catch_warnings():
+            # torch deprecates how timm's interpolation indexes, and tells it that it could be quicker.
+            warnings.simplefilter("ignore", UserWarning)
+            return resize_rel_pos_bias_table(tensor, (side, side), tuple(place.shape))  # type: ignore[no-any-return]
     if last == "weight" and tensor.ndim == place.ndim == 4 and tensor.shape[:2] == place.shape[:2] and "patch_embed" in name:
         from timm.layers.patch_embed import resample_patch_embed
 

@@ -101,13 +101,19 @@ def matching_row(table: Table, levels: Mapping[str, Level | None], fixed: Settin
         levels: of the cell; None where the model does not read the factor.
         fixed: levels that all cells of the study share.
     """
-    from ablate import factors
+    from ablate import factors, families
 
     said = {**fixed, **{name: level for name, level in levels.items() if level is not None}}
 
     def told(settings: Mapping[str, Level], name: str) -> Level | None:
         if name in settings:
             return settings[name]
+        backbone = str(settings.get("backbone", ""))
+        if backbone and name == "data.image_size":
+            return families.find(backbone).image_size(backbone)
+        if backbone and name.startswith("size."):
+            own: Level = getattr(families.find(backbone).dimensions(backbone), name.removeprefix("size."))
+            return own
         return factors.parameters()[name][1].default if name in factors.parameters() else None
 
     def same(row: Row) -> bool:

@@ -266,6 +266,18 @@ class Reader:
         with self._engine.connect() as connection:
             return sorted(connection.execute(wanted).scalars())
 
+    def undiagnosed(self, name: str) -> int:
+        """Completed trials of a study of which no diagnostic is stored."""
+        wanted = (
+            select(func.count(trials.c.hash.distinct()))
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .where(trials.c.status == Status.COMPLETED, trials.c.hash.not_in(select(diagnostics.c.trial_hash)))
+        )
+        with self._engine.connect() as connection:
+            return int(connection.execute(wanted).scalar_one())
+
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
         """A diagnostic of a study at the last epoch at which it was taken: cell, seed, layer, value or numbers.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ablate import families
 from ablate.layers.layout import to_tokens
-from ablate.models import build_losses
+from ablate.models import build_losses, places_of
 from ablate.records import Architecture
 
 
@@ -31,7 +31,7 @@ class PatchTerms(nn.Module):
         if not found:
             return
         family = families.find(architecture.backbone)
-        place = family.blocks(model)[0]
+        place = places_of(model)[0]
         self.grid, prefix = place.site.grid, place.site.prefix
 
         def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:

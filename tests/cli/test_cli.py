@@ -98,6 +98,9 @@ VERBS: list[tuple[str, ...]] = [
     ("query", "SELECT 1 WHERE 0"),
     ("factors",),
     ("factors", "shortcuts"),
+    ("backbones",),
+    ("backbones", "swin"),
+    ("verify-costs", "augvit/table3"),
     ("run", "tiny.yaml", "--executor", "inline"),
     ("resume", "tiny", "--executor", "inline"),
 ]
@@ -279,3 +282,44 @@ def test_doctor_finds_this_machine_well(say: Say) -> None:
 )
 def test_commands_in_the_readme_exist(command: str, say: Say) -> None:
     assert say(command.split(maxsplit=1)[0], "--help")[0] == 0
+
+
+def test_diagnose_and_plot(trained: Say) -> None:
+    code, shown, told = trained("diagnose", "tiny", "--name", "token_cosine", "--name", "smoothing", "--images", "20")
+    assert code == 0
+    assert "4 trials looked at" in told
+    assert "smoothing.bound" in shown
+    assert "count 1, layout parallel" in shown
+    for file in ("cosine.svg", "smoothing.png", "one.pdf"):
+        name = "token_cosine" if file != "smoothing.png" else "smoothing"
+        code, _, told = trained(
+            "plot", "tiny", "--diagnostic", name, "--to", file, *(["--row", "1"] if file == "one.pdf" else [])
+        )
+        assert code == 0, told
+        assert Path(file).stat().st_size > 1000
+    first = Path("cosine.svg").read_bytes()
+    trained("plot", "tiny", "--diagnostic", "token_cosine", "--to", "cosine.svg")
+    assert Path("cosine.svg").read_bytes() == first, "equal data give equal bytes"
+    for words, message in (
+        (("plot", "tiny", "--diagnostic", "diversity", "--to", "x.svg"), "take it with: ablate diagnose tiny --name diversity"),
+        (("plot", "tiny", "--diagnostic", "token_cosin", "--to", "x.svg"), "did you mean 'token_cosine'"),
+        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.gif"), "name a file like x.svg"),
+        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.svg", "--row", "9"), "no row of 9"),
+        (("diagnose", "tiny", "--name", "x"), "unknown diagnostic 'x'"),
+        (("diagnose", "tinu"), "did you mean 'tiny'"),
+        (("verify-costs", "augvid"), "did you mean 'augvit'"),
+        (("backbones", "swim"), "did you mean 'swin'"),
+        (("table", "tiny", "--published"), "names no published table"),
+    ):
+        code, _, told = trained(*words)
+        assert code == 2, words
+        assert message in told, told
+        assert "Traceback" not in told
+
+
+def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
+    code, shown, _ = say("verify-costs", "augvit/table4", "--format", "md")
+    assert code == 0
+    assert "differs" in shown
+    assert "half of the rounded 0.07" in shown
+    assert "6 of 8 printed numbers agree" in shown

@@ -80,13 +80,13 @@ def test_without_identity_only_the_branches_remain() -> None:
     assert torch.equal(block(x), block.mlp(block.norm2(first)))
 
 
-@pytest.mark.parametrize("reads", ["input", "norm"])
-def test_a_shortcut_reads_the_input_or_its_norm(reads: str) -> None:
-    settings = {"shortcuts.count": 1, "shortcuts.placement": "msa", "shortcuts.reads": reads, "size.depth": 1}
+@pytest.mark.parametrize("variant", ["text", "code"])
+def test_a_shortcut_reads_the_input_or_its_norm(variant: str) -> None:
+    settings = {"shortcuts.count": 1, "shortcuts.placement": "msa", "shortcuts.variant": variant, "size.depth": 1}
     model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, settings)).eval()
     block, x = model.blocks[0], torch.randn(1, 5, 192)
     normed = block.norm1(x)
-    y = x + block.attn(normed) + block.msa_paths[0](x if reads == "input" else normed)
+    y = x + block.attn(normed) + block.msa_paths[0](x if variant == "text" else normed)
     assert torch.equal(block(x), y + block.mlp(block.norm2(y)))
 
 

@@ -16,7 +16,20 @@ from ablate import provenance, space
 from ablate.errors import StoreError, UnknownName
 from ablate.pipeline import Options, Study
 from ablate.plan import make_plan
-from ablate.records import Architecture, Cost, Ended, Epoch, Event, Place, Plan, Progressed, Started, Status
+from ablate.records import (
+    Architecture,
+    Cost,
+    Ended,
+    Epoch,
+    Event,
+    Measured,
+    Measurement,
+    Place,
+    Plan,
+    Progressed,
+    Started,
+    Status,
+)
 from ablate.store import database
 from ablate.store.reader import Reader
 from ablate.store.tables import metadata
@@ -357,3 +370,25 @@ def test_a_store_where_none_can_be(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as error:
         Writer("postgresql+nothing://me:secret@localhost/x")
     assert "secret" not in str(error.value)
+
+
+def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Plan) -> None:
+    """Alembic goes back to the first revision's tables; what was stored then is read after the next write."""
+    with Writer(url) as writer:
+        study = writer.register(plan, "tiny.yaml", 1)
+        writer.begin(study, "document", provenance.collect())
+        writer.write(Started(plan.trials[0].hash, Place("inline", "host", 1, "cpu", 1), 0))
+    with create_engine(f"sqlite:///{url}").begin() as connection:
+        for view in connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'view'")).scalars().all():
+            connection.execute(text(f'DROP VIEW "{view}"'))
+        connection.execute(text("DROP TABLE diagnostics"))
+        connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
+        connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    with pytest.raises(StoreError, match="has revision 0001"):
+        Reader(url)
+    with Writer(url) as writer:
+        writer.register(plan, "tiny.yaml", 1)
+        writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.5),)))
+        writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.25), Measurement(1, "diversity", 1, 0.75))))
+    assert rows(url, "SELECT layer, value FROM layer_results ORDER BY layer") == [(0, 0.25), (1, 0.75)]

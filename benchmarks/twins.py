@@ -1,0 +1,91 @@
+"""Trains the small twins of the papers' tables on CIFAR-10 and writes their tables to docs/results, or tries them briefly.
+
+    make twins                          every twin as its file says, on this machine's cores
+    make twins GPUS=1 EPOCHS=60         on one GPU shared by four trials, for 60 epochs
+    make twins BATCHES=2                two batches of each trial, nothing written
+
+The data are data/cifar10 (torchvision's files) or data/cifar10.npz (Keras' layout).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ablate import pipeline, provenance, space
+
+ROOT = Path(__file__).parents[1]
+TWINS = (
+    "augvit/table3-small",
+    "augvit/table4-small",
+    "augvit/table5-small",
+    "augvit/table6-small",
+    "mabvit/variants-small",
+    "iffn/table2-small",
+    "iffn/table6-small",
+)
+
+
+def document(name: str, gpus: float, epochs: int | None, batches: int | None) -> str:
+    """The YAML text of a twin, changed as the options say."""
+    said: dict[str, Any] = yaml.safe_load((ROOT / "search_spaces" / f"{name}.yaml").read_text(encoding="utf-8"))
+    said["name"] = name
+    if gpus:
+        said["resources"] = {"cpus": 2, "gpus": 0.25}
+    if epochs:
+        said["recipe"] |= {"epochs": epochs, "warmup_epochs": min(5, epochs // 10)}
+    if batches:
+        images = batches * said["recipe"]["batch_size"]
+        said |= {"seeds": 1, "data": {"name": "cifar10", "train_images": images, "test_images": images}}
+        said["recipe"] |= {"epochs": 1}
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+
+
+def train(name: str, text: str, options: pipeline.Options) -> str:
+    """Trains a twin; its table in Markdown. Raises RuntimeError where a trial failed."""
+    declared = space.load(text, f"search_spaces/{name}.yaml")
+    outcome = pipeline.run(declared, f"search_spaces/{name}.yaml", options)
+    if outcome.failed or outcome.unfinished:
+        raise RuntimeError(f"{name}: {outcome.failed} trials failed, {outcome.unfinished} unfinished: ablate status {name}")
+    return pipeline.Study(name, options.url).table()
+
+
+def written(name: str, table: str, text: str) -> str:
+    """The document of a result: the table, and on what and from what it was made."""
+    made = provenance.collect()
+    recipe = yaml.safe_load(text)["recipe"]
+    where = f"{made.cores} cores of {made.cpu}, {made.gpus or 'no GPU'}, torch {made.torch}, ablate {made.ablate}"
+    today = datetime.date.today().isoformat()
+    return f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on all of CIFAR-10. {where}, {today}.\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=TWINS, help="twins, as augvit/table3-small")
+    parser.add_argument("--gpus", type=float, default=0)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batches", type=int)
+    parser.add_argument("--executor", default="ray", choices=("ray", "inline"))
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder) if chosen.batches else ROOT / "runs"
+        for name in chosen.names:
+            print(name, file=sys.stderr, flush=True)
+            text = document(name, chosen.gpus, chosen.epochs, chosen.batches)
+            table = train(name, text, pipeline.Options(runs, executor=chosen.executor))
+            if chosen.batches:
+                print(table)
+            else:
+                file = ROOT / "docs" / "results" / f"{name.replace('/', '-')}.md"
+                file.write_text(written(name, table, text), encoding="utf-8")
+                print(f"wrote {file.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

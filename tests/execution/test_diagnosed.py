@@ -1,0 +1,122 @@
+"""Diagnostics through the whole flow: while training, after a kill, from checkpoints, in tables and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.errors import AblateError, UnknownName
+from ablate.execution.inline import InlineExecutor
+from ablate.execution.work import Work
+from ablate.pipeline import Options, Outcome, Study
+from ablate.records import Diagnostics, Job, Measured, Resources, Status
+from ablate.store.reader import Reader
+from tests.training.test_training import trial
+
+RunText = Callable[..., Outcome]
+
+
+@pytest.fixture
+def looked(run_text: RunText, tiny: str) -> None:
+    run_text(
+        tiny.replace("seeds: 2", "seeds: 1") + "diagnostics: {names: [token_cosine, token_similarity], every: 2, images: 20}\n",
+        InlineExecutor(),
+    )
+
+
+@pytest.mark.usefixtures("looked")
+def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
+    with Reader(options.url) as reader:
+        columns, rows = reader.query(
+            "SELECT DISTINCT study, epoch, diagnostic, layer FROM layer_results WHERE cell = 0 ORDER BY epoch, diagnostic"
+        )
+    assert columns == ["study", "epoch", "diagnostic", "layer"]
+    assert rows == [("tiny", epoch, name, 0) for epoch in (2, 3) for name in ("token_cosine", "token_similarity")]
+    lines = Study("tiny", options.url).layers("token_cosine")
+    assert [line.label for line in lines][:2] == ["count 0, layout serial", "count 0, layout parallel"]
+    matrix = Study("tiny", options.url).layers("token_similarity")[0].layers[0]
+    assert [len(row) for row in matrix] == [4, 4, 4, 4]
+
+
+@pytest.mark.usefixtures("looked")
+def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> None:
+    study = Study("tiny", options.url)
+    before = study.layers("token_cosine")
+    looked = pipeline.diagnose(("tiny",), Diagnostics(("token_cosine", "high_frequency"), 20), options)
+    assert (looked.trials, looked.without) == (4, 0)
+    assert study.layers("token_cosine") == before
+    assert study.diagnostics() == ["high_frequency", "token_cosine", "token_similarity"]
+
+
+@pytest.mark.usefixtures("looked")
+def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
+    with Reader(options.url) as reader:
+        key = str(reader.trials("tiny")[0]["trial"])
+    assert pipeline.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials == 1
+    with pytest.raises(UnknownName, match="unknown study or trial 'tini'; did you mean 'tiny'"):
+        pipeline.diagnose(("tini",), Diagnostics(("diversity",)), options)
+
+
+def test_trials_without_a_checkpoint_are_counted(run_text: RunText, tiny: str, options: Options) -> None:
+    run_text(tiny)
+    looked = pipeline.diagnose(("tiny",), Diagnostics(("diversity",)), options)
+    assert (looked.trials, looked.without) == (0, 8)
+    with pytest.raises(UnknownName, match="take them with: ablate diagnose tiny"):
+        Study("tiny", options.url).layers("diversity")
+
+
+def test_diagnostics_change_no_number(run_text: RunText, tiny: str, options: Options, tmp_path: Path) -> None:
+    one = tiny.replace("seeds: 2", "seeds: 1")
+    run_text(one + "diagnostics: {every: 1}\n", InlineExecutor())
+    plain = Options(runs=tmp_path / "plain", executor="inline")
+    pipeline.run(space.load(one, "tiny.yaml"), "tiny.yaml", plain)
+    assert Study("tiny", options.url).table("json") == Study("tiny", plain.url).table("json")
+
+
+def test_a_kill_between_the_last_epoch_and_its_diagnostics_loses_none(tmp_path: Path) -> None:
+    wanted = Diagnostics(("token_cosine",), 10, every=1)
+    plain = Work(Job(trial(), str(tmp_path), Resources()), "inline")
+    list(plain.start())
+    while plain.status == Status.RUNNING:
+        list(plain.step())
+    plain.close()
+    again = Work(Job(trial(), str(tmp_path), Resources(), diagnostics=wanted), "inline")
+    told = [event for event in again.start() if isinstance(event, Measured)]
+    again.close()
+    assert [taken.epoch for taken in told[-1].measurements] == [4, 4]
+    assert again.status == Status.COMPLETED
+
+
+def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> None:
+    job = Job(trial(), str(tmp_path), Resources(), diagnostics=Diagnostics(("token_cosine",), 10, every=1))
+    work = Work(job, "inline")
+    list(work.start())
+    first = [event for event in work.step() if isinstance(event, Measured)]
+    work.interrupt()
+    work.close()
+    again = Work(job, "inline")
+    told = [event for event in again.start() if isinstance(event, Measured)]
+    again.close()
+    assert told == first
+
+
+def test_trials_known_before_are_counted_until_someone_looks(run_text: RunText, tiny: str, options: Options) -> None:
+    assert run_text(tiny, InlineExecutor()).undiagnosed == 0
+    assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 8
+    pipeline.diagnose(("tiny",), Diagnostics(("diversity",), 5), options)
+    assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 0
+
+
+def test_published_top1_stands_in_a_column_of_its_own(run_text: RunText, tiny: str, options: Options) -> None:
+    document = tiny.replace("  layout: [serial, parallel]\n", "")
+    run_text(document)
+    with pytest.raises(AblateError, match="names no published table"):
+        Study("tiny", options.url).published()
+    run_text(document + "published: augvit/table3\n")
+    assert Study("tiny", options.url).published() == {0: 79.8, 1: 80.6}
+    rows = json.loads(Study("tiny", options.url).table("json"))
+    assert "published_top1" not in rows[0]

@@ -1,0 +1,109 @@
+"""The printed tables: they are what the search spaces train, and their costs come out or say why not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from ablate import factors, space
+from ablate.cost import count
+from ablate.cost.verify import architecture_of, verify
+from ablate.plan.designs import combinations
+from ablate.published import PAPERS, matching_row, tables
+from ablate.records import Cost
+
+SPACES = Path(__file__).parents[2] / "search_spaces"
+FILES = sorted(path for path in SPACES.rglob("*.yaml"))
+NAMES = [str(path.relative_to(SPACES).with_suffix("")) for path in FILES]
+# Their networks are small enough to count in seconds; `make verify-costs` counts all.
+QUICK = ["augvit/table3", "augvit/table5", "mabvit/m16", "iffn/table2", "iffn/table4", "iffn/table6"]
+
+
+def test_each_paper_has_tables_and_about_a_hundred_printed_costs() -> None:
+    assert {name.partition("/")[0] for name in tables()} == set(PAPERS)
+    printed = sum(bool(row.params) + bool(row.flops) for table in tables().values() for row in table.rows)
+    assert printed > 190
+
+
+@pytest.mark.parametrize("name", tables())
+def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
+    table = tables()[name]
+    assert table.about
+    assert table.rows
+    assert len({row.label for row in table.rows}) == len(table.rows)
+    for row in table.rows:
+        for factor, level in row.levels.items():
+            if factor not in ("backbone", "data.image_size") and not factor.startswith("recipe."):
+                assert factors.find(factor)[1].allowed.accepts(level), (row.label, factor, level)
+        assert row.convention in ("paper", "executed", "modules")
+
+
+@pytest.mark.parametrize("name", tables())
+def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
+    declared = space.read(SPACES / f"{name}.yaml")
+    assert declared.published == name
+    table = tables()[name]
+    fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
+    recipe = {f"recipe.{key}": getattr(declared.recipe, key) for key in ("epochs", "repeats", "random_erasing", "mixup")}
+    found = [matching_row(table, levels, {**recipe, **fixed}) for levels in combinations(declared)]
+    missing = [row.label for row in table.rows if row not in found]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_space_reads_and_says_what_it_asks(name: str) -> None:
+    path = SPACES / f"{name}.yaml"
+    declared = space.read(path)
+    assert declared.question.endswith("?")
+    assert declared.expect
+    assert declared.source
+    assert f"search_spaces/{name}.yaml" in path.read_text().splitlines()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_printed_costs_come_out_or_say_why_not(name: str) -> None:
+    for checked in verify(tables()[name]):
+        assert checked.explained, checked
+        assert checked.agrees or checked.row.reason, checked
+
+
+@pytest.mark.slow
+def test_shortcuts_add_what_the_papers_formulas_say() -> None:
+    """12 * sites * T * b * d parameters, and 197 * 12 * sites * T * (2 d log2(d/b) + 2 b d) FLOPs."""
+    none, *some = (count(architecture_of(row)) for row in tables()["augvit/table3"].rows)
+    for t, found in enumerate(some, start=1):
+        assert found.params - none.params == 12 * 2 * t * 4 * 384
+        flops = 197 * 12 * 2 * t * (2 * 384 * math.log2(384 / 4) + 2 * 4 * 384)
+        assert found.flops_paper - none.flops_paper == pytest.approx(flops, abs=1)
+
+
+def test_a_wrong_print_does_not_agree() -> None:
+    """The check can fail: a cost beyond the last digit, or beyond 1.5 %."""
+    table = tables()["iffn/table1"]
+
+    def costs(params: float, flops: float) -> list[bool]:
+        cost = Cost(round(params * 1e6), 1, round(flops * 1e9), 1, 1)
+        return [checked.agrees for checked in itertools.islice(verify(table, lambda architecture: cost), 2)]
+
+    assert costs(5.72, 1.26) == [True, True]
+    assert costs(5.735, 1.26) == [False, True]
+    assert costs(5.715, 1.278) == [True, True]
+    assert costs(5.715, 1.282) == [True, False]
+
+
+def test_rows_match_by_what_the_network_reads() -> None:
+    table = tables()["augvit/table5"]
+    assert matching_row(table, {"shortcuts.count": 0, "shortcuts.b": None}, {}).label == "Baseline"  # type: ignore[union-attr]
+    levels = {"shortcuts.count": 2, "shortcuts.projection": "circulant", "shortcuts.b": 4}
+    assert matching_row(table, levels, {}).label == "block-circulant b = 4"  # type: ignore[union-attr]
+    assert matching_row(table, {**levels, "shortcuts.b": 16}, {}) is None
+
+
+def test_all_published_architectures_resolve() -> None:
+    for table in tables().values():
+        for row in table.rows:
+            assert architecture_of(row).classes == 1000

@@ -1,0 +1,97 @@
+"""Losses on patch tokens: labels of patches by area, terms in the training loss, resumed bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ablate.models import build
+from ablate.records import Level, Recipe
+from ablate.training.loss import mixer
+from ablate.training.patches import PatchMixup, PatchTerms
+from tests.training.test_training import RECIPE, train, trial
+
+MIXED = replace(RECIPE, cutmix=1.0, epochs=3)
+ALL: dict[str, Level] = {"patch.cosine": 0.5, "patch.contrastive": 0.5, "patch.mixing": 0.5}
+
+
+def mixup(**changes: float) -> PatchMixup:
+    made = mixer(Recipe(**changes), 4)  # type: ignore[arg-type]
+    assert made is not None
+    return made
+
+
+def slow_labels(share: np.ndarray, own: np.ndarray, other: np.ndarray, grid: int) -> np.ndarray:
+    """Each patch's label by counting pixels."""
+    side = share.shape[0] // grid
+    found = []
+    for row in range(grid):
+        for column in range(grid):
+            area = share[row * side : (row + 1) * side, column * side : (column + 1) * side].mean()
+            found.append(area * own + (1 - area) * other)
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_patch_has_the_labels_of_its_pixels(seed: int, smoothing: float) -> None:
+    np.random.seed(seed)
+    mix = mixup(cutmix=1.0, label_smoothing=smoothing)
+    own = torch.arange(6).float()[:, None, None, None].expand(6, 1, 16, 16).clone()
+    labels = torch.tensor([0, 1, 2, 3, 0, 1])
+    mixed, soft = mix(own.clone(), labels)
+    found = mix.patch_labels(labels, 4, (4, 4))
+    one_hot = np.eye(4)[labels.numpy()] * (1 - smoothing) + smoothing / 4
+    for index in range(6):
+        share = (mixed[index, 0].numpy() == index).astype(float)
+        expected = slow_labels(share, one_hot[index], one_hot[5 - index], 4)
+        np.testing.assert_allclose(found[index], expected, atol=1e-6)
+    # The image's own label is the mean of its patches' labels.
+    torch.testing.assert_close(found.mean(1), soft.float(), atol=1e-6, rtol=0)
+
+
+def test_mixup_gives_every_patch_the_same_blend() -> None:
+    np.random.seed(0)
+    mix = mixup(mixup=1.0)
+    labels = torch.tensor([0, 1, 2, 3])
+    _, soft = mix(torch.randn(4, 3, 8, 8), labels)
+    found = mix.patch_labels(labels, 4, (2, 2))
+    torch.testing.assert_close(found, soft.float()[:, None].expand(4, 4, 4), atol=1e-6, rtol=0)
+
+
+def test_the_network_is_left_as_it_is() -> None:
+    wanted = trial(**ALL)
+    torch.manual_seed(0)
+    model = build(wanted.architecture)
+    torch.manual_seed(0)
+    plain = build(trial().architecture)
+    assert model.state_dict().keys() == plain.state_dict().keys()
+    terms = PatchTerms(wanted.architecture, model)
+    images = torch.randn(4, 1, 8, 8)
+    model.eval()
+    with torch.no_grad():
+        assert torch.equal(model(images), plain.eval()(images))
+        model.train()(images)
+    labels = torch.full((4, 4, 10), 0.1)
+    total = terms(labels)
+    assert isinstance(total, torch.Tensor)
+    assert total.item() > 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_term_changes_what_is_learnt(name: str, tmp_path: Path) -> None:
+    without, _ = train(trial(MIXED), tmp_path / "without")
+    with_, _ = train(trial(MIXED, **{name: 1.0}), tmp_path / "with")
+    assert with_ != without
+
+
+def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(tmp_path: Path) -> None:
+    recipe = replace(MIXED, ema=0.9, clip_grad=1.0, mixup=0.3)
+    whole = train(trial(recipe, **ALL), tmp_path / "whole")
+    parts = train(trial(recipe, **ALL), tmp_path / "parts", stops=(1, 2))
+    assert whole[0] == parts[0]
+    assert all(torch.equal(whole[1][key], parts[1][key]) for key in whole[1])

@@ -1,0 +1,207 @@
+"""Weights that training starts from: what fits is taken, resampled where the resolution differs, and told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+
+from ablate.errors import CheckpointError, Infeasible
+from ablate.models import build, build_from, resolve
+from ablate.models.weights import take
+from ablate.plan.start import find_start
+from ablate.records import Level, Start
+from ablate.training import Training
+from ablate.training.start import read_start
+from tests.training.test_training import trial
+
+SIZES: dict[str, Level] = {"size.patch_size": 4, "size.width": 16, "size.depth": 2, "size.heads": 2, "size.mlp_ratio": 2.0}
+
+
+def vit(side: int = 16, classes: int = 10, **settings: Level) -> torch.nn.Module:
+    torch.manual_seed(7)
+    return build(resolve("vit", side, 3, classes, {**SIZES, **settings}))
+
+
+def started(state: dict[str, torch.Tensor], side: int = 16, classes: int = 10, **settings: Level):  # type: ignore[no-untyped-def]
+    torch.manual_seed(8)
+    return build_from(resolve("vit", side, 3, classes, {**SIZES, **settings}), state)
+
+
+def test_the_same_network_takes_everything() -> None:
+    source = vit().state_dict()
+    model, loaded = started(source)
+    assert all(torch.equal(model.state_dict()[key], source[key]) for key in source)
+    assert loaded.taken == set(source)
+    assert not (loaded.new or loaded.unused or loaded.kept or loaded.resampled)
+
+
+def test_a_modified_network_takes_what_it_shares_and_says_what_is_new() -> None:
+    source = vit().state_dict()
+    model, loaded = started(source, **{"shortcuts.count": 1, "attnscale": True, "ffn.agelu": 2})
+    state = model.state_dict()
+    assert torch.equal(state["blocks.0.attn.qkv.weight"], source["blocks.0.attn.qkv.weight"])
+    assert "blocks.0.attn.edits.weights.0.w" in loaded.new
+    assert "blocks.0.msa_paths.0.projection.c" in loaded.new
+    # The narrower first layer keeps the first rows of the trained one.
+    assert loaded.kept == {f"blocks.{b}.mlp.fc1.{p}" for b in (0, 1) for p in ("weight", "bias")}
+    assert torch.equal(state["blocks.1.mlp.fc1.weight"], source["blocks.1.mlp.fc1.weight"][:16])
+    assert "kept in part" in str(loaded)
+
+
+def test_a_convolution_that_becomes_a_linear_layer_is_kept_not_unused() -> None:
+    name = "poolformer_s12"
+    torch.manual_seed(0)
+    source = build(resolve(name, 64, 3, 10, {})).state_dict()
+    model, loaded = build_from(resolve(name, 64, 3, 10, {"ffn.kernel": 3}), source)
+    inside = model.state_dict()["stages.0.blocks.0.mlp.module.fc2.weight"]
+    assert torch.equal(inside, source["stages.0.blocks.0.mlp.fc2.weight"].flatten(1))
+    assert "stages.0.blocks.0.mlp.module.fc2.weight" in loaded.kept
+    assert not loaded.unused
+
+
+def test_a_checkpoint_of_the_modified_network_brings_its_factors_along() -> None:
+    source = vit(**{"shortcuts.count": 2, "featscale": "text"}).state_dict()
+    model, loaded = started(source, **{"shortcuts.count": 2, "featscale": "text"})
+    assert not loaded.new
+    assert all(torch.equal(model.state_dict()[key], source[key]) for key in source)
+
+
+def test_other_classes_and_other_resolution() -> None:
+    source = vit(16, 10).state_dict()
+    model, loaded = started(source, 32, 3)
+    assert loaded.new == {"head.weight", "head.bias"}
+    assert loaded.resampled == {"pos_embed"}
+    assert model.state_dict()["pos_embed"].shape == (1, 65, 16)
+    # The class token's embedding stays; a constant embedding stays constant.
+    assert torch.equal(model.state_dict()["pos_embed"][:, 0], source["pos_embed"][:, 0])
+    source["pos_embed"].fill_(0.5)
+    assert torch.allclose(started(source, 32)[0].state_dict()["pos_embed"], torch.tensor(0.5))
+
+
+def test_a_network_without_class_token_takes_the_grids_part() -> None:
+    source = vit().state_dict()
+    model, loaded = started(source, **{"size.pool": "mean"})
+    assert torch.equal(model.state_dict()["pos_embed"], source["pos_embed"][:, 1:])
+    assert "cls_token" in loaded.unused
+
+
+def test_window_biases_are_resampled() -> None:
+    torch.manual_seed(0)
+    name = "swin_tiny_patch4_window7_224"
+    source = build(resolve(name, 56, 3, 10, {})).state_dict()
+    keys = {key for key in source if key.endswith("relative_position_bias_table")}
+    for key in keys:
+        source[key].fill_(0.25)
+    model, loaded = build_from(resolve(name, 64, 3, 10, {"size.window": 4}), source)
+    assert loaded.resampled
+    assert loaded.resampled <= keys
+    for key in loaded.resampled:
+        assert torch.allclose(model.state_dict()[key], torch.tensor(0.25), atol=1e-5)
+
+
+def test_taking_draws_nothing_random() -> None:
+    source, model = vit().state_dict(), vit(attnscale=True)
+    before = torch.get_rng_state()
+    take(model, source)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "vit.pth"
+    torch.manual_seed(9)
+    sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 2.0, "patch_size": 4, "img_size": 8}
+    model = timm.models.VisionTransformer(in_chans=1, num_classes=10, **sizes)
+    torch.save({"state_dict": {f"module.{k}": v for k, v in model.state_dict().items()}}, path)
+    return path
+
+
+def test_training_starts_from_a_file_and_says_so(file: Path, tmp_path: Path) -> None:
+    start = find_start(str(file), "vit")
+    assert start is not None
+    assert start.identity.startswith("sha256 ")
+    wanted = replace(trial(), start=start)
+    assert wanted.hash != trial().hash
+    training = Training(wanted, tmp_path / "run")
+    state = training._model.state_dict()
+    training.close()
+    source = torch.load(file, weights_only=True)["state_dict"]
+    assert torch.equal(state["blocks.0.attn.qkv.weight"], source["module.blocks.0.attn.qkv.weight"])
+    assert "tensors taken from the checkpoint" in training.weights
+
+
+def test_a_trials_own_checkpoint_starts_another(tmp_path: Path) -> None:
+    first = Training(trial(), tmp_path / "first")
+    first.epoch()
+    first.save()
+    first.close()
+    start = find_start(str(tmp_path / "first" / "last.pt"), "vit")
+    second = Training(replace(trial(attnscale=True), start=start), tmp_path / "second")
+    assert torch.equal(
+        second._model.state_dict()["patch_embed.proj.weight"], first._model.state_dict()["patch_embed.proj.weight"]
+    )
+    second.close()
+
+
+def test_equal_content_is_one_start_wherever_it_lies(file: Path) -> None:
+    copy = file.with_name("copy.pth")
+    copy.write_bytes(file.read_bytes())
+    one, other = find_start(str(file), "vit"), find_start(str(copy), "vit")
+    assert one is not None
+    assert other is not None
+    assert one.identity == other.identity
+    assert replace(trial(), start=one).hash == replace(trial(), start=other).hash
+
+
+def test_published_weights_are_named_by_their_tag_or_refused() -> None:
+    start = find_start("timm", "cait_xxs24_224")
+    assert start == Start("timm cait_xxs24_224.fb_dist_in1k")
+    for name in ("pvt_small", "vit"):
+        with pytest.raises(Infeasible, match=f"timm publishes no weights for {name}"):
+            find_start("timm", name)
+
+
+def test_published_weights_are_timms_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The real loading code, on weights that lie here instead of on the hub."""
+    torch.manual_seed(3)
+    source = timm.create_model("cait_xxs24_224")
+    torch.save(source.state_dict(), tmp_path / "cait.pth")
+    create = timm.create_model
+
+    def local(name: str, pretrained: bool = False, **arguments: object) -> object:
+        overlay = {"file": str(tmp_path / "cait.pth"), "hf_hub_id": None, "url": ""}
+        return create(name, pretrained=pretrained, pretrained_cfg_overlay=overlay, **arguments)
+
+    monkeypatch.setattr(timm, "create_model", local)
+    wanted = replace(trial(), architecture=resolve("cait_xxs24_224", 224, 3, 10, {}), start=Start("timm cait_xxs24_224"))
+    state = read_start(wanted)
+    assert all(torch.equal(state[key], tensor) for key, tensor in source.state_dict().items())
+
+
+def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise OSError("no route to host\nmore")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(CheckpointError, match=r"could not be fetched \(no route to host\).*name the file"):
+        read_start(replace(trial(), start=Start("timm x")))
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"cos\nsystem\n(S'true'\ntR."])
+def test_what_is_no_safe_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "bad.pth"
+    file.write_bytes(content)
+    with pytest.raises(CheckpointError, match="no checkpoint that can be read safely"):
+        read_start(replace(trial(), start=find_start(str(file), "vit")))
+
+
+def test_a_file_without_tensors_and_one_that_is_not_there(tmp_path: Path) -> None:
+    torch.save({"epoch": 3}, tmp_path / "empty.pth")
+    with pytest.raises(CheckpointError, match="holds no tensors by name"):
+        read_start(replace(trial(), start=find_start(str(tmp_path / "empty.pth"), "vit")))
+    with pytest.raises(CheckpointError, match="no file"):
+        find_start(str(tmp_path / "missing.pth"), "vit")
