@@ -250,6 +250,7 @@ def backbones_grid(name: str | None) -> Grid:
     from ablate import factors
     from ablate.errors import UnknownName, unknown
     from ablate.families import families
+    from ablate.families.family import factor_of
 
     found = families()
     if name is not None and name not in found:
@@ -265,7 +266,7 @@ def backbones_grid(name: str | None) -> Grid:
         rows.append([family.name, family.about, ", ".join(some), str(len(members)), ", ".join(defined)])
         data += [{"backbone": one, "family": family.name, "factors": ", ".join(defined)} for one in members]
         notes += [f"{family.name}: no {factor}, because {reason}." for factor, reason in lacks.items()]
-        notes += [f"{family.name}: sizes and rates that can change: {', '.join(sorted(family.sizes))}."]
+        notes += [f"{family.name}: what can change of its sizes: {', '.join(sorted(map(factor_of, family.sizes)))}."]
     return Grid(["family", "about", "names", "number", "factors"], rows, data, frozenset({"number"}), "Backbones", notes)
 
 

@@ -29,6 +29,7 @@ def dimensions(name: str) -> Dimensions:
     )
 
 
+# timm gives every block the same rate of stochastic depth, as CaiT's paper does; elsewhere it rises with depth.
 def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
     timm_models.require_multiple(image_size, wanted.patch_size, name)
     own = dimensions(name)

@@ -16,6 +16,12 @@ Layout = Literal["tokens", "grid", "image"]
 (batch, channels, height, width)."""
 
 
+def factor_of(dimension: str) -> str:
+    """The factor that changes a field of Dimensions, as it is written in a space."""
+    rates = {"drop_path": "drop.path", "dropout": "drop.dropout", "attention_dropout": "drop.attention"}
+    return rates.get(dimension, f"size.{dimension}")
+
+
 class Algebra(Protocol):
     """How the blocks of a family compute their two branches, `drop_path(scale(mixer(norm(x))))`."""
 

@@ -26,7 +26,7 @@ from ablate.factors.factor import (
     SizeFactor,
     TokenSite,
 )
-from ablate.families.family import BlockPlace, Family
+from ablate.families.family import BlockPlace, Family, factor_of
 from ablate.layers.attention import AttentionEdits, EditableAttention
 from ablate.layers.layout import OnTokens
 from ablate.models.block import arrange
@@ -141,9 +141,8 @@ def _dimensions(family: Family, backbone: str, values: dict[str, ReadValues]) ->
     for field in fields(Dimensions):
         name = field.name
         if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
-            said = {"drop_path": "drop.path", "dropout": "drop.dropout", "attention_dropout": "drop.attention"}
-            can = ", ".join(said.get(size, f"size.{size}") for size in sorted(family.sizes))
-            raise Infeasible(f"{said.get(name, f'size.{name}')} cannot be changed on {backbone}; what can: {can}")
+            can = ", ".join(sorted(factor_of(size) for size in family.sizes))
+            raise Infeasible(f"{factor_of(name)} cannot be changed on {backbone}; what can: {can}")
     for slot_factor in _active(Factor, values):
         for slot in slot_factor.needs:
             if slot in family.lacks:
