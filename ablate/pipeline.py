@@ -15,6 +15,7 @@ from ablate.records import (
     KNOWN,
     Architecture,
     Cost,
+    Data,
     Diagnostics,
     Ended,
     Event,
@@ -25,6 +26,7 @@ from ablate.records import (
     Space,
     Status,
     StudyResults,
+    Trained,
     Trial,
 )
 from ablate.store.database import sqlite_file
@@ -110,6 +112,11 @@ class Costs:
             except Infeasible as error:
                 self._refused[key] = str(error)
                 raise
+            except (MemoryError, RuntimeError) as error:
+                if "memory" not in str(error).lower():
+                    raise
+                self._refused[key] = "it does not fit into this machine's memory"
+                raise Infeasible(self._refused[key]) from error
         return self._known[key]
 
 
@@ -163,7 +170,7 @@ def run(
 
 def _undiagnosed(declared: Space, url: str) -> int:
     with Reader(url) as reader:
-        return reader.undiagnosed(declared.name)
+        return reader.undiagnosed(declared.name, declared.diagnostics.names)
 
 
 def resume(
@@ -188,7 +195,7 @@ def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a diagnosis came to: trials looked at, and those without a checkpoint."""
+    """What a diagnosis came to: trials looked at, and those that are not trained to their end or have no checkpoint."""
 
     studies: tuple[str, ...]
     trials: int
@@ -208,24 +215,25 @@ def diagnose(
         UnknownName: there is no such study or trial.
         AblateError: a diagnostic cannot be taken, or the store is being written to.
     """
+    from ablate.diagnostics import require
     from ablate.store.writer import Writer
     from ablate.training.look import look
 
+    require(wanted.names)
     with Reader(options.url) as reader:
         found = [reader.target(target) for target in targets]
         studies = tuple(dict.fromkeys(study for study, _ in found))
         documents = {study: reader.study(study) for study in studies}
-    chosen: dict[str, Trial] = {}
-    for study, key in found:
-        declared = space.load(documents[study].document, documents[study].file)
-        planned = cost_plan(declared, options.url).trials
-        chosen |= {trial.hash: trial for trial in planned if key in (None, trial.hash)}
+        chosen: dict[str, tuple[Trained, Data]] = {}
+        for study, key in found:
+            data = space.load(documents[study].document, documents[study].file, stored=True).data
+            chosen |= {trial.hash: (trial, data) for trial in reader.trained(study) if key in (None, trial.hash)}
     without = 0
     with Writer(options.url) as writer:
         root = options.runs / "checkpoints" / writer.store_id
-        for done, trial in enumerate(chosen.values()):
+        for done, (trial, data) in enumerate(chosen.values()):
             hear(done, len(chosen))
-            taken = look(trial, root / trial.hash, wanted)
+            taken = look(trial, data, root / trial.hash, wanted) if trial.completed else None
             if taken is None:
                 without += 1
             else:
@@ -363,13 +371,16 @@ class Study:
         from ablate.published import matching_row, tables
 
         results = self.results()
-        declared = space.load(results.document, self.name)
+        declared = space.load(results.document, self.name, stored=True)
         if not declared.published:
             raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
         table = tables()[declared.published]
         fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
         rows = {cell.index: matching_row(table, report.shown_levels(cell), fixed) for cell in results.cells}
-        return {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
+        found = {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
+        if not found:
+            raise AblateError(f"no row of {self.name} is one of {declared.published}, so there is nothing to show beside it")
+        return found
 
     def diagnostics(self) -> list[str]:
         """The diagnostics that are stored of its trials."""

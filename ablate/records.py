@@ -159,6 +159,16 @@ class Trial:
         return content_hash(content | ({"start": self.start.identity} if self.start else {}))
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A trial as the store has it: what its network is, how and on what side of images it was trained."""
+
+    hash: str
+    architecture: Architecture
+    recipe: Recipe
+    completed: bool
+
+
 class Status(StrEnum):
     """Where a trial stands. Completed, pruned and diverged are results; only completed ones enter a mean."""
 

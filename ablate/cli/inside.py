@@ -81,9 +81,9 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
     looked = pipeline.diagnose(targets, Diagnostics(chosen, images), options, hear)
     print(f"\r{looked.trials} trials looked at", file=sys.stderr)
     if looked.without:
-        print(f"{looked.without} trials have no checkpoint under {runs}/checkpoints", file=sys.stderr)
+        print(f"{looked.without} trials are unfinished, or have no checkpoint under {runs}/checkpoints", file=sys.stderr)
     if not looked.trials:
-        raise AblateError("no trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
+        raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
     for study in looked.studies:
         shown = pipeline.Study(study, options.url)
         for name in chosen:
@@ -115,6 +115,7 @@ def drawn(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: st
     # What was measured comes before its bound.
     ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
     shown = [(name, [line for line in found.layers(name) if rows is None or line.cell in rows]) for name in ordered]
-    if not any(lines for _, lines in shown):
-        raise AblateError(f"no row of {', '.join(map(str, rows or ()))} has the diagnostic {diagnostic}; `ablate table {study}`")
+    missing = sorted(set(rows or ()) - {line.cell for _, lines in shown for line in lines})
+    if missing or not any(lines for _, lines in shown):
+        raise AblateError(f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {study}")
     save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)

@@ -74,7 +74,9 @@ def describe(
     data_set = find(name)
     size, channels, classes, images, fingerprint = data_set.image_size, data_set.channels, data_set.classes, data_set.images, ""
     where = path or os.path.join("data", name)
-    if path is None and data_set.kind == "memory" and not os.path.isdir(where) and os.path.isfile(where + ".npz"):
+    if name == "digits" and path is not None:
+        raise DataError("data: digits is embedded in scikit-learn; leave path out")
+    if path is None and data_set.kind == "memory" and name != "digits" and not os.path.isdir(where) and os.path.isfile(where + ".npz"):
         where += ".npz"
     if name == "npz":
         from ablate.data.arrays import npz_shape

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ablate.diagnostics.diagnostic import Diagnostic
-from ablate.errors import UnknownName, unknown
+from ablate.errors import DiagnosticError, UnknownName, unknown
 
 HELPERS = ("diagnostic", "observe")
 
@@ -28,9 +30,17 @@ def find(name: str) -> Diagnostic:
     return catalogue()[name]
 
 
+def require(names: Iterable[str]) -> None:
+    """Raises DiagnosticError where a diagnostic needs a package that is not installed."""
+    for name in names:
+        package = find(name).requires
+        if package and package not in sys.modules and importlib.util.find_spec(package) is None:
+            raise DiagnosticError(f"the diagnostic {name} needs {package}: pip install 'ablate[sdp]'")
+
+
 def usual() -> tuple[str, ...]:
     """Those that cost little to take and to store: all but matrices and the semidefinite program."""
     return tuple(name for name, found in catalogue().items() if found.form != "matrix" and name != "lipschitz")
 
 
-__all__ = ["Diagnostic", "catalogue", "find", "usual"]
+__all__ = ["Diagnostic", "catalogue", "find", "require", "usual"]

@@ -39,6 +39,7 @@ class Diagnostic:
         source: paper and place.
         form: a number a layer, a vector or a matrix.
         axis: what the axis of a plot says.
+        requires: a package that is no dependency of this one, if it needs it.
         measure: the values of one layer by their names' endings (`""` for the diagnostic's own name), each with one entry an
             image (or window) in front; an empty mapping where the layer has no such thing.
     """
@@ -49,3 +50,4 @@ class Diagnostic:
     axis: str
     measure: Callable[[Layer], Mapping[str, Tensor]]
     form: Form = "number"
+    requires: str = ""

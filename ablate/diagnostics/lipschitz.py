@@ -32,6 +32,9 @@ SLOPES = {
 LARGE = 120
 """Above so many rows, the first-order solver SCS takes the place of the interior-point solver Clarabel."""
 
+LARGEST = 800
+"""A program of more rows takes hours."""
+
 _KNOWN: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 
 
@@ -45,20 +48,19 @@ def bound(inner: Matrix, parts: list[tuple[Matrix, Matrix, Matrix]]) -> float:
         parts: for each i the matrix W1_i, (outputs, hidden), and the least and greatest slope of each channel, (hidden).
 
     Raises:
-        DiagnosticError: cvxpy is not installed.
+        DiagnosticError: the program is too large.
     """
     return sum(math.sqrt(_rho(inner, *part)) for part in parts)
 
 
 def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float:
     """The least rho that the matrix inequality allows, certified: whatever T the solver found, the rho for it is computed."""
+    import cvxpy as cp
     import numpy as np
 
-    try:
-        import cvxpy as cp
-    except ImportError:
-        raise DiagnosticError("the diagnostic lipschitz needs cvxpy: pip install 'ablate[sdp]'") from None
     width, hidden = inner.shape[1], inner.shape[0]
+    if width + hidden > LARGEST:
+        raise DiagnosticError(f"lipschitz: a semidefinite program of {width + hidden} rows would not end; at most {LARGEST}")
     # Scaled to norms of one, so that the solver's tolerances mean the same for every layer.
     scales = max(float(np.linalg.norm(inner, 2)), 1e-30), max(float(np.linalg.norm(outer, 2)), 1e-30)
     w0, gram = inner / scales[0], (outer.T @ outer) / scales[1] ** 2
@@ -82,8 +84,7 @@ def _certified(w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Mat
 
     rises = [10.0**power for power in range(-9, 2)]
     candidates = []
-    for rise in rises:
-        raised = t + rise * max(float(t.max()), 1e-3)
+    for raised in [t + 0.51, *(t + rise * max(float(t.max()), 1e-3) for rise in rises)]:
         block = 2 * np.diag(raised) - gram
         try:
             np.linalg.cholesky(block)
@@ -92,7 +93,7 @@ def _certified(w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Mat
         side = w0.T * ((least + greatest) * raised)
         whole = -2 * (w0.T * (least * greatest * raised)) @ w0 + side @ np.linalg.solve(block, side.T)
         candidates.append(max(float(np.linalg.eigvalsh(whole)[-1]), 0.0))
-    assert candidates, "gram is bounded by one, so some rise makes the block definite"
+    assert candidates, "gram is bounded by one, so the first makes the block definite"
     return min(candidates)
 
 
@@ -165,4 +166,5 @@ DIAGNOSTIC = Diagnostic(
     source="iffn, Theorem 4.3",
     axis="Lipschitz constant",
     measure=measure,
+    requires="cvxpy",
 )

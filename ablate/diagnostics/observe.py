@@ -48,7 +48,10 @@ def measure(
                         total = found.double().sum(0)
                         sums[key] = sums[key] + total if key in sums else total
                         counts[key] = counts.get(key, 0) + len(found)
-    return tuple(_measurement(epoch, key, total / counts[key]) for key, total in sorted(sums.items()))
+    taken = tuple(_measurement(epoch, key, total / counts[key]) for key, total in sorted(sums.items()))
+    # That a network has nothing of a kind is known too: layer -1 says that it was looked for.
+    seen = {measurement.name.partition(".")[0] for measurement in taken}
+    return taken + tuple(Measurement(epoch, name, -1, None) for name in names if name not in seen)
 
 
 def _measurement(epoch: int, key: tuple[str, int], mean: Tensor) -> Measurement:

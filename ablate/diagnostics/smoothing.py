@@ -34,7 +34,12 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
     attention, seen = layer.attention
     edits = attention.edits
     plain = attention.fusible and not (edits.value or edits.weights or edits.output)
-    if not plain or seen.weights.shape[-1] != seen.weights.shape[-2] or seen.source.shape != seen.output.shape:
+    if (
+        not plain
+        or seen.weights.shape[-1] < 2
+        or seen.weights.shape[-1] != seen.weights.shape[-2]
+        or seen.source.shape != seen.output.shape
+    ):
         return {}
     heads = attention.num_heads
     value = attention.value_weight().float().unflatten(0, (heads, -1))

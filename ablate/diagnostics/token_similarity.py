@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ablate.diagnostics.diagnostic import Diagnostic, Layer
+from ablate.errors import DiagnosticError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+MOST = 1024
+"""Tokens of which a matrix is still stored."""
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
     """cos(h_i, h_j) for all tokens; (batch, n, n)."""
     from torch.nn.functional import normalize
 
+    if layer.tokens.shape[1] > MOST:
+        raise DiagnosticError(f"token_similarity: {layer.tokens.shape[1]} tokens make too large a matrix; at most {MOST}")
     unit = normalize(layer.tokens, dim=-1)
     return {"": unit @ unit.transpose(1, 2)}
 

@@ -50,6 +50,7 @@ class Work:
         self._training: Training | None = None
         self._place = Place(executor, socket.gethostname(), os.getpid(), "", threads_of(job.resources))
         self._saved = time.monotonic()
+        self._diagnosis_error = ""
         self.status = Status.RUNNING
 
     def start(self) -> Iterator[Event]:
@@ -66,22 +67,19 @@ class Work:
         yield Started(self._trial, place, len(done), self._training.weights)
         if done:
             yield Progressed(self._trial, done)
-        if self._training.finished:
+        if self._training.measurements:
+            yield Measured(self._trial, tuple(self._training.measurements))
+        if done:
             # A kill may have come between the last epoch and its diagnostics.
-            yield from self._diagnose() if not self._training.diagnosed else ()
-            yield from self._told() if self._training.measurements else ()
-            if self.status == Status.RUNNING:
-                yield self._end(Status.COMPLETED)
-        elif self._training.measurements:
-            yield from self._told()
+            yield from self._diagnose(len(done))
+        if self._training.finished:
+            yield self._end(Status.COMPLETED, self._diagnosis_error)
 
     def step(self) -> Iterator[Event]:
         """Trains one epoch."""
         assert self._training is not None
         try:
             epoch = self._training.epoch()
-            due = self._job.diagnostics.due(epoch.number, self._job.trial.recipe.epochs)
-            taken = self._training.diagnose(self._job.diagnostics) if due else ()
             # The checkpoint comes first: a result that is told is a result that is kept.
             if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
                 self.save()
@@ -92,24 +90,21 @@ class Work:
             yield self._failed()
             return
         yield Progressed(self._trial, (epoch,))
-        if taken:
-            yield Measured(self._trial, taken)
+        yield from self._diagnose(epoch.number)
         if self._training.finished:
-            yield self._end(Status.COMPLETED)
+            yield self._end(Status.COMPLETED, self._diagnosis_error)
 
-    def _diagnose(self) -> Iterator[Event]:
-        """Looks inside a network that is trained to its end, if the job asks for it."""
+    def _diagnose(self, epoch: int) -> Iterator[Event]:
+        """Looks inside the network where the job asks for it. What cannot be looked at costs no training: the trial goes on, and
+        ends with the error told."""
         assert self._training is not None
-        epochs = self._job.trial.recipe.epochs
-        if self._job.diagnostics.due(epochs, epochs):
-            try:
-                self._training.diagnose(self._job.diagnostics)
-            except Exception:
-                yield self._failed()
-
-    def _told(self) -> Iterator[Event]:
-        assert self._training is not None
-        yield Measured(self._trial, tuple(self._training.measurements))
+        wanted = self._job.diagnostics
+        if not wanted.due(epoch, self._job.trial.recipe.epochs) or self._training.diagnosed(wanted.names):
+            return
+        try:
+            yield Measured(self._trial, self._training.diagnose(wanted))
+        except Exception:
+            self._diagnosis_error = traceback.format_exc(limit=-8)
 
     def save(self) -> None:
         """Writes a checkpoint now."""

@@ -24,12 +24,18 @@ FACTOR = SizeFactor(
     neutral=lambda values: not any(values.values()),
     edit=edit,
     parameters=(
-        Parameter("path", Real(0, 1), 0.0, "stochastic depth (DropPath), rising linearly over depth up to this rate", (0.1, 0.2)),
+        Parameter(
+            "path",
+            Real(0, 1),
+            0.0,
+            "stochastic depth (DropPath), rising linearly over depth up to this rate; equal in all of CaiT's blocks",
+            (0.1, 0.2),
+        ),
         Parameter(
             "dropout",
             Real(0, 1),
             0.0,
-            "dropout after embedding, attention projection and both FFN layers, as in DeiT",
+            "dropout after attention projection and both FFN layers, and after the embedding where the backbone has it there",
             (0.1, 0.2),
         ),
         Parameter("attention", Real(0, 1), 0.0, "dropout of attention weights", (0.1, 0.2)),

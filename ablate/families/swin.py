@@ -32,6 +32,8 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     if image_size < 8 * wanted.patch_size:
         raise Infeasible(f"{name} halves its token grid three times; an image side of {image_size} is too small")
     timm_models.require_multiple(image_size, wanted.patch_size, name)
+    if wanted.window != own.window and wanted.window > image_size // wanted.patch_size:
+        raise Infeasible(f"size.window = {wanted.window} is larger than the {image_size // wanted.patch_size} tokens of a side")
     changed = {"window_size": wanted.window} if wanted.window != own.window else {}
     rates = timm_models.rates(wanted, "proj_drop_rate")
     return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ablate.errors import Infeasible
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
@@ -32,6 +33,8 @@ def dimensions(name: str) -> Dimensions:
 
 def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
     timm_models.require_multiple(image_size, 16, name)
+    if wanted.drop_path and wanted.depth == 1:
+        raise Infeasible("drop.path rises linearly from 0 in the first block; with size.depth = 1 it does nothing")
     own = dimensions(name)
     changed = {key: getattr(wanted, key) for key in ("depth", "mlp_ratio") if getattr(wanted, key) != getattr(own, key)}
     rates = timm_models.rates(wanted, "drop_rate")

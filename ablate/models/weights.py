@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ablate.errors import CheckpointError
 
 State = Mapping[str, Tensor]
 
@@ -21,7 +26,7 @@ class Loaded:
         resampled: position embeddings and window biases, interpolated to the network's resolution.
         kept: changed by a factor after the backbone had taken them, as the first rows of a layer made narrower.
         new: initialised anew: the checkpoint has nothing of that name and shape.
-        unused: in the checkpoint, without a place in the network.
+        unused: in the checkpoint, without a place in the network, or where a factor put something else.
     """
 
     taken: frozenset[str] = frozenset()
@@ -29,6 +34,12 @@ class Loaded:
     kept: frozenset[str] = frozenset()
     new: frozenset[str] = frozenset()
     unused: frozenset[str] = frozenset()
+
+    @property
+    def share(self) -> float:
+        """Share of the network's tensors that come from the checkpoint."""
+        some = len(self.taken | self.resampled | self.kept)
+        return some / max(1, some + len(self.new))
 
     def __str__(self) -> str:
         told = [f"{len(self.taken)} tensors taken from the checkpoint"]
@@ -66,7 +77,7 @@ def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Load
     early = before.taken | before.resampled if before is not None else frozenset[str]()
     # A feed-forward network on images that a factor replaced stands in a wrapper, one name deeper.
     kept = frozenset(name for name in missing if name.replace(".module.", ".") in early)
-    unused = frozenset(weights) - taken - resampled - early
+    unused = frozenset(weights) - taken - resampled - {name.replace(".module.", ".") for name in kept}
     return Loaded(frozenset(taken), frozenset(resampled), kept, missing - kept, unused)
 
 
@@ -112,3 +123,35 @@ def _square_and_rest(tokens: int) -> tuple[int, int] | None:
     """Side of the grid, and number of prefix tokens (at most 5): the largest square that fits."""
     side = int(tokens**0.5)
     return (side, tokens - side * side) if tokens - side * side <= 5 else None
+
+
+def file_identity(file: Path) -> str:
+    """A file by its content."""
+    with file.open("rb") as stream:
+        return f"sha256 {hashlib.file_digest(stream, 'sha256').hexdigest()[:20]}"
+
+
+def read_file(file: Path) -> State:
+    """The tensors of a checkpoint: timm's, torch's or safetensors', or a trial's own (its EMA weights where it has them).
+
+    Raises:
+        CheckpointError: it cannot be read without running code, or holds no tensors.
+    """
+    from timm.models import load_state_dict
+
+    try:
+        if file.suffix == ".safetensors":
+            found: Any = load_state_dict(str(file))
+        else:
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # Pickled code, a cut file, another format: each raises its own kind.
+        raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
+    for key in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
+        if isinstance(found, dict) and isinstance(found.get(key), dict) and found[key]:
+            found = found[key]
+            break
+    state = {name.removeprefix("module."): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
+    if not state:
+        raise CheckpointError(f"pretrained: {file} holds no tensors by name")
+    return state

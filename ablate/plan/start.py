@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablate.errors import CheckpointError, Infeasible
-from ablate.records import Start
+from ablate.records import Architecture, Start
+
+if TYPE_CHECKING:
+    from ablate.models.weights import State
+
+LEAST_SHARE = 0.25
+"""A network of which less comes from the file was not meant to start from it."""
 
 
 def find_start(pretrained: str, backbone: str) -> Start | None:
@@ -30,11 +35,24 @@ def find_start(pretrained: str, backbone: str) -> Start | None:
     file = Path(pretrained)
     if not file.is_file():
         raise CheckpointError(f"pretrained: no file {file}")
-    status = file.stat()
-    return Start(f"sha256 {_file_hash(file.resolve(), status.st_mtime_ns, status.st_size)}", str(file.resolve()))
+    return Start(_read(file.resolve(), file.stat().st_mtime_ns)[0], str(file.resolve()))
 
 
-@lru_cache(maxsize=16)
-def _file_hash(file: Path, changed: int, size: int) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:20]
+def refuse_strange(start: Start | None, architecture: Architecture) -> None:
+    """Raises Infeasible where a network has hardly anything in common with the file that it is to start from."""
+    if start is None or not start.path:
+        return
+    from ablate.models import build_from
+
+    file = Path(start.path)
+    _, loaded = build_from(architecture, _read(file, file.stat().st_mtime_ns)[1])
+    if loaded.share < LEAST_SHARE:
+        raise Infeasible(f"pretrained: {file.name} is of another network: {loaded}")
+
+
+@lru_cache(maxsize=2)
+def _read(file: Path, changed: int) -> tuple[str, State]:
+    """A file's identity and tensors, read once while it is the same."""
+    from ablate.models.weights import file_identity, read_file
+
+    return file_identity(file), read_file(file)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
 from ablate.document import Document, Where, parse, unknown_key
-from ablate.errors import AblateError, Problem, SpaceError, UnknownName, did_you_mean, unknown
+from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space
 from ablate.space import limits as limit_rules
@@ -36,8 +36,11 @@ def read(path: Path) -> Space:
     return load(text, str(path))
 
 
-def load(text: str, file: str) -> Space:
+def load(text: str, file: str, *, stored: bool = False) -> Space:
     """The space that a YAML text declares; `file` is the name that mistakes are told under, and names the study.
+
+    Args:
+        stored: the text is one that was run before, and is only read: files that it names need not be there any more.
 
     Raises:
         SpaceError: the text has mistakes; each is told with its line.
@@ -47,7 +50,7 @@ def load(text: str, file: str) -> Space:
         form = SpaceForm.model_validate(document.values)
     except ValidationError as error:
         raise SpaceError(_shape_problem(document, details) for details in _one_a_place(error.errors())) from None
-    return _Loader(document, form).space()
+    return _Loader(document, form, stored).space()
 
 
 def study_name(file: str) -> str:
@@ -117,8 +120,8 @@ def _flatten(annotation: Any) -> list[Any]:
 class _Loader:
     """Gathers a space from a document of the right shape, and every mistake on the way."""
 
-    def __init__(self, document: Document, form: SpaceForm) -> None:
-        self._document, self._form = document, form
+    def __init__(self, document: Document, form: SpaceForm, stored: bool) -> None:
+        self._document, self._form, self._stored = document, form, stored
         self._problems: list[Problem] = []
 
     def _wrong(self, where: Where, text: str) -> None:
@@ -166,9 +169,18 @@ class _Loader:
         )
         if len(form.metric) != 1:
             self._wrong(("metric",), "metric names exactly one metric, as in {top1: max}")
+        if rows and not self._problems:
+            self._check_listed(rows, levels)
         if self._problems:
             raise SpaceError(dict.fromkeys(self._problems))
         return space
+
+    def _check_listed(self, rows: tuple[dict[str, Level], ...], levels: Mapping[str, tuple[Level, ...]]) -> None:
+        """Every level listed is that of some row."""
+        for name, listed in levels.items():
+            for index, level in enumerate(listed):
+                if not any(name in row and _same(row[name], level) for row in rows):
+                    self._wrong(("factors", name, index), f"{name}: no row is at the level {level!r}; leave it out")
 
     def _backbone(self) -> tuple[str, dict[str, Level]]:
         """The backbone's name and the sizes that its full form says."""
@@ -200,7 +212,7 @@ class _Loader:
             self._wrong(("factors",), "factors is empty; name at least one, as in `shortcuts.count: [0, 1, 2]`")
         for name, found in levels.items():
             where: Where = ("factors", name)
-            if len(found) < 2:
+            if len(found) < (1 if self._design().name == "rows" else 2):
                 self._wrong(
                     where,
                     f"{name} needs two levels or more, has {len(found)}; what does not vary belongs under `fixed`",
@@ -211,6 +223,13 @@ class _Loader:
             self._check_levels(where, name, found)
             if name in sizes and name not in self._form.fixed:
                 self._wrong(where, f"{name} varies, but backbone says {name.removeprefix('size.')} too; say it in one place")
+        self._check_fixed(levels, sizes)
+
+    def _check_fixed(self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]) -> None:
+        """What does not vary is said once, and not among the factors too."""
+        side = None if isinstance(self._form.data, str) else self._form.data.image_size
+        if side is not None and "data.image_size" in levels:
+            self._wrong(("data", "image_size"), "data.image_size varies under factors; say it in one place")
         for name, level in self._form.fixed.items():
             if name in levels:
                 self._wrong(("fixed", name), f"{name} stands under factors and under fixed; say it in one place")
@@ -303,9 +322,9 @@ class _Loader:
         said = self._form.pretrained
         if isinstance(said, bool):
             return PUBLISHED_WEIGHTS if said else ""
-        if not Path(said).is_file():
+        if not self._stored and not Path(said).is_file():
             self._wrong(("pretrained",), f"pretrained: no file {said}; write true for the weights that timm publishes")
-        return said
+        return f"./{said}" if said == PUBLISHED_WEIGHTS else said
 
     def _diagnostics(self) -> Diagnostics:
         said: Any = self._form.diagnostics
@@ -313,9 +332,16 @@ class _Loader:
             return Diagnostics(diagnostics.usual()) if said else Diagnostics()
         names = said if isinstance(said, list) else said.names
         for index, name in enumerate(names or ()):
+            if name in (names or ())[:index]:
+                self._wrong(("diagnostics",), f"diagnostics: {name} stands twice")
             if name not in diagnostics.catalogue():
                 where: Where = ("diagnostics", index) if isinstance(said, list) else ("diagnostics", "names", index)
                 self._wrong(where, unknown("diagnostic", name, diagnostics.catalogue()))
+                continue
+            try:
+                diagnostics.require([name])
+            except DiagnosticError as error:
+                self._wrong(("diagnostics",), str(error))
         if isinstance(said, list):
             return Diagnostics(tuple(said))
         return Diagnostics(tuple(names) if names else diagnostics.usual(), said.images, said.every)

@@ -155,7 +155,7 @@ def json_schema() -> dict[str, Any]:
     levels["backbone"] = {"type": "string", "description": "name of the backbone; `ablate backbones` lists them"}
     levels["data.image_size"] = {"type": "integer", "minimum": 1, "description": "side to which images are resized, in pixels"}
     listed = {
-        n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 2}
+        n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 1}
         for n, s in levels.items()
     }
     for name, text in ((n, s.get("description")) for n, s in levels.items()):

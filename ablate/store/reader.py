@@ -12,7 +12,7 @@ from sqlalchemy import event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.records import CellResult, Cost, Epoch, Level, Status, StudyResults
+from ablate.records import Architecture, CellResult, Cost, Epoch, Level, Recipe, Status, StudyResults, Trained
 from ablate.store.database import open_reader
 from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
@@ -262,24 +262,51 @@ class Reader:
             .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .where(diagnostics.c.layer >= 0)
         )
         with self._engine.connect() as connection:
             return sorted(connection.execute(wanted).scalars())
 
-    def undiagnosed(self, name: str) -> int:
-        """Completed trials of a study of which no diagnostic is stored."""
+    def trained(self, name: str) -> list[Trained]:
+        """The trials of a study, each once."""
         wanted = (
-            select(func.count(trials.c.hash.distinct()))
+            select(trials.c.hash, trials.c.recipe, trials.c.status, architectures)
+            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
-            .where(trials.c.status == Status.COMPLETED, trials.c.hash.not_in(select(diagnostics.c.trial_hash)))
+            .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
-            return int(connection.execute(wanted).scalar_one())
+            rows = connection.execute(wanted).all()
+        built = ("backbone", "image_size", "channels", "classes", "settings")
+        found = [
+            Trained(
+                row[0], Architecture(*(getattr(row, key) for key in built)), Recipe(**row.recipe), row.status == Status.COMPLETED
+            )
+            for row in rows
+        ]
+        return list({trial.hash: trial for trial in found}.values())
+
+    def undiagnosed(self, name: str, names: Sequence[str]) -> int:
+        """Completed trials of a study in which not all of these diagnostics were looked for."""
+        wanted = (
+            select(trials.c.hash, diagnostics.c.name)
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(diagnostics, diagnostics.c.trial_hash == trials.c.hash, isouter=True)
+            .where(trials.c.status == Status.COMPLETED)
+            .distinct()
+        )
+        taken: dict[str, set[str]] = defaultdict(set)
+        with self._engine.connect() as connection:
+            for key, stored in connection.execute(wanted):
+                taken[key].add((stored or "").partition(".")[0])
+        return sum(not set(names) <= found for found in taken.values())
 
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
-        """A diagnostic of a study at the last epoch at which it was taken: cell, seed, layer, value or numbers.
+        """A diagnostic of a study's completed trials at its last epoch: cell, seed, layer, value or numbers.
 
         Raises:
             UnknownName: there is no such study, or none of its trials has that diagnostic.
@@ -306,7 +333,8 @@ class Reader:
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
                 .join(studies, mine)
                 .join(last, (last.c.trial_hash == diagnostics.c.trial_hash) & (last.c.epoch == diagnostics.c.epoch))
-                .where(diagnostics.c.name == diagnostic)
+                .join(trials, trials.c.hash == diagnostics.c.trial_hash)
+                .where(diagnostics.c.name == diagnostic, diagnostics.c.layer >= 0, trials.c.status == Status.COMPLETED)
                 .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
             )
             return [dict(row) for row in connection.execute(wanted).mappings()]

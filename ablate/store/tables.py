@@ -187,7 +187,9 @@ diagnostics = Table(
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column("epoch", Integer, primary_key=True, comment="epochs trained when it was taken"),
     Column("name", String(60), primary_key=True),
-    Column("layer", Integer, primary_key=True, comment="block of the backbone, from 0"),
+    Column(
+        "layer", Integer, primary_key=True, comment="block of the backbone, from 0; -1: it was looked for, and nothing has it"
+    ),
     Column("value", Float, nullable=True, comment="mean over images, where it is one number"),
     Column("numbers", JSON, nullable=True, comment="a vector, or the rows of a matrix"),
 )

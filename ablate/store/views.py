@@ -35,7 +35,7 @@ SELECT s.name AS study, c.number AS cell, c.role, ct.seed, d.trial_hash AS trial
 FROM studies s
 JOIN cells c ON c.study_id = s.id
 JOIN cell_trials ct ON ct.cell_id = c.id
-JOIN diagnostics d ON d.trial_hash = ct.trial_hash
+JOIN diagnostics d ON d.trial_hash = ct.trial_hash AND d.layer >= 0
 """
 
 STATIC = {"trial_results": TRIAL_RESULTS, "study_results": STUDY_RESULTS, "layer_results": LAYER_RESULTS}

@@ -119,9 +119,14 @@ def set_random_states(states: State, order: torch.Generator) -> None:
         torch.cuda.set_rng_state_all(states["cuda"])
 
 
-def seed_everything(seed: int) -> torch.Generator:
-    """Seeds every random state, and gives the generator of the data order."""
+def reseed_python(seed: int) -> None:
+    """Seeds Python's and numpy's random states, from which imports may draw."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
+
+
+def seed_everything(seed: int) -> torch.Generator:
+    """Seeds every random state, and gives the generator of the data order."""
+    reseed_python(seed)
     torch.manual_seed(seed)
     return torch.Generator().manual_seed(seed)

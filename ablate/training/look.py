@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,11 +10,11 @@ import torch
 from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.models import build
-from ablate.records import Diagnostics, Measurement, Trial
+from ablate.records import Data, Diagnostics, Measurement, Trained
 from ablate.training.checkpoint import CheckpointFolder
 
 
-def look(trial: Trial, folder: Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
+def look(trial: Trained, data: Data, folder: Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
     """Diagnostics of a trial's network as its checkpoint has it (EMA weights if the recipe keeps them), on the CPU; None where
     there is no checkpoint.
 
@@ -33,5 +34,6 @@ def look(trial: Trial, folder: Path, wanted: Diagnostics) -> tuple[Measurement, 
     with torch.random.fork_rng(devices=[]):
         model = build(trial.architecture)
         model.load_state_dict(state["ema"] or state["model"])
-        images = first_images(batches(trial.data, trial.recipe, torch.device("cpu")), wanted.images)
+        data = replace(data, image_size=trial.architecture.image_size)
+        images = first_images(batches(data, trial.recipe, torch.device("cpu")), wanted.images)
         return measure(model, trial.architecture.backbone, images, wanted.names, len(state["epochs"]))

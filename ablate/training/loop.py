@@ -19,7 +19,7 @@ from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.models import build_from
 from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Trial
-from ablate.training.checkpoint import CheckpointFolder, State, random_states, seed_everything, set_random_states
+from ablate.training.checkpoint import CheckpointFolder, State, random_states, reseed_python, seed_everything, set_random_states
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.patches import PatchTerms
 from ablate.training.start import read_start
@@ -56,10 +56,11 @@ class Training:
 
     def _prepare(self) -> None:
         recipe = self._recipe
+        # Before seeding: what reading data imports, and whether it was imported before, may draw random numbers.
+        self._batches = batches(self._trial.data, recipe, self._device)
         self._order = seed_everything(self._trial.seed)
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
-        self._batches = batches(self._trial.data, recipe, self._device)
         self._optimizer = create_optimizer_v2(
             self._model, opt=recipe.optimizer, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
         )
@@ -75,6 +76,7 @@ class Training:
         self._updates = 0
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
+        reseed_python(self._trial.seed)
         state = self._checkpoint.load()
         if state is not None:
             self._restore(state)
@@ -112,10 +114,10 @@ class Training:
         self.measurements += taken
         return taken
 
-    @property
-    def diagnosed(self) -> bool:
-        """Whether the last epoch has been looked at."""
-        return any(measurement.epoch == len(self.epochs) for measurement in self.measurements)
+    def diagnosed(self, names: tuple[str, ...]) -> bool:
+        """Whether all of these diagnostics were taken after the last epoch."""
+        taken = {measurement.name.partition(".")[0] for measurement in self.measurements if measurement.epoch == len(self.epochs)}
+        return set(names) <= taken
 
     def save(self) -> None:
         """Writes the checkpoint."""

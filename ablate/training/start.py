@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from ablate.errors import CheckpointError
-from ablate.models.weights import State
-from ablate.records import Trial
+from ablate.models.weights import State, file_identity, read_file
+from ablate.records import Start, Trial
 
 
 def read_start(trial: Trial) -> State:
@@ -22,7 +20,14 @@ def read_start(trial: Trial) -> State:
     if trial.start is None:
         return {}
     with torch.random.fork_rng(devices=[]):
-        return _file(Path(trial.start.path)) if trial.start.path else _published(trial.architecture.backbone)
+        return _same_file(trial.start) if trial.start.path else _published(trial.architecture.backbone)
+
+
+def _same_file(start: Start) -> State:
+    """The tensors of a file that is still the one that was planned with."""
+    if file_identity(Path(start.path)) != start.identity:
+        raise CheckpointError(f"pretrained: {start.path} has changed since the trial was planned; plan it again")
+    return read_file(Path(start.path))
 
 
 def _published(backbone: str) -> State:
@@ -38,26 +43,4 @@ def _published(backbone: str) -> State:
             "elsewhere and name the file: pretrained: FILE.safetensors"
         ) from error
     state: State = model.state_dict()
-    return state
-
-
-def _file(file: Path) -> State:
-    """The tensors of a checkpoint: timm's, torch's or safetensors', or a trial's own (its EMA weights where it has them)."""
-    from timm.models import load_state_dict
-
-    try:
-        if file.suffix == ".safetensors":
-            found: Any = load_state_dict(str(file))
-        else:
-            found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:
-        # Pickled code, a cut file, another format: each raises its own kind.
-        raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
-    for key in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
-        if isinstance(found, dict) and isinstance(found.get(key), dict) and found[key]:
-            found = found[key]
-            break
-    state = {name.removeprefix("module."): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
-    if not state:
-        raise CheckpointError(f"pretrained: {file} holds no tensors by name")
     return state

@@ -304,7 +304,7 @@ def test_diagnose_and_plot(trained: Say) -> None:
         (("plot", "tiny", "--diagnostic", "diversity", "--to", "x.svg"), "take it with: ablate diagnose tiny --name diversity"),
         (("plot", "tiny", "--diagnostic", "token_cosin", "--to", "x.svg"), "did you mean 'token_cosine'"),
         (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.gif"), "name a file like x.svg"),
-        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.svg", "--row", "9"), "no row of 9"),
+        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.svg", "--row", "9"), "no row 9 has the diagnostic"),
         (("diagnose", "tiny", "--name", "x"), "unknown diagnostic 'x'"),
         (("diagnose", "tinu"), "did you mean 'tiny'"),
         (("verify-costs", "augvid"), "did you mean 'augvit'"),

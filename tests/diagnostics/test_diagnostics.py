@@ -116,7 +116,7 @@ def test_uniform_attention_leaves_no_high_frequencies_and_its_bound_is_small() -
 
 
 def test_an_edit_of_the_weights_leaves_the_theorem() -> None:
-    assert not measure(network(attnscale=True), "vit", [images()], ["smoothing"])
+    assert not by_name(measure(network(attnscale=True), "vit", [images()], ["smoothing"]), "smoothing.bound")
     assert by_name(measure(network(talking_heads="before"), "vit", [images()], ["smoothing"]), "smoothing.bound")
 
 
@@ -161,9 +161,24 @@ def test_the_bound_is_above_what_is_sampled_and_below_the_product_of_norms(setti
 def test_without_cvxpy_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    pytest.importorskip("cvxpy")
+    monkeypatch.delitem(sys.modules, "cvxpy")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(DiagnosticError, match=r"pip install 'ablate\[sdp\]'"):
-        bound(np.ones((1, 1)), [(np.ones((1, 1)), np.ones(1), np.ones(1))])
+        diagnostics.require(["token_cosine", "lipschitz"])
+    diagnostics.require(["token_cosine"])
+
+
+def test_what_would_not_end_or_not_fit_is_refused() -> None:
+    with pytest.raises(DiagnosticError, match="would not end"):
+        bound(np.ones((700, 200)), [(np.ones((200, 700)), np.ones(700), np.ones(700))])
+    with pytest.raises(DiagnosticError, match="too large a matrix"):
+        of_tokens("token_similarity", torch.zeros(1, 1025, 2))
+
+
+def test_what_a_network_has_not_is_known_too() -> None:
+    found = measure(network(attnscale=True), "vit", [images()], ["smoothing"], epoch=3)
+    assert found == (Measurement(3, "smoothing", -1, None),)
 
 
 @pytest.mark.parametrize("backbone", ["swin_tiny_patch4_window7_224", "pvt_tiny", "poolformer_s12", "lvt_r1", "pvt_v2_b0"])
@@ -172,6 +187,7 @@ def test_other_families_are_looked_into_too(backbone: str) -> None:
     model = build(resolve(backbone, 64, 3, 10, {}))
     picture = torch.randn(1, 3, 64, 64)
     found = measure(model, backbone, [picture], list(diagnostics.usual()))
+    found = tuple(taken for taken in found if taken.layer >= 0)
     layers = {taken.layer for taken in by_name(found, "token_cosine")}
     assert layers == set(range(len(layers)))
     assert all(taken.value is None or math.isfinite(taken.value) for taken in found)

@@ -13,7 +13,7 @@ from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
 from ablate.pipeline import Options, Outcome, Study
-from ablate.records import Diagnostics, Job, Measured, Resources, Status
+from ablate.records import Diagnostics, Ended, Job, Measured, Progressed, Resources, Status
 from ablate.store.reader import Reader
 from tests.training.test_training import trial
 
@@ -109,6 +109,31 @@ def test_trials_known_before_are_counted_until_someone_looks(run_text: RunText, 
     assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 8
     pipeline.diagnose(("tiny",), Diagnostics(("diversity",), 5), options)
     assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 0
+
+
+def test_a_diagnostic_that_fails_costs_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no light")
+
+    monkeypatch.setattr("ablate.training.loop.measure", fail)
+    work = Work(Job(trial(), str(tmp_path), Resources(), diagnostics=Diagnostics(("diversity",), every=1)), "inline")
+    told = list(work.start())
+    while work.status == Status.RUNNING:
+        told += list(work.step())
+    work.close()
+    last = told[-1]
+    assert isinstance(last, Ended)
+    assert last.status == Status.COMPLETED
+    assert "no light" in last.error
+    assert sum(len(event.epochs) for event in told if isinstance(event, Progressed)) == 4
+
+
+def test_a_diagnostic_asked_for_later_is_missed_until_someone_looks(run_text: RunText, tiny: str, options: Options) -> None:
+    one = tiny.replace("seeds: 2", "seeds: 1")
+    run_text(one + "diagnostics: [diversity]\n", InlineExecutor())
+    assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 4
+    pipeline.diagnose(("tiny",), Diagnostics(("token_cosine",), 5), options)
+    assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 0
 
 
 def test_published_top1_stands_in_a_column_of_its_own(run_text: RunText, tiny: str, options: Options) -> None:

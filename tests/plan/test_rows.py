@@ -17,7 +17,7 @@ question: q
 factors:
   backbone: [pvt_small, deit_tiny_patch16_224, cait_xxs24_224]
   data.image_size: [64, 96]
-  size.depth: [2, 12]
+  size.depth: [2]
   shortcuts.count: [0, 1]
   talking_heads: [none, both]
 fixed: {shortcuts.b: 2}

@@ -77,6 +77,16 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "did you mean 'shortcuts.count'",
     ),
     "row at an unlisted level": (added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 3}"), 12, "3 is not among the levels"),
+    "level of no row": (added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 1}"), 5, "no row is at the level 'parallel'"),
+    "image side twice": (
+        changed("data: digits", "data: {name: digits, image_size: 8}").replace(
+            "factors:", "factors:\n  data.image_size: [8, 16]"
+        ),
+        8,
+        "data.image_size varies under factors",
+    ),
+    "path of what is embedded": (changed("data: digits", "data: {name: digits, path: x}"), 7, "leave path out"),
+    "diagnostic twice": (added("diagnostics: [diversity, diversity]"), 9, "diversity stands twice"),
     "row twice": (added("design: rows\nrows:\n  - {}\n  - {}"), 12, "row 1 stands twice"),
     "rows and a baseline": (added("design: rows\nrows:\n  - {}\nbaseline: {layout: parallel}"), 12, "leave `baseline` out"),
     "unknown published table": (added("published: augvit/tabel3"), 9, "did you mean 'augvit/table3'"),

@@ -12,7 +12,7 @@ import torch
 from ablate.errors import CheckpointError, Infeasible
 from ablate.models import build, build_from, resolve
 from ablate.models.weights import take
-from ablate.plan.start import find_start
+from ablate.plan.start import find_start, refuse_strange
 from ablate.records import Level, Start
 from ablate.training import Training
 from ablate.training.start import read_start
@@ -191,17 +191,32 @@ def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         read_start(replace(trial(), start=Start("timm x")))
 
 
+def test_a_file_that_changed_since_the_plan_is_refused(file: Path) -> None:
+    wanted = replace(trial(), start=find_start(str(file), "vit"))
+    torch.save({"patch_embed.proj.bias": torch.zeros(16)}, file)
+    with pytest.raises(CheckpointError, match="has changed since the trial was planned"):
+        read_start(wanted)
+
+
+def test_a_file_of_another_network_is_refused(file: Path) -> None:
+    start = find_start(str(file), "vit")
+    refuse_strange(start, trial().architecture)
+    with pytest.raises(Infeasible, match="vit.pth is of another network: "):
+        refuse_strange(start, resolve("vit", 8, 1, 10, {**SIZES, "size.width": 32}))
+    refuse_strange(Start("timm x"), trial().architecture)
+
+
 @pytest.mark.parametrize("content", [b"", b"junk", b"cos\nsystem\n(S'true'\ntR."])
 def test_what_is_no_safe_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "bad.pth"
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match="no checkpoint that can be read safely"):
-        read_start(replace(trial(), start=find_start(str(file), "vit")))
+        find_start(str(file), "vit")
 
 
 def test_a_file_without_tensors_and_one_that_is_not_there(tmp_path: Path) -> None:
     torch.save({"epoch": 3}, tmp_path / "empty.pth")
     with pytest.raises(CheckpointError, match="holds no tensors by name"):
-        read_start(replace(trial(), start=find_start(str(tmp_path / "empty.pth"), "vit")))
+        find_start(str(tmp_path / "empty.pth"), "vit")
     with pytest.raises(CheckpointError, match="no file"):
         find_start(str(tmp_path / "missing.pth"), "vit")

@@ -211,3 +211,27 @@ def test_only_one_process_trains_a_trial(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_probe_gives_a_time() -> None:
     assert math.isfinite(seconds_per_image(trial().architecture, 32))
+
+
+def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first trial of a process imports what later ones find imported, and imports may draw random numbers."""
+    from ablate.training import loop
+
+    wanted = trial(replace(RECIPE, random_erasing=0.5))
+    expected = train(wanted, tmp_path / "plain")
+    read, built = loop.batches, loop.build_from
+
+    def drawing_batches(*arguments: object) -> object:
+        random.random(), np.random.rand(2), torch.rand(1)
+        return read(*arguments)  # type: ignore[arg-type]
+
+    def drawing_build(*arguments: object) -> object:
+        made = built(*arguments)  # type: ignore[arg-type]
+        random.random(), np.random.rand(2)
+        return made
+
+    monkeypatch.setattr(loop, "batches", drawing_batches)
+    monkeypatch.setattr(loop, "build_from", drawing_build)
+    found = train(wanted, tmp_path / "drawing")
+    assert found[0] == expected[0]
+    assert all(torch.equal(found[1][key], expected[1][key]) for key in expected[1])

@@ -15,7 +15,7 @@ def upgrade() -> None:
         sa.Column("trial_hash", sa.String(length=20), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False, comment="epochs trained when it was taken"),
         sa.Column("name", sa.String(length=60), nullable=False),
-        sa.Column("layer", sa.Integer(), nullable=False, comment="block of the backbone, from 0"),
+        sa.Column("layer", sa.Integer(), nullable=False, comment="block of the backbone, from 0; -1: it was looked for, and nothing has it"),
         sa.Column("value", sa.Float(), nullable=True, comment="mean over images, where it is one number"),
         sa.Column("numbers", sa.JSON(), nullable=True, comment="a vector, or the rows of a matrix"),
         sa.ForeignKeyConstraint(["trial_hash"], ["trials.hash"], name=op.f("fk_diagnostics_trial_hash")),
