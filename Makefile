@@ -19,11 +19,13 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 demo: $(READY)
 	@$(BIN)/ablate run search_spaces/quickstart.yaml
 
+# Two processes of one thread each; those that start Ray have the machine to themselves.
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not ray"
+	@$(BIN)/python -m pytest -q -m ray
 
 quick: $(READY)
-	@$(BIN)/python -m pytest -m "not slow" -q
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 lint: $(READY)
 	@$(BIN)/ruff format --check .

@@ -242,6 +242,8 @@ def trials_grid(name: str, url: str) -> Grid:
     with Reader(url) as reader:
         study = reader.study(name)
         data = reader.trials(name)
+    if not any(row["weights"] for row in data):
+        data = [{key: value for key, value in row.items() if key != "weights"} for row in data]
     return plain(data, study.question)
 
 

@@ -198,7 +198,8 @@ class Reader:
                 raise StoreError(f"the query failed: {error}") from None
 
     def trials(self, name: str) -> list[dict[str, Any]]:
-        """The trials of a study: cell, seed, state, metrics, attempts, and the last line of the last error."""
+        """The trials of a study: cell, seed, state, metrics, attempts, the last line of the last error, what was taken from
+        the weights that it started from."""
         tries = (
             select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last"))
             .group_by(attempts.c.trial_hash)
@@ -213,6 +214,7 @@ class Reader:
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),
                 last.c.error,
+                last.c.weights,
             )
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
@@ -226,6 +228,7 @@ class Reader:
             rows = [dict(row) for row in connection.execute(wanted).mappings()]
         for row in rows:
             row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
+            row["weights"] = row["weights"] or ""
         return rows
 
     def target(self, text: str) -> tuple[str, str | None]:

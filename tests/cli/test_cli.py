@@ -100,7 +100,6 @@ VERBS: list[tuple[str, ...]] = [
     ("factors", "shortcuts"),
     ("backbones",),
     ("backbones", "swin"),
-    ("verify-costs", "mabvit/m16"),
     ("run", "tiny.yaml", "--executor", "inline"),
     ("resume", "tiny", "--executor", "inline"),
 ]

@@ -16,10 +16,8 @@ from ablate.published import PAPERS, matching_row, tables
 from ablate.records import Cost
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
-FILES = sorted(path for path in SPACES.rglob("*.yaml"))
-NAMES = [str(path.relative_to(SPACES).with_suffix("")) for path in FILES]
 # Their networks are small enough to count in seconds; `make verify-costs` counts all.
-QUICK = ["augvit/table3", "augvit/table5", "mabvit/m16", "iffn/table2", "iffn/table4", "iffn/table6"]
+QUICK = ["augvit/table5", "mabvit/m16", "iffn/table2"]
 
 
 def test_each_paper_has_tables_and_about_a_hundred_printed_costs() -> None:
@@ -51,16 +49,6 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     found = [matching_row(table, levels, {**recipe, **fixed}) for levels in combinations(declared)]
     missing = [row.label for row in table.rows if row not in found]
     assert not missing
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_space_reads_and_says_what_it_asks(name: str) -> None:
-    path = SPACES / f"{name}.yaml"
-    declared = space.read(path)
-    assert declared.question.endswith("?")
-    assert declared.expect
-    assert declared.source
-    assert f"search_spaces/{name}.yaml" in path.read_text().splitlines()[0]
 
 
 @pytest.mark.slow
