@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablate.api import create_model, model_cost, open_study, preview, run
-    from ablate.pipeline import Study
+    from ablate.study import Study
 
 __all__ = ["Study", "create_model", "model_cost", "open_study", "preview", "run"]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import factors, pipeline, space
 from ablate.errors import AblateError
-from ablate.pipeline import Options, Preview, Study
+from ablate.pipeline import Options, Preview
 from ablate.records import Cost, Settings, Space
+from ablate.study import Study
 
 if TYPE_CHECKING:
     from torch import nn

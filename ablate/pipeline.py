@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ablate import execution, provenance, report, space
+from ablate import execution, provenance, queue, space
 from ablate.errors import AblateError, Infeasible, StoreError
 from ablate.records import (
     KNOWN,
     Architecture,
+    Cell,
     Cost,
     Data,
     Diagnostics,
     Ended,
     Event,
     Job,
+    Known,
     Measured,
     Order,
     Plan,
     Space,
     Status,
-    StudyResults,
     Trained,
     Trial,
 )
 from ablate.store.database import sqlite_file
-from ablate.store.reader import Known, Reader, StudyStatus
+from ablate.store.reader import Reader, StudyStatus
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from ablate.plan.search import Search
+    from ablate.store.writer import Writer
 
 Listener = Callable[[Event], None]
 
@@ -62,12 +65,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Preview:
-    """A plan, what is known of its trials, and how long the rest would take in seconds (None: nobody can say)."""
+    """A plan, what is known of its trials, and how long the rest would take in seconds (None: nobody can say).
+
+    Of a search it is what has been proposed so far; `more` cells are to come (None: as many as there are).
+    """
 
     plan: Plan
     known: dict[str, Known]
     to_train: tuple[Trial, ...]
     seconds: float | None
+    more: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class Hooks:
     """What the caller wants to hear of while a study runs, and how it asks to stop."""
 
     planned: Callable[[Preview], None] = lambda preview: None
+    proposed: Callable[[list[Cell]], None] = lambda cells: None
     event: Listener = lambda event: None
     stop: Callable[[], bool] = lambda: False
 
@@ -122,10 +130,12 @@ class Costs:
 
 def preview(declared: Space, url: str, options: Options | None = None, *, probe: bool = True) -> Preview:
     """What running a space would do. Reads the store if there is one; `probe` times a few steps where it holds no times."""
-    found = _plan(declared, url)
+    found, more = _plan(declared, url)
     known = _known(url, found)
-    to_train = _to_train(found, known)
-    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe))
+    to_train = tuple(
+        trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in _results(declared)
+    )
+    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe), more)
 
 
 def run(
@@ -133,7 +143,8 @@ def run(
 ) -> Outcome:
     """Trains whatever of a space is not known yet, and stores it.
 
-    The same space again trains nothing; a new level or seed trains what is new; after any kill, it goes on where it was.
+    The same space again trains nothing; a new level or seed trains what is new; after any kill, it goes on where it was. Several
+    drivers may do so at once where the store is shared by them.
 
     Raises:
         AblateError: the store, the data or the executor cannot do it; nothing is lost.
@@ -149,28 +160,75 @@ def run(
                 work.prepare(options.cpus, options.gpus)
             shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
-            study = writer.register(shown.plan, file, REVISION)
-            unfinished = shown.to_train
-            if unfinished:
+            study = writer.register(shown.plan, file, REVISION, _again(declared))
+            tally = _Tally(writer.write, hooks.event)
+            if shown.to_train or shown.more != 0:
                 writer.begin(study, declared.document, provenance.collect())
-                tally = _Tally(writer.write, hooks.event)
-                work.run(_order(shown, options, writer.store_id), tally.emit, hooks.stop)
-                unfinished = tuple(trial for trial in unfinished if tally.ended.get(trial.hash, Status.RUNNING) == Status.RUNNING)
-                failed = sum(status == Status.FAILED for status in tally.ended.values())
+                with Reader(options.url) as reader:
+                    source = _source(shown, study, writer, reader, hooks)
+                    work.run(_order(shown, options, writer, reader, source), tally.emit, hooks.stop)
+                    finished = source.finished
             else:
-                failed = 0
+                finished = True
         finally:
             work.close()
-    trained = len(shown.to_train) - len(unfinished) - failed
-    total = len(shown.plan.trials)
-    known = total - len(shown.to_train)
-    undiagnosed = _undiagnosed(declared, options.url) if known and declared.diagnostics.names else 0
-    return Outcome(declared.name, total, known, trained, failed, len(unfinished), bool(unfinished), undiagnosed)
+        outcome = _outcome(declared, options.url, tally, finished)
+        if not outcome.interrupted and not outcome.failed:
+            writer.finish(study)
+    return outcome
 
 
-def _undiagnosed(declared: Space, url: str) -> int:
+def _results(declared: Space) -> tuple[Status, ...]:
+    """States that count as a result. A trial that another study's scheduler stopped has one only where trials are stopped too."""
+    return (*KNOWN, Status.PRUNED) if declared.scheduler.name != "fifo" else KNOWN
+
+
+def _again(declared: Space) -> tuple[Status, ...]:
+    """States of trials that are to be trained again, or on."""
+    return tuple(status for status in (Status.FAILED, Status.PRUNED) if status not in _results(declared))
+
+
+def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks) -> queue.Source:
+    """Where the trials come from: the plan, or a search that goes on from what is stored of it."""
+    from ablate.cost import REVISION
+
+    declared = shown.plan.space
+    if declared.strategy is None:
+        return queue.Planned(shown.to_train)
+    registered = {trial.hash for trial in shown.plan.trials}
+    again = _again(declared)
+
+    def results(hashes: Iterable[str]) -> dict[str, Known]:
+        # Before a cell is registered, its trials may stand there as failed in some other study.
+        known = reader.known(hashes).items()
+        return {key: found for key, found in known if key in registered or found.status not in again}
+
+    def proposed(changed: list[Cell]) -> None:
+        writer.extend(study, changed, REVISION, again)
+        registered.update(trial.hash for cell in changed for trial in cell.trials)
+        hooks.proposed(changed)
+
+    return queue.Searched(_search(declared, reader, results), proposed)
+
+
+def _search(declared: Space, reader: Reader | None, results: Callable[[Iterable[str]], dict[str, Known]]) -> Search:
+    from ablate.cost import REVISION
+    from ablate.plan.search import Search
+
+    costs, chosen = (reader.costs(REVISION), reader.proposed(declared.name)) if reader else ({}, [])
+    return Search(declared, Costs(costs), results, chosen)
+
+
+def _outcome(declared: Space, url: str, tally: _Tally, finished: bool) -> Outcome:
+    """What a run came to, by what is stored of its study."""
     with Reader(url) as reader:
-        return reader.undiagnosed(declared.name, declared.diagnostics.names)
+        states = reader.study(declared.name).states
+        looked = reader.undiagnosed(declared.name, declared.diagnostics.names) if declared.diagnostics.names else 0
+    total, failed = sum(states.values()), states.get(Status.FAILED, 0)
+    unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
+    trained = sum(status not in (Status.FAILED, Status.RUNNING) for status in tally.ended.values())
+    known = total - failed - unfinished - trained
+    return Outcome(declared.name, total, known, trained, failed, unfinished, not finished or unfinished > 0, looked)
 
 
 def resume(
@@ -190,7 +248,7 @@ def resume(
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     if not studies:
         raise StoreError("the store holds no study yet; `ablate run FILE` makes one")
-    return next((study for study in reversed(studies) if study.unfinished), studies[-1])
+    return next((study for study in reversed(studies) if study.unfinished or not study.finished), studies[-1])
 
 
 @dataclass(frozen=True)
@@ -243,22 +301,34 @@ def diagnose(
 
 def cost_plan(declared: Space, url: str) -> Plan:
     """The plan of a space with the cost of each cell; cells may all be infeasible. Needs neither data nor a store."""
+    return _proposals(declared, url)[0]
+
+
+def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
+    """All cells of a design, or those that a search has proposed, and how many are to come."""
     from ablate.cost import REVISION
     from ablate.plan import make_plan
 
-    costs: dict[str, Cost] = {}
-    if _has_store(url):
-        with Reader(url) as reader:
-            costs = reader.costs(REVISION)
-    return make_plan(declared, Costs(costs))
+    with Reader(url) if _has_store(url) else nullcontext() as reader:
+        if declared.strategy is None:
+            return make_plan(declared, Costs(reader.costs(REVISION) if reader else {})), 0
+        again = _again(declared)
+
+        def results(hashes: Iterable[str]) -> dict[str, Known]:
+            known = reader.known(hashes) if reader else {}
+            return {key: found for key, found in known.items() if found.status not in again}
+
+        search = _search(declared, reader, results)
+        search.advance()
+        return search.plan, search.more
 
 
-def _plan(declared: Space, url: str) -> Plan:
-    made = cost_plan(declared, url)
-    if not made.trials:
+def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
+    made, more = _proposals(declared, url)
+    if not made.trials and not more:
         reasons = "\n".join(f"  row {cell.index}: {cell.note}" for cell in made.cells)
         raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
-    return made
+    return made, more
 
 
 def _has_store(url: str) -> bool:
@@ -277,32 +347,32 @@ def _seems_done(declared: Space, url: str) -> bool:
     """Whether this very document was run to its end, so that starting workers would most likely be for nothing."""
     with Reader(url) as reader:
         return any(
-            study.name == declared.name and study.document == declared.document and not study.unfinished
+            study.name == declared.name and study.document == declared.document and not study.unfinished and study.finished
             for study in reader.studies()
         )
 
 
-def _to_train(found: Plan, known: dict[str, Known]) -> tuple[Trial, ...]:
-    """Trials without a result. One that another study's scheduler stopped has one only for a study that stops trials too."""
-    results = (*KNOWN, Status.PRUNED) if found.space.scheduler.name != "fifo" else KNOWN
-    return tuple(trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in results)
-
-
-def _order(shown: Preview, options: Options, store_id: str) -> Order:
+def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> Order:
     declared = shown.plan.space
-    folder = str((options.runs / "checkpoints" / store_id).resolve())
-    curves = {key: known.epochs for key, known in shown.known.items() if known.epochs}
-    looked = declared.diagnostics
-    jobs = tuple(Job(trial, folder, declared.resources, curves.get(trial.hash, ()), looked) for trial in shown.to_train)
+    folder = str((options.runs / "checkpoints" / writer.store_id).resolve())
+    results = _results(declared)
+
+    def job(trial: Trial) -> Job:
+        known = reader.known([trial.hash]).get(trial.hash)
+        return Job(trial, folder, declared.resources, known.epochs if known else (), declared.diagnostics)
+
     mine = {trial.hash for trial in shown.to_train}
+    epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(
-        jobs,
+        queue.jobs(source, lambda key: writer.claim(key, results), job),
         declared.metric,
         declared.direction,
+        declared.resources,
+        max(int(number) for number in epochs),
         declared.scheduler,
         options.cpus,
         options.gpus,
-        {key: epochs for key, epochs in curves.items() if key not in mine},
+        {key: known.epochs for key, known in shown.known.items() if known.epochs and key not in mine},
     )
 
 
@@ -333,75 +403,16 @@ def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Optio
 class _Tally:
     """Stores each event, then passes it on; remembers how trials ended. Executors may call from any thread."""
 
-    write: Listener
+    write: Callable[[Event], bool]
     listener: Listener
     ended: dict[str, Status] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def emit(self, event: Event) -> None:
         with self._lock:
-            self.write(event)
+            if not self.write(event):
+                # Another driver has taken the trial over, because this one was not heard of for too long.
+                return
             if isinstance(event, Ended):
                 self.ended[event.trial] = event.status
             self.listener(event)
-
-
-@dataclass(frozen=True)
-class Study:
-    """The results of a study in a store, for Python.
-
-    >>> study = ablate.run("search_spaces/quickstart.yaml")
-    >>> print(study.table())
-    """
-
-    name: str
-    store: str
-
-    def results(self) -> StudyResults:
-        """All cells with their levels, costs, states and values."""
-        with Reader(self.store) as reader:
-            return reader.results(self.name)
-
-    def table(self, form: str = "md") -> str:
-        """The study's table as md, latex, csv or json."""
-        return report.render(report.results_grid(self.results()), form)
-
-    def published(self) -> dict[int, float]:
-        """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
-        from ablate.published import matching_row, tables
-
-        results = self.results()
-        declared = space.load(results.document, self.name, stored=True)
-        if not declared.published:
-            raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
-        table = tables()[declared.published]
-        fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
-        rows = {cell.index: matching_row(table, report.shown_levels(cell), fixed) for cell in results.cells}
-        found = {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
-        if not found:
-            raise AblateError(f"no row of {self.name} is one of {declared.published}, so there is nothing to show beside it")
-        return found
-
-    def diagnostics(self) -> list[str]:
-        """The diagnostics that are stored of its trials."""
-        with Reader(self.store) as reader:
-            return reader.diagnostics(self.name)
-
-    def layers(self, diagnostic: str) -> list[report.Line]:
-        """A diagnostic by layer, means over seeds, one line a cell. Raises UnknownName where none is stored."""
-        with Reader(self.store) as reader:
-            return report.lines(reader.results(self.name), reader.layers(self.name, diagnostic))
-
-    def frame(self) -> pd.DataFrame:
-        """One row a cell and seed: a column for each factor, metric and cost."""
-        import pandas as pd
-
-        columns, rows = self.wide()
-        return pd.DataFrame(rows, columns=columns)
-
-    def wide(self) -> tuple[list[str], list[Any]]:
-        """Columns and rows of the study's wide SQL view."""
-        with Reader(self.store) as reader:
-            view = reader.study(self.name).results_view
-            columns, rows = reader.query(f'SELECT * FROM "{view}" ORDER BY cell, seed')
-        return columns, list(rows)

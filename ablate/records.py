@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
@@ -194,11 +194,21 @@ class Resources:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """Which trials are stopped early. `grace_epochs` and `reduction` are read by ASHA only."""
+    """Which trials are stopped early: none, or by one of Ray Tune's rules.
 
-    name: Literal["fifo", "asha"] = "fifo"
+    `grace_epochs` is how long every trial is trained at least, `reduction` the factor between rungs (ASHA, HyperBand), `samples`
+    of how many other trials the median is taken at least.
+    """
+
+    name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
     grace_epochs: Annotated[int, Ge(1)] = 1
     reduction: Annotated[int, Ge(2)] = 4
+    samples: Annotated[int, Ge(1)] = 3
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields that this scheduler reads beside its name."""
+        return frozenset({"fifo": (), "median": ("grace_epochs", "samples")}.get(self.name, ("grace_epochs", "reduction")))
 
 
 @dataclass(frozen=True)
@@ -208,6 +218,20 @@ class Design:
     name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"] = "grid"
     cells: Annotated[int, Ge(1)] | None = None
     seed: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a search proposes cells, until there are `cells` distinct ones that fit the limits, the baseline among them.
+
+    A proposal is made from the results of all but the `parallel` - 1 proposals before it, whatever was ready when: so it depends
+    on the seed and on results, never on timing, kills or machines. At most `parallel` cells are in training at once.
+    """
+
+    name: Literal["random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"] = "tpe"
+    cells: Annotated[int, Ge(1)] | None = None
+    seed: Annotated[int, Ge(0)] = 0
+    parallel: Annotated[int, Ge(1)] = 4
 
 
 @dataclass(frozen=True)
@@ -227,16 +251,33 @@ Relation: TypeAlias = Literal["<=", "<", ">=", ">"]
 
 
 @dataclass(frozen=True)
-class Limit:
-    """A bound on a cost, absolute or as a multiple of the baseline's."""
+class CostOf:
+    """A cost of the cell, or of the baseline."""
 
-    cost: str
-    relation: Relation
-    factor: float
+    name: str
     of_baseline: bool
 
-    def __str__(self) -> str:
-        return f"{self.cost} {self.relation} {self.factor:g}" + (" * baseline" if self.of_baseline else "")
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A sum, difference, product or quotient."""
+
+    left: Term
+    operator: str
+    right: Term
+
+
+Term: TypeAlias = "float | CostOf | Arithmetic"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bound on costs; `text` is how it reads."""
+
+    text: str
+    left: Term
+    relation: Relation
+    right: Term
 
 
 @dataclass(frozen=True)
@@ -247,6 +288,8 @@ class Space:
     `factors` holds the levels by factor name, first the baseline's; `backbone`, `data.image_size` and `recipe.FIELD` can vary
     too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`; what
     a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are.
+    With a `strategy` the space is searched, and `design` is not read; `objectives` are what it is searched for, `metric` the
+    first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     """
 
@@ -271,6 +314,9 @@ class Space:
     resources: Resources
     scheduler: Scheduler
     rows: tuple[Settings, ...] = ()
+    strategy: Strategy | None = None
+    objectives: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
+    adaptive: bool = False
     published: str = ""
     pretrained: str = ""
     diagnostics: Diagnostics = Diagnostics()
@@ -328,6 +374,14 @@ class Epoch:
     top5: float
     lr: float
     seconds: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a trial: its state and its epochs."""
+
+    status: Status
+    epochs: tuple[Epoch, ...]
 
 
 @dataclass(frozen=True)
@@ -403,11 +457,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Order:
-    """What an executor is to do: the jobs in their order, and by which rule they may be stopped early."""
+    """What an executor is to do: the jobs in their order, and by which rule they may be stopped early.
 
-    jobs: tuple[Job, ...]
+    `jobs` gives one job after another as they are asked for, None where there is none now but may be one later, and ends when
+    there will be no more. All jobs occupy `resources`; none has more than `epochs` epochs. `peers` are curves of trials that are
+    not among the jobs.
+    """
+
+    jobs: Iterable[Job | None]
     metric: str
     direction: Literal["max", "min"]
+    resources: Resources
+    epochs: int
     scheduler: Scheduler = Scheduler()
     cpus: int | None = None
     gpus: int | None = None

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from ablate import pipeline, provenance, space
+from ablate.study import Study
 
 ROOT = Path(__file__).parents[1]
 TWINS = (
@@ -53,7 +54,7 @@ def train(name: str, text: str, options: pipeline.Options) -> str:
     outcome = pipeline.run(declared, f"search_spaces/{name}.yaml", options)
     if outcome.failed or outcome.unfinished:
         raise RuntimeError(f"{name}: {outcome.failed} trials failed, {outcome.unfinished} unfinished: ablate status {name}")
-    return pipeline.Study(name, options.url).table()
+    return Study(name, options.url).table()
 
 
 def written(name: str, table: str, text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome
+from ablate.study import Study
 
 TINY = """
 question: Does a shortcut help a very small ViT?
@@ -52,4 +53,4 @@ def run_text(options: Options) -> RunText:
 @pytest.fixture
 def table(options: Options) -> Callable[[], str]:
     """The table of the study `tiny`."""
-    return lambda: pipeline.Study("tiny", options.url).table()
+    return lambda: Study("tiny", options.url).table()

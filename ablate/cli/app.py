@@ -100,9 +100,10 @@ def _train(start: Any, options: Options, form: Format) -> None:
     from ablate import pipeline
     from ablate.cli.progress import Progress
     from ablate.report import results_grid
+    from ablate.study import Study
 
     with Progress() as progress:
-        outcome = start(pipeline.Hooks(progress.planned, progress.event, progress.stop))
+        outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
     where = "".join(
         [f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""]
     )
@@ -113,7 +114,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
             file=sys.stderr,
         )
         raise typer.Exit(130)
-    show(results_grid(pipeline.Study(outcome.study, options.url).results()), form.value)
+    show(results_grid(Study(outcome.study, options.url).results()), form.value)
     if outcome.undiagnosed:
         print(
             f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{where}",
@@ -198,10 +199,10 @@ def table(
     ] = False,
 ) -> None:
     """The table of a study: mean ± sd over seeds, difference to the baseline, cost."""
-    from ablate import pipeline
     from ablate.report import results_grid
+    from ablate.study import Study
 
-    found = pipeline.Study(study, _url(store, runs))
+    found = Study(study, _url(store, runs))
     show(results_grid(found.results(), found.published() if published else None), form.value)
 
 

@@ -71,6 +71,7 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
     from ablate import diagnostics, pipeline
     from ablate.records import Diagnostics
     from ablate.report import layers_grid
+    from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
     options = pipeline.Options(runs, store)
@@ -85,7 +86,7 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
     if not looked.trials:
         raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
     for study in looked.studies:
-        shown = pipeline.Study(study, options.url)
+        shown = Study(study, options.url)
         for name in chosen:
             for stored in _stored(shown, name):
                 yield layers_grid(stored, diagnostics.find(name).about, shown.layers(stored))
@@ -93,7 +94,7 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
 
 def _stored(study: object, name: str) -> list[str]:
     """The names under which a diagnostic is stored: its own, or that with endings as `.bound`."""
-    from ablate.pipeline import Study
+    from ablate.study import Study
 
     assert isinstance(study, Study)
     return [stored for stored in study.diagnostics() if stored == name or stored.startswith(name + ".")]
@@ -102,8 +103,8 @@ def _stored(study: object, name: str) -> list[str]:
 def drawn(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
     """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
     from ablate import diagnostics
-    from ablate.pipeline import Study
     from ablate.report.figures import save_layers
+    from ablate.study import Study
 
     found = Study(study, url)
     record = diagnostics.find(diagnostic.partition(".")[0])

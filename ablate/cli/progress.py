@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from ablate.cli.output import duration
-from ablate.records import Ended, Event, Progressed, Started, Status, Trial
+from ablate.records import Cell, Ended, Event, Progressed, Settings, Started, Status, Trial
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -25,6 +26,7 @@ class Progress:
         self._stopping = False
         self._trials: dict[str, Trial] = {}
         self._labels: dict[str, str] = {}
+        self._baseline: Settings = {}
         self._epochs: dict[str, int] = {}
         self._last: dict[str, float] = {}
         self._running: set[str] = set()
@@ -52,17 +54,26 @@ class Progress:
         space = shown.plan.space
         self._metric, self._sign = space.metric, 1 if space.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
-        for cell in shown.plan.cells:
-            levels = (
-                " ".join(f"{name}={level}" for name, level in cell.levels.items() if level != space.baseline[name]) or "baseline"
-            )
-            self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
+        self._baseline = space.baseline
+        self._label(shown.plan.cells)
         known = len(shown.plan.trials) - len(shown.to_train)
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
         trials = f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to train"
-        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {trials}{time_}")
-        if self._live and shown.to_train:
+        more = "" if shown.more == 0 else f", {'more' if shown.more is None else f'{shown.more} more cells'} to be proposed"
+        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {trials}{time_}{more}")
+        if self._live and (shown.to_train or more):
             self._start_bars()
+
+    def proposed(self, cells: list[Cell]) -> None:
+        """Goes on with cells that a search has proposed."""
+        self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
+        self._label(cells)
+
+    def _label(self, cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            changed = (f"{name}={level}" for name, level in cell.levels.items() if level != self._baseline[name])
+            levels = " ".join(changed) or "baseline"
+            self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
 
     def event(self, happened: Event) -> None:
         """Shows one event."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Event, Order
+
+if TYPE_CHECKING:
+    from ablate.execution.ray_tune.rules import Rule
 
 Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
 
 EXECUTORS = ("ray", "inline")
+WAIT_SECONDS = 0.1
+"""How long to wait where there is no job now but may be one later."""
 
 
 class Executor(Protocol):
-    """Runs jobs.
+    """Runs jobs, and asks for the next one only when it has a place for it (or, to keep workers warm, a little before).
 
     For each job it emits Started, then Progressed any number of times, then Ended; after a fault it may begin again with
     Started. An epoch told twice is the same epoch. It returns when all jobs have ended, or soon after `stop()` is true;
@@ -51,3 +56,12 @@ def make(name: str) -> Executor:
 
         return RayExecutor()
     raise UnknownName(unknown("executor", name, EXECUTORS))
+
+
+def make_rule(order: Order) -> Rule | None:
+    """By what an order's trials are stopped early; None where none is."""
+    if order.scheduler.name == "fifo":
+        return None
+    from ablate.execution.ray_tune.rules import Rule
+
+    return Rule(order)

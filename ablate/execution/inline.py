@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 
 from ablate.errors import ExecutorError
-from ablate.execution import Emit, Stop
+from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
 from ablate.execution.work import Work
-from ablate.records import Order, Status
+from ablate.records import Order, Progressed, Status
 
 
 class InlineExecutor:
@@ -22,24 +23,36 @@ class InlineExecutor:
         pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        if order.scheduler.name != "fifo":
-            raise ExecutorError(f"scheduler {order.scheduler.name} compares trials that run together; use --executor ray")
+        rule = make_rule(order)
         cores = order.cpus or os.cpu_count() or 1
+        if order.resources.cpus > cores:
+            raise ExecutorError(f"resources.cpus = {order.resources.cpus:g}, but there are {cores}")
         for job in order.jobs:
-            if job.resources.cpus > cores:
-                raise ExecutorError(f"resources.cpus = {job.resources.cpus:g}, but there are {cores}")
             if stop():
                 return
+            if job is None:
+                time.sleep(WAIT_SECONDS)
+                continue
+            if rule is not None:
+                rule.add(job.trial.hash, job.history)
             work = Work(job, self.name)
             try:
-                for event in work.start():
-                    emit(event)
-                while work.status == Status.RUNNING:
+                events = work.start()
+                while True:
+                    stopped = False
+                    for event in events:
+                        emit(event)
+                        if rule is not None and isinstance(event, Progressed):
+                            stopped = rule.stops(job.trial.hash, event.epochs)
+                    if work.status != Status.RUNNING:
+                        break
                     if stop():
                         emit(work.interrupt())
                         return
-                    for event in work.step():
-                        emit(event)
+                    if stopped:
+                        emit(work.prune())
+                        break
+                    events = work.step()
             finally:
                 work.close()
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ablate.errors import ExecutorError
-from ablate.execution import Emit, Stop
+from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
 from ablate.execution.work import threads_of
 from ablate.records import Ended, Epoch, Job, Order, Place, Progressed, Started, Status, Trial
+
+if TYPE_CHECKING:
+    from ablate.execution.ray_tune.rules import Rule
 
 Curve = Callable[[Trial, int], Epoch]
 
@@ -44,34 +48,40 @@ class SimulatedExecutor:
         pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        if order.scheduler.name != "fifo":
-            raise ExecutorError(f"scheduler {order.scheduler.name} is Ray Tune's; use --executor ray")
-        waiting: Iterator[Job] = iter(order.jobs)
+        rule, jobs = make_rule(order), iter(order.jobs)
         running: list[tuple[float, int, Job, int]] = []
-
-        def start(serial: int) -> None:
-            for job in waiting:
+        serial, more = 0, True
+        while not stop():
+            while more and len(running) < (order.cpus or 2):
+                try:
+                    job = next(jobs)
+                except StopIteration:
+                    more = False
+                    break
+                if job is None:
+                    break
+                if rule is not None:
+                    rule.add(job.trial.hash, job.history)
                 place = Place(self.name, "simulated", 0, "cpu", threads_of(job.resources))
                 emit(Started(job.trial.hash, place, len(job.history)))
                 heapq.heappush(running, (self.clock + 1, serial, job, len(job.history) + 1))
-                return
-
-        serial = 0
-        for serial in range(order.cpus or 2):
-            start(serial)
-        while running and not stop():
+                serial += 1
+            if not running:
+                if not more:
+                    break
+                time.sleep(WAIT_SECONDS)
+                continue
             self.clock, _, job, number = heapq.heappop(running)
-            ended = self._epoch(job, number, emit)
-            serial += 1
+            ended = self._epoch(job, number, emit, rule)
             if ended is None:
                 heapq.heappush(running, (self.clock + 1, serial, job, number + 1))
+                serial += 1
             else:
                 emit(ended)
-                start(serial)
         for _, _, job, _ in running:
             emit(Ended(job.trial.hash, Status.RUNNING))
 
-    def _epoch(self, job: Job, number: int, emit: Emit) -> Ended | None:
+    def _epoch(self, job: Job, number: int, emit: Emit, rule: Rule | None) -> Ended | None:
         """One epoch of a job; the end of the job, if this is it."""
         if number > job.trial.recipe.epochs:
             return Ended(job.trial.hash, Status.COMPLETED)
@@ -82,7 +92,10 @@ class SimulatedExecutor:
         if not math.isfinite(epoch.loss):
             return Ended(job.trial.hash, Status.DIVERGED, f"loss is {epoch.loss} in epoch {number}")
         emit(Progressed(job.trial.hash, (epoch,)))
-        return Ended(job.trial.hash, Status.COMPLETED) if number >= job.trial.recipe.epochs else None
+        stopped = rule is not None and rule.stops(job.trial.hash, (epoch,))
+        if number >= job.trial.recipe.epochs:
+            return Ended(job.trial.hash, Status.COMPLETED)
+        return Ended(job.trial.hash, Status.PRUNED) if stopped else None
 
     def close(self) -> None:
         pass

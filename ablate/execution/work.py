@@ -117,6 +117,11 @@ class Work:
         self.save()
         return self._end(Status.RUNNING)
 
+    def prune(self) -> Ended:
+        """Saves, and ends the job early: its checkpoint lets another study train it on."""
+        self.save()
+        return self._end(Status.PRUNED)
+
     def close(self) -> None:
         """Lets everything go."""
         if self._training is not None:

@@ -1,26 +1,63 @@
-"""Which limits a cost breaks."""
+"""Which limits a cost breaks, and by how much."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ablate.errors import Infeasible
-from ablate.records import Cost, Limit
+from ablate.records import Arithmetic, Cost, CostOf, Limit, Term
 
-RELATIONS: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
+RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+OPERATORS: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
 
 
 def violated(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> Iterator[str]:
     """One sentence for each limit that the cost breaks."""
     for limit in limits:
-        if limit.of_baseline and baseline is None:
-            raise Infeasible(f"limit {limit}: the baseline itself cannot be built")
-        bound = limit.factor * (getattr(baseline, limit.cost) if limit.of_baseline else 1)
-        found = getattr(cost, limit.cost)
-        if not RELATIONS[limit.relation](found, bound):
-            yield (
-                f"{limit.cost} = {found:,} breaks the limit {limit} = {bound:,.0f}"
-                if limit.of_baseline
-                else f"{limit.cost} = {found:,} breaks the limit {limit}"
-            )
+        left, right = _sides(limit, cost, baseline)
+        if not RELATIONS[limit.relation](left, right):
+            found = limit.text.partition(limit.relation)[0].strip()
+            bound = "" if isinstance(limit.right, float) else f" = {_number(right)}"
+            yield f"{found} = {_number(left)} breaks the limit {limit.text}{bound}"
+
+
+def violations(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> dict[str, float]:
+    """By how much each limit is broken, as a share of its bound; zero or less where it is kept."""
+    found = {}
+    for limit in limits:
+        left, right = _sides(limit, cost, baseline)
+        over = (left - right if limit.relation in ("<=", "<") else right - left) / (abs(right) or 1.0)
+        found[limit.text] = max(over, 1e-9) if not RELATIONS[limit.relation](left, right) else min(over, 0.0)
+    return found
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, float]:
+    try:
+        return _value(limit.left, cost, baseline), _value(limit.right, cost, baseline)
+    except ZeroDivisionError:
+        raise Infeasible(f"limit {limit.text} divides by zero") from None
+    except AttributeError:
+        raise Infeasible(f"limit {limit.text}: the baseline itself cannot be built") from None
+
+
+def _value(term: Term, cost: Cost, baseline: Cost | None) -> float:
+    if isinstance(term, Arithmetic):
+        return OPERATORS[term.operator](_value(term.left, cost, baseline), _value(term.right, cost, baseline))
+    if isinstance(term, CostOf):
+        return float(getattr(baseline if term.of_baseline else cost, term.name))
+    return term

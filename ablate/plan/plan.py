@@ -30,36 +30,53 @@ class _Candidate:
 
 
 def make_plan(space: Space, costs: Costs) -> Plan:
-    """All cells of a space with what is to be trained for each.
+    """All cells of a space's design with what is to be trained for each.
 
     Args:
         costs: the cost of an architecture; raises Infeasible where it cannot be built.
     """
-    baseline = _candidate(space, space.baseline, costs)
-    cells: list[Cell] = []
-    first: dict[tuple[str, str], int] = {}
-    for index, levels in enumerate(combinations(space)):
-        made = baseline if levels == space.baseline else _candidate(space, levels, costs)
+    made = Cells(space, costs)
+    for levels in combinations(space):
+        made.add(levels)
+    _refuse_what_no_cell_reads(space, made.cells)
+    return Plan(space, tuple(made.cells))
+
+
+class Cells:
+    """Levels to cells, one after the other: built, costed, held against the limits, compared with those before.
+
+    Attributes:
+        cells: all cells so far.
+        last: what was built for the last one, whether it may be trained or not.
+    """
+
+    def __init__(self, space: Space, costs: Costs) -> None:
+        self._space, self._costs = space, costs
+        self.baseline = _candidate(space, space.baseline, costs)
+        self.cells: list[Cell] = []
+        self._first: dict[tuple[str, str], int] = {}
+
+    def add(self, levels: Settings) -> Cell:
+        """The next cell."""
+        space, index = self._space, len(self.cells)
+        made = self.baseline if levels == space.baseline else _candidate(space, levels, self._costs)
         role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
-        unread = frozenset(name for name in levels if _unread(space, name, levels))
+        unread = frozenset(name for name in levels if unread_reason(space, name, levels))
         cell = Cell(index, levels, role, unread, architecture=made.architecture, cost=made.cost, note=made.refusal)
-        if made.architecture is None or made.recipe is None or made.data is None or made.cost is None:
-            cells.append(cell)
-            continue
-        broken = "; ".join(violated(space.limits, made.cost, baseline.cost))
-        key = (made.architecture.hash, repr(made.recipe.canonical()))
-        if broken:
-            cell = replace(cell, note=broken)
-        elif key in first:
-            other = cells[first[key]]
-            cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
-        else:
-            first[key] = index
-            trials = (Trial(made.architecture, made.recipe, made.data, seed, made.start) for seed in space.seeds)
-            cell = replace(cell, trials=tuple(trials))
-        cells.append(cell)
-    _refuse_what_no_cell_reads(space, cells)
-    return Plan(space, tuple(cells))
+        if made.architecture is not None and made.recipe is not None and made.data is not None and made.cost is not None:
+            broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
+            key = (made.architecture.hash, repr(made.recipe.canonical()))
+            if broken:
+                cell = replace(cell, note=broken)
+            elif key in self._first:
+                other = self.cells[self._first[key]]
+                cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
+            else:
+                self._first[key] = index
+                trials = (Trial(made.architecture, made.recipe, made.data, seed, made.start) for seed in space.seeds)
+                cell = replace(cell, trials=tuple(trials))
+        self.cells.append(cell)
+        return cell
 
 
 def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
@@ -98,7 +115,7 @@ def _changes(levels: Settings) -> dict[str, Any]:
     return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}
 
 
-def _unread(space: Space, name: str, levels: Settings) -> str:
+def unread_reason(space: Space, name: str, levels: Settings) -> str:
     """Why a factor is not read in a cell, or nothing if it is."""
     if not _is_outside(name):
         return factors.unread_reason(name, {**space.fixed, **levels})
@@ -109,7 +126,7 @@ def _unread(space: Space, name: str, levels: Settings) -> str:
 def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
     """A setting that is accepted and ignored everywhere would be a label without a meaning."""
     for name in (*space.fixed, *space.factors):
-        reasons = [_unread(space, name, cell.levels) for cell in cells]
+        reasons = [unread_reason(space, name, cell.levels) for cell in cells]
         if all(reasons):
             raise AblateError(f"{space.name}: no cell reads {name}: {reasons[0]}; leave it out")
 
@@ -118,7 +135,9 @@ def _why_same(space: Space, levels: Settings, others: Settings) -> str:
     """Why two cells train the same thing: the factors in which they differ are not read, or name one and the same model."""
     reasons = []
     for name in levels:
-        here, there = _unread(space, name, levels), _unread(space, name, others)
+        here, there = unread_reason(space, name, levels), unread_reason(space, name, others)
         if levels[name] != others.get(name) and here and there:
             reasons.append(here)
+    if levels == others:
+        return "proposed again"
     return "; ".join(reasons) or "both build and train the same model"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -13,11 +13,13 @@ from ablate import data, diagnostics, factors, families
 from ablate.document import Document, Where, parse, unknown_key
 from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import explain_refusal
-from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space
+from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space, Strategy
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES
-from ablate.space.schema import RecipeForm, SpaceForm
+from ablate.space.schema import RecipeForm, SeedsForm, SpaceForm
 
+TRAINED = ("top1", "top5", "loss")
+"""Metrics that a training gives; the others are costs."""
 PUBLISHED_WEIGHTS = "timm"
 """What `pretrained: true` is in a Space."""
 
@@ -79,7 +81,7 @@ def _one_a_place(found: list[Any]) -> list[Any]:
 
 def _shape_problem(document: Document, details: Any) -> Problem:
     """Pydantic's finding in our words."""
-    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>"))
+    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>", "<list>", "<flag>"))
     # Types of a union stand in a location too; what is no place in the document is dropped.
     while where and where not in document.lines and details["type"] != "missing":
         where = where[:-1]
@@ -159,6 +161,9 @@ class _Loader:
             recipe=self._recipe(),
             metric=next(iter(form.metric), "top1"),
             direction=next(iter(form.metric.values()), "max"),
+            objectives={str(name): direction for name, direction in form.metric.items()},
+            strategy=self._strategy(levels),
+            adaptive=isinstance(form.seeds, SeedsForm),
             limits=self._limits(),
             resources=self._resources(),
             scheduler=self._scheduler(),
@@ -167,8 +172,8 @@ class _Loader:
             pretrained=self._pretrained(),
             diagnostics=self._diagnostics(),
         )
-        if len(form.metric) != 1:
-            self._wrong(("metric",), "metric names exactly one metric, as in {top1: max}")
+        if next(iter(form.metric), "") not in TRAINED:
+            self._wrong(("metric",), f"metric names first one of {', '.join(TRAINED)}, as in {{top1: max}}")
         if rows and not self._problems:
             self._check_listed(rows, levels)
         if self._problems:
@@ -399,14 +404,53 @@ class _Loader:
             if form not in names:
                 self._wrong(("scheduler",), unknown("scheduler", form, names))
                 return Scheduler()
-            return Scheduler(name=cast(Literal["fifo", "asha"], form))
+            return Scheduler(name=cast(Any, form))
         said = form.model_dump(exclude_none=True)
-        if said["name"] == "fifo" and len(said) > 1:
-            self._wrong(("scheduler",), f"{', '.join(k for k in said if k != 'name')} is read by scheduler asha, not by fifo")
-        return Scheduler(**said)
+        scheduler = Scheduler(**said)
+        for name in said:
+            if name != "name" and name not in scheduler.read:
+                self._wrong(("scheduler", name), f"{name} is not read by scheduler {scheduler.name}; leave it out")
+        return scheduler
+
+    def _strategy(self, levels: Mapping[str, tuple[Level, ...]]) -> Strategy | None:
+        """How the space is searched, if it is, with what the strategy can do on it."""
+        form: Any = self._form.strategy
+        if form is None:
+            if isinstance(self._form.seeds, SeedsForm):
+                self._wrong(("seeds",), "adaptive seeds belong to a search; write a number of seeds, or a `strategy`")
+            if len(self._form.metric) > 1:
+                self._wrong(("metric",), "a design has one metric, as {top1: max}; several belong to a search: add a `strategy`")
+            return None
+        if "design" in self._form.model_fields_set:
+            self._wrong(("strategy",), "strategy and design are two ways to choose cells; write one of them")
+        said = {"name": form} if isinstance(form, str) else form.model_dump(exclude_none=True)
+        if said["name"] not in _literal(Strategy, "name"):
+            self._wrong(("strategy",), unknown("strategy", said["name"], _literal(Strategy, "name")))
+            return None
+        strategy = Strategy(**said)
+        if strategy.cells is None and strategy.name != "brute-force":
+            example = f"strategy: {{name: {strategy.name}, cells: 40}}"
+            self._wrong(("strategy",), f"strategy {strategy.name} needs a number of cells: {example}")
+        if len(self._form.metric) > 1 and self._form.scheduler != "fifo":
+            self._wrong(("metric",), "a scheduler that stops trials compares one metric; leave the scheduler or the others out")
+        if len(self._form.metric) > 1 and isinstance(self._form.seeds, SeedsForm):
+            self._wrong(("seeds",), "adaptive seeds compare one metric; write a number of seeds")
+        if strategy.name == "cmaes":
+            self._check_cmaes(levels)
+        return strategy
+
+    def _check_cmaes(self, levels: Mapping[str, tuple[Level, ...]]) -> None:
+        """CMA-ES moves in a space of real numbers, of two dimensions or more, towards one goal."""
+        words = [name for name, found in levels.items() if not all(type(level) in (int, float) for level in found)]
+        if words:
+            self._wrong(("strategy",), f"cmaes needs levels that are numbers, {words[0]} has others; use tpe")
+        if len(levels) < 2 or len(self._form.metric) > 1:
+            self._wrong(("strategy",), "cmaes needs two factors or more, and one metric; use tpe")
 
     def _seeds(self) -> tuple[int, ...]:
         seeds = self._form.seeds
+        if isinstance(seeds, SeedsForm):
+            return tuple(range(seeds.adaptive))
         if isinstance(seeds, int):
             return tuple(range(seeds))
         if len(set(seeds)) < len(seeds):
@@ -454,9 +498,18 @@ class _Loader:
         return resources
 
     def _limits(self) -> tuple[Limit, ...]:
-        found = []
-        for cost, text in self._form.limits.items():
-            limit = limit_rules.parse(cost, text)
+        said, found = self._form.limits, []
+        if isinstance(said, list):
+            for index, text in enumerate(said):
+                limit = limit_rules.parse(text)
+                if limit is None:
+                    examples = limit_rules.FULL_EXAMPLES
+                    self._wrong(("limits", index), f"limits: {text!r} is no bound on costs; write one like {examples}")
+                else:
+                    found.append(limit)
+            return tuple(found)
+        for cost, text in said.items():
+            limit = limit_rules.parse(text, cost)
             if limit is None:
                 self._wrong(("limits", cost), f"limits.{cost}: {text!r} is no bound; write one like {limit_rules.EXAMPLES}")
             else:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_mo
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
-from ablate.records import Design, Level, Recipe, Resources, Scheduler
+from ablate.records import Design, Level, Recipe, Resources, Scheduler, Strategy
 from ablate.space.recipes import RECIPES
 
 STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -28,6 +28,14 @@ def _which(value: object) -> str:
 
 def _which_diagnostics(value: object) -> str:
     return "<flag>" if isinstance(value, bool) else "<list>" if isinstance(value, list) else "<full>"
+
+
+def _which_limits(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<full>"
+
+
+def _which_seeds(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<full>" if isinstance(value, dict | BaseModel) else "<short>"
 
 
 T = TypeVar("T")
@@ -68,10 +76,14 @@ def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
 
 RecipeForm = _form_of(Recipe, "RecipeForm", preset=(Literal[tuple(RECIPES)], "small"))
 ResourcesForm = _form_of(Resources, "ResourcesForm")
-SchedulerForm = _form_of(Scheduler, "SchedulerForm", name=(Literal["fifo", "asha"], ...))
-DesignForm = _form_of(
-    Design, "DesignForm", name=(Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"], ...)
-)
+SchedulerForm = _form_of(Scheduler, "SchedulerForm", name=(get_type_hints(Scheduler)["name"], ...))
+DesignForm = _form_of(Design, "DesignForm", name=(get_type_hints(Design)["name"], ...))
+StrategyForm = _form_of(Strategy, "StrategyForm", name=(get_type_hints(Strategy)["name"], ...))
+
+
+class SeedsForm(Form):
+    adaptive: Annotated[int, Field(ge=1, le=1000)]
+    """In a search: up to so many seeds a cell, the next one only while the cell is no worse than the best so far."""
 
 
 class DiagnosticsForm(Form):
@@ -83,6 +95,8 @@ class DiagnosticsForm(Form):
     """Also each so many epochs, not only at the end."""
 
 
+Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
+Metric = Literal["top1", "top5", "loss", "params", "flops", "flops_paper", "activations", "elementwise"]
 OneLevel = bool | int | float | str
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -110,6 +124,8 @@ class SpaceForm(Form):
     """For leave-one-out and add-one-in: the levels of the full model, by default the last ones."""
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""
+    strategy: ShortOrFull[StrategyForm] | None = None  # type: ignore[valid-type]
+    """In the place of a design: how a search proposes cells, from the results so far."""
     rows: list[dict[str, OneLevel]] = []
     """For the design rows: each cell as what differs from the unmodified backbone, as in a paper's table; the first is the
     reference."""
@@ -123,22 +139,27 @@ class SpaceForm(Form):
     ] = False
     """What is looked at inside each network at the end: true for all cheap diagnostics, a list of names, or a full form."""
     seeds: Annotated[
-        Annotated[int, Field(ge=1, le=1000), Tag("<short>")] | Annotated[list[Seed], Field(min_length=1), Tag("<full>")],
-        Discriminator(_which),
+        Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
+        | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
+        | Annotated[SeedsForm, Tag("<full>")],
+        Discriminator(_which_seeds),
     ] = 3
-    """Number of seeds (0, 1, ...), or the seeds themselves. Every cell is trained with each."""
+    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with each. In a search also {adaptive: N}."""
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
     """Recipe by name, or a preset with changes."""
-    metric: dict[Literal["top1", "top5", "loss"], Literal["max", "min"]] = {"top1": "max"}
-    """The metric that decides, taken at the last epoch on the test set, and its direction."""
-    limits: dict[Literal["params", "flops", "flops_paper", "activations"], str] = {}
-    """Bounds on cost, for example flops: "<= 1.1 * baseline"."""
+    metric: dict[Metric, Literal["max", "min"]] = {"top1": "max"}
+    """The metric that decides, taken at the last epoch on the test set, and its direction; in a search also costs beside it,
+    as {top1: max, flops: min}."""
+    limits: Annotated[
+        Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
+    ] = {}
+    """Bounds on cost, for example flops: "<= 1.1 * baseline"; or a list of such as "flops <= 1.05 * baseline.flops"."""
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""
     scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
-    """fifo trains every trial to its end; asha stops the worse ones early."""
+    """fifo trains every trial to its end; asha, hyperband and median stop the worse ones early."""
 
 
 def json_schema() -> dict[str, Any]:

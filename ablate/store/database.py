@@ -20,6 +20,8 @@ from ablate.store import views
 from ablate.store.migrations import HEAD
 
 BUSY_SECONDS = 30
+ADVISORY_LOCK = 0x61626C617465
+"""PostgreSQL's number of our lock: `ablate` in ASCII."""
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -67,10 +69,27 @@ def open_writer(url: str) -> Engine:
     else:
         engine = _engine(url)
     with _readable_errors(url), engine.begin() as connection:
+        alone(connection)
         found = _revision(connection)
         if found != HEAD:
             _upgrade(connection, found)
     return engine
+
+
+def alone(connection: Connection) -> None:
+    """Lets no other driver do the same until the transaction ends; on SQLite, every writing transaction is alone anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})"))
+
+
+def clock(connection: Connection) -> float:
+    """Seconds since 1970 by the clock of the database, which is one for all drivers."""
+    asked = (
+        "extract(epoch FROM clock_timestamp())"
+        if connection.dialect.name == "postgresql"
+        else "(julianday('now') - 2440587.5) * 86400"
+    )
+    return float(connection.execute(text(f"SELECT {asked}")).scalar_one())
 
 
 def open_reader(url: str) -> Engine:

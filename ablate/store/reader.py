@@ -12,7 +12,7 @@ from sqlalchemy import event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.records import Architecture, CellResult, Cost, Epoch, Level, Recipe, Status, StudyResults, Trained
+from ablate.records import Architecture, CellResult, Cost, Epoch, Known, Level, Recipe, Status, StudyResults, Trained
 from ablate.store.database import open_reader
 from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
@@ -33,19 +33,12 @@ class StudyStatus:
     states: Mapping[Status, int]
     epochs_done: int
     epochs: int
+    finished: bool
 
     @property
     def unfinished(self) -> int:
-        """Trials that a resume would train."""
+        """Trials that a resume would train; of a search, those that have been proposed."""
         return sum(n for state, n in self.states.items() if state in (Status.PLANNED, Status.RUNNING, Status.FAILED))
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of a trial: its state and its epochs."""
-
-    status: Status
-    epochs: tuple[Epoch, ...]
 
 
 class Reader:
@@ -88,6 +81,7 @@ class Reader:
                 {Status(r[1]): r[2] for r in by_study.get(row["id"], [])},
                 sum(r[3] for r in by_study.get(row["id"], [])),
                 sum(r[4] for r in by_study.get(row["id"], [])),
+                row["finished_at"] is not None,
             )
             for row in rows
         ]
@@ -176,6 +170,20 @@ class Reader:
                 _cell_result(row, by_cell_levels[row["id"]], unread[row["id"]], by_cell_trials[row["id"]]) for row in found
             ),
         )
+
+    def proposed(self, name: str) -> list[dict[str, Level]]:
+        """The levels of a study's cells in their order; none where there is no such study."""
+        wanted = (
+            select(cells.c.number, levels.c.factor, levels.c.level)
+            .join(levels, levels.c.cell_id == cells.c.id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .order_by(cells.c.number, levels.c.position)
+        )
+        found: dict[int, dict[str, Level]] = {}
+        with self._engine.connect() as connection:
+            for number, factor, level in connection.execute(wanted):
+                found.setdefault(number, {})[factor] = level
+        return [found[number] for number in sorted(found)]
 
     def query(self, statement: str) -> tuple[list[str], list[Sequence[Any]]]:
         """Column names and rows of one reading statement.

@@ -50,6 +50,7 @@ studies = Table(
     Column("results_view", String(200), nullable=False, comment="name of the study's wide results view"),
     Column("created_at", DateTime, nullable=False),
     Column("updated_at", DateTime, nullable=False),
+    Column("finished_at", DateTime, nullable=True, comment="when a run left nothing to do"),
 )
 
 architectures = Table(
@@ -79,6 +80,7 @@ cells = Table(
     Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True),
     Column("same_as", Integer, nullable=True, comment="number of the cell that this one repeats"),
     Column("note", Text, nullable=False, comment="why it repeats another cell or cannot be built"),
+    Column("digest", String(20), nullable=False, server_default="", comment="hash of all that was planned"),
     UniqueConstraint("study_id", "number"),
 )
 
@@ -112,6 +114,9 @@ trials = Table(
     Column("top5", Float, nullable=True),
     Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
     Column("ended_at", DateTime, nullable=True),
+    Column("owner", String(32), nullable=True, comment="driver that has it leased"),
+    Column("fence", Integer, nullable=False, server_default="0", comment="leases so far; only the last one may write"),
+    Column("leased_until", Float, nullable=True, comment="seconds since 1970 by the database's clock"),
     Index("ix_trials_architecture_hash", "architecture_hash"),
 )
 

@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError
-from ablate.records import (
-    KNOWN,
-    Architecture,
-    Cost,
-    Ended,
-    Event,
-    Measured,
-    Plan,
-    Progressed,
-    Provenance,
-    Started,
-    Status,
-    Trial,
-)
-from ablate.store import views
-from ablate.store.database import WriterLock, open_writer
-from ablate.store.tables import (
-    architectures,
-    attempts,
-    cell_trials,
-    cells,
-    diagnostics,
-    epochs,
-    levels,
-    provenance,
-    stores,
-    studies,
-    trials,
-)
+from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
+from ablate.store.database import WriterLock, alone, clock, open_writer
+from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
+from ablate.store.tables import attempts, cell_trials, cells, diagnostics, epochs, provenance, stores, studies, trials
 
 FINAL = ("train_loss", "loss", "top1", "top5")
-CHUNK = 500
+LEASE_SECONDS = float(os.environ.get("ABLATE_LEASE_SECONDS", "60"))
+"""A driver that is not heard of for so long has lost its trials to others."""
+Claim = Literal["granted", "taken", "known"]
 
 
-def now() -> datetime:
-    """UTC, without a zone, as the columns keep it."""
-    return datetime.now(UTC).replace(tzinfo=None)
+class Heart:
+    """Beats four times a lease, in a thread of its own."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._beat, self._ended = beat, threading.Event()
+        self._thread = threading.Thread(target=self._live, name="heart", daemon=True)
+        self._thread.start()
+
+    def _live(self) -> None:
+        while not self._ended.wait(LEASE_SECONDS / 4):
+            # A beat that fails is made up for by the next one; if none gets through, the lease is lost, as it should be.
+            with contextlib.suppress(DBAPIError):
+                self._beat()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 class Writer:
@@ -67,8 +60,21 @@ class Writer:
             raise
         self._provenance: int | None = None
         self._open: dict[str, int] = {}
+        self._owner, self._fences = uuid.uuid4().hex, dict[str, int]()
+        self._heart: Heart | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether several drivers may write at once."""
+        return self._engine.dialect.name != "sqlite"
 
     def close(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+        with contextlib.suppress(DBAPIError):
+            if self._fences:
+                with self._engine.begin() as connection:
+                    connection.execute(update(trials).where(trials.c.owner == self._owner).values(owner=None))
         self._engine.dispose()
         self._lock.release()
 
@@ -82,42 +88,119 @@ class Writer:
     def store_id(self) -> str:
         """Drawn when the store was made. A checkpoint belongs to one store: results of a deleted one never come back unseen."""
         with self._engine.begin() as connection:
+            alone(connection)
             found = connection.execute(select(stores.c.id)).scalar()
             if found is None:
                 found = uuid.uuid4().hex[:12]
                 connection.execute(insert(stores).values(id=found, created_at=now()))
             return str(found)
 
-    def register(self, plan: Plan, file: str, cost_revision: int) -> int:
+    def register(self, plan: Plan, file: str, cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> int:
         """Stores a study's declaration and plan, in the place of an earlier plan of the same name. Trials are only added.
 
+        Args:
+            again: states of trials that are to be trained again.
+
         Returns:
-            the study's id.
+            the study's number.
+
+        Raises:
+            StoreError: another driver is at work on a study of this name with another declaration.
         """
+        space = plan.space
         with self._engine.begin() as connection:
-            study = self._study(connection, plan, file)
-            connection.execute(delete(cells).where(cells.c.study_id == study))
-            self._architectures(
-                connection, [(c.architecture, c.cost) for c in plan.cells if c.architecture and c.cost], cost_revision
-            )
-            self._trials(connection, plan.trials)
-            self._cells(connection, study, plan)
-            self._view(connection, study, plan)
+            alone(connection)
+            self._refuse_another_declaration(connection, space)
+            study = put_study(connection, space, file)
+            put_cells(connection, study, plan.cells, cost_revision, again, whole=space.strategy is None)
+            put_view(connection, study, space)
         return study
 
-    def begin(self, study: int, document: str, found: Provenance) -> None:
-        """Notes on what the coming attempts run, and clears up after a run that was killed: its open attempts are lost."""
+    def extend(self, study: int, new: Sequence[Cell], cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> None:
+        """Adds the cells that a search has proposed to its study."""
         with self._engine.begin() as connection:
-            connection.execute(update(attempts).where(attempts.c.ended_at.is_(None)).values(status="lost", ended_at=now()))
-            connection.execute(update(trials).where(trials.c.status == Status.RUNNING).values(status=Status.PLANNED))
+            alone(connection)
+            put_cells(connection, study, new, cost_revision, again, whole=False)
+
+    def _refuse_another_declaration(self, connection: Connection, space: Space) -> None:
+        leased = (
+            select(func.count())
+            .select_from(studies)
+            .join(cells, cells.c.study_id == studies.c.id)
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .where(studies.c.name == space.name, studies.c.document != space.document, self._elsewhere(connection))
+        )
+        if self.shared and connection.execute(leased).scalar_one():
+            raise StoreError(
+                f"another driver is at work on study '{space.name}' with another declaration; "
+                "wait for it, or give this one a `name:` of its own"
+            )
+
+    def begin(self, study: int, document: str, found: Provenance) -> None:
+        """Notes on what the coming attempts run, and clears up after drivers that were killed: their open attempts are lost."""
+        with self._engine.begin() as connection:
+            left = trials.c.status.in_((Status.RUNNING, Status.PLANNED)) & ~self._elsewhere(connection)
+            free = select(trials.c.hash).where(left)
+            dead = attempts.c.ended_at.is_(None) & attempts.c.trial_hash.in_(free)
+            connection.execute(update(attempts).where(dead).values(status="lost", ended_at=now()))
+            connection.execute(update(trials).where(left).values(status=Status.PLANNED, owner=None))
             made = connection.execute(
                 insert(provenance).values(study_id=study, document=document, started_at=now(), **asdict(found))
             )
-            self._provenance = _key(made)
+            self._provenance = key_of(made)
+        if self.shared:
+            self._heart = Heart(self._beat)
 
-    def write(self, happened: Event) -> None:
-        """Stores one event of an executor."""
+    def finish(self, study: int) -> None:
+        """Notes that nothing of a study is left to do."""
         with self._engine.begin() as connection:
+            connection.execute(update(studies).where(studies.c.id == study).values(finished_at=now()))
+
+    def _elsewhere(self, connection: Connection) -> ColumnElement[bool]:
+        """Whether a trial is leased to a driver that may be alive. On SQLite none is: the store's lock is ours."""
+        if not self.shared:
+            return false()
+        return trials.c.owner.is_not(None) & (trials.c.owner != self._owner) & (trials.c.leased_until > clock(connection))
+
+    def claim(self, trial: str, results: Sequence[Status]) -> Claim:
+        """Leases a trial to this driver, unless it has a result already or another driver has it.
+
+        Args:
+            results: states that count as a result.
+        """
+        with self._engine.begin() as connection:
+            if not self.shared:
+                status = connection.execute(select(trials.c.status).where(trials.c.hash == trial)).scalar_one()
+                return "known" if status in results else "granted"
+            wanted = select(trials.c.status, trials.c.fence, self._elsewhere(connection)).where(trials.c.hash == trial)
+            status, fence, elsewhere = connection.execute(wanted.with_for_update()).one()
+            if status in results:
+                return "known"
+            if elsewhere:
+                return "taken"
+            until = clock(connection) + LEASE_SECONDS
+            leased = {"owner": self._owner, "fence": fence + 1, "leased_until": until}
+            connection.execute(update(trials).where(trials.c.hash == trial).values(**leased))
+            self._fences[trial] = fence + 1
+        return "granted"
+
+    def _beat(self) -> None:
+        """Prolongs all leases of this driver."""
+        with self._engine.begin() as connection:
+            until = clock(connection) + LEASE_SECONDS
+            connection.execute(update(trials).where(trials.c.owner == self._owner).values(leased_until=until))
+
+    def write(self, happened: Event) -> bool:
+        """Stores one event of an executor.
+
+        Returns:
+            whether it was stored: a driver that lost its lease on a trial, because it was not heard of for too long, may not
+            write about it any more.
+        """
+        with self._engine.begin() as connection:
+            if not self._may_write(connection, happened.trial):
+                return False
             if isinstance(happened, Started):
                 self._started(connection, happened)
             elif isinstance(happened, Progressed):
@@ -126,107 +209,14 @@ class Writer:
                 self._measured(connection, happened)
             else:
                 self._ended(connection, happened)
+        return True
 
-    def _study(self, connection: Connection, plan: Plan, file: str) -> int:
-        space = plan.space
-        values = {key: getattr(space, key) for key in ("question", "expect", "source", "metric", "direction", "document")}
-        values |= {"file": file, "updated_at": now()}
-        known = connection.execute(select(studies.c.id, studies.c.file).where(studies.c.name == space.name)).first()
-        if known is not None:
-            found, declared_by = known
-            other = Path(declared_by).resolve() != Path(file).resolve() and Path(declared_by).is_file()
-            if other and not space.named:
-                raise StoreError(
-                    f"{declared_by} declares a study '{space.name}' too; write `name:` in {file}, or use another --store"
-                )
-            connection.execute(update(studies).where(studies.c.id == found).values(**values))
-            return int(found)
-        view = views.results_view_name(space.name)
-        taken = connection.execute(select(func.count()).where(studies.c.results_view == view)).scalar()
-        made = connection.execute(insert(studies).values(name=space.name, results_view=view, created_at=now(), **values))
-        study = _key(made)
-        if taken:
-            connection.execute(update(studies).where(studies.c.id == study).values(results_view=f"{view}_{study}"))
-        return study
-
-    def _architectures(self, connection: Connection, costs: Sequence[tuple[Architecture, Cost]], revision: int) -> None:
-        by_hash = {architecture.hash: (architecture, cost) for architecture, cost in costs}
-        stored = _existing(connection, architectures.c.hash, list(by_hash))
-        rows = [
-            {**asdict(architecture), **asdict(cost), "hash": key, "cost_revision": revision}
-            for key, (architecture, cost) in by_hash.items()
-            if key not in stored
-        ]
-        _insert(connection, architectures, rows)
-        for key in stored:
-            cost = by_hash[key][1]
-            stale = (architectures.c.hash == key) & (architectures.c.cost_revision != revision)
-            connection.execute(update(architectures).where(stale).values(**asdict(cost), cost_revision=revision))
-
-    def _trials(self, connection: Connection, wanted: tuple[Trial, ...]) -> None:
-        stored = _existing(connection, trials.c.hash, [trial.hash for trial in wanted])
-        rows = [
-            {
-                "hash": trial.hash,
-                "architecture_hash": trial.architecture.hash,
-                "recipe": trial.recipe.canonical(),
-                "data": trial.data.canonical(),
-                "start": trial.start.identity if trial.start else None,
-                "seed": trial.seed,
-                "epochs": trial.recipe.epochs,
-                "status": Status.PLANNED,
-                "epochs_done": 0,
-            }
-            for trial in wanted
-            if trial.hash not in stored
-        ]
-        _insert(connection, trials, rows)
-
-    def _cells(self, connection: Connection, study: int, plan: Plan) -> None:
-        rows = [
-            {
-                "study_id": study,
-                "number": cell.index,
-                "role": cell.role,
-                "architecture_hash": cell.architecture.hash if cell.architecture and cell.cost else None,
-                "same_as": cell.same_as,
-                "note": cell.note,
-            }
-            for cell in plan.cells
-        ]
-        _insert(connection, cells, rows)
-        ids = {
-            number: key for key, number in connection.execute(select(cells.c.id, cells.c.number).where(cells.c.study_id == study))
-        }
-        told = [
-            {
-                "cell_id": ids[cell.index],
-                "factor": factor,
-                "position": position,
-                "level": level,
-                "read": factor not in cell.unread,
-                "text": str(level).lower() if isinstance(level, bool) else str(level),
-                "number": level if isinstance(level, int | float) and not isinstance(level, bool) else None,
-            }
-            for cell in plan.cells
-            for position, (factor, level) in enumerate(cell.levels.items())
-        ]
-        _insert(connection, levels, told)
-        trained = [
-            {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
-            for cell in plan.cells
-            for trial in cell.trials
-        ]
-        _insert(connection, cell_trials, trained)
-
-    def _view(self, connection: Connection, study: int, plan: Plan) -> None:
-        name = connection.execute(select(studies.c.results_view).where(studies.c.id == study)).scalar_one()
-        numeric = {
-            factor: all(isinstance(level, int | float) and not isinstance(level, bool) for level in found)
-            for factor, found in plan.space.factors.items()
-        }
-        connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
-        connection.exec_driver_sql(views.results_view(name, study, numeric))
+    def _may_write(self, connection: Connection, trial: str) -> bool:
+        if not self.shared:
+            return True
+        found = select(trials.c.owner, trials.c.fence).where(trials.c.hash == trial).with_for_update()
+        owner, fence = connection.execute(found).one()
+        return bool(fence == self._fences[trial] if trial in self._fences else owner is None)
 
     def _started(self, connection: Connection, happened: Started) -> None:
         before = connection.execute(select(func.count()).where(attempts.c.trial_hash == happened.trial)).scalar_one()
@@ -246,7 +236,7 @@ class Writer:
                 **asdict(happened.place),
             )
         )
-        self._open[happened.trial] = _key(made)
+        self._open[happened.trial] = key_of(made)
         self._set_status(connection, happened.trial, {"status": Status.RUNNING})
 
     def _progressed(self, connection: Connection, happened: Progressed) -> None:
@@ -272,7 +262,7 @@ class Writer:
             names = {row["name"] for row in rows if row["epoch"] == epoch}
             same = (diagnostics.c.trial_hash == happened.trial) & (diagnostics.c.epoch == epoch) & diagnostics.c.name.in_(names)
             connection.execute(delete(diagnostics).where(same))
-        _insert(connection, diagnostics, rows)
+        insert_all(connection, diagnostics, rows)
 
     def _ended(self, connection: Connection, happened: Ended) -> None:
         attempt = self._open.pop(happened.trial, None)
@@ -289,25 +279,10 @@ class Writer:
             values |= {key: last[key] for key in FINAL} | {"seconds": seconds}
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
+        values["owner"] = None
         self._set_status(connection, happened.trial, values)
 
     def _set_status(self, connection: Connection, trial: str, values: Mapping[str, Any]) -> None:
         """Changes a trial, unless its result is known: that stands, whatever a late or doubled event says."""
         open_ = (trials.c.hash == trial) & trials.c.status.not_in(KNOWN)
         connection.execute(update(trials).where(open_).values(**values))
-
-
-def _key(result: Any) -> int:
-    return int(result.inserted_primary_key[0])
-
-
-def _existing(connection: Connection, column: Any, wanted: list[str]) -> set[str]:
-    found: set[str] = set()
-    for start in range(0, len(wanted), CHUNK):
-        found.update(connection.execute(select(column).where(column.in_(wanted[start : start + CHUNK]))).scalars())
-    return found
-
-
-def _insert(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)

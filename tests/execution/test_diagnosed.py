@@ -12,9 +12,10 @@ from ablate import pipeline, space
 from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
-from ablate.pipeline import Options, Outcome, Study
+from ablate.pipeline import Options, Outcome
 from ablate.records import Diagnostics, Ended, Job, Measured, Progressed, Resources, Status
 from ablate.store.reader import Reader
+from ablate.study import Study
 from tests.training.test_training import trial
 
 RunText = Callable[..., Outcome]

@@ -17,6 +17,7 @@ from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Ended, Epoch, Event, Started, Status, Trial
 from ablate.store.reader import Reader
+from ablate.study import Study
 from tests.conftest import TINY, RunText
 
 
@@ -81,7 +82,7 @@ def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory:
     assert run(None).unfinished == 0
     undisturbed = Options(runs=tmp_path_factory.mktemp("undisturbed"), cpus=2)
     pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor())
-    assert pipeline.Study("tiny", options.url).table() == pipeline.Study("tiny", undisturbed.url).table()
+    assert Study("tiny", options.url).table() == Study("tiny", undisturbed.url).table()
     with Reader(options.url) as reader:
         completed = reader.query("SELECT trial_hash, COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")[1]
     assert sorted(count for _, count in completed) == [1] * 8
@@ -133,7 +134,7 @@ def test_only_completed_trials_enter_a_mean(run_text: RunText, tiny: str, option
         return Epoch(number, 1.0, float("nan") if trial.seed == 1 else 1.0, 80.0, 90.0, 0.1, 1.0)
 
     run_text(tiny, SimulatedExecutor(curve))
-    cells = pipeline.Study("tiny", options.url).results().cells
+    cells = Study("tiny", options.url).results().cells
     assert all(cell.values == {0: 80.0} and cell.states[1] == Status.DIVERGED for cell in cells)
 
 

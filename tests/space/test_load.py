@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ablate import space
 from ablate.document import parse
 from ablate.errors import SpaceError
-from ablate.records import Design, Limit, Scheduler
+from ablate.records import Arithmetic, CostOf, Design, Limit, Scheduler
 from ablate.space.limits import parse as parse_limit
 from ablate.space.load import study_name
 from ablate.space.recipes import RECIPES
@@ -84,19 +84,29 @@ def test_a_study_is_named_after_its_file(file: str, name: str) -> None:
     assert study_name(file) == name
 
 
+FLOPS, BASELINE = CostOf("flops", of_baseline=False), CostOf("flops", of_baseline=True)
+
+
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("<= 1.1 * baseline", Limit("flops", "<=", 1.1, True)),
-        ("<baseline", Limit("flops", "<", 1.0, True)),
-        (" >= 6e6 ", Limit("flops", ">=", 6e6, False)),
+        ("<= 1.1 * baseline", Limit("flops <= 1.1 * baseline", FLOPS, "<=", Arithmetic(1.1, "*", BASELINE))),
+        ("<baseline", Limit("flops <baseline", FLOPS, "<", BASELINE)),
+        (" >= 6e6 ", Limit("flops >= 6e6", FLOPS, ">=", 6e6)),
+        ("<= baseline.params", Limit("flops <= baseline.params", FLOPS, "<=", CostOf("params", True))),
+        ("- params <= 2", Limit("flops - params <= 2", Arithmetic(FLOPS, "-", CostOf("params", False)), "<=", 2.0)),
         ("== 3", None),
-        ("<= baseline * 2", None),
-        ("<= 1.1", Limit("flops", "<=", 1.1, False)),
+        ("<= baseline ** 2", None),
+        ("<= True", None),
+        ("<= 'a'", None),
+        ("<= 1 <= 2", None),
+        ("<= (1).real", None),
+        ("<= " + "(" * 600, None),
+        ("<= 1.1", Limit("flops <= 1.1", FLOPS, "<=", 1.1)),
     ],
 )
 def test_limits(text: str, limit: Limit | None) -> None:
-    assert parse_limit("flops", text) == limit
+    assert parse_limit(text, "flops") == limit
 
 
 @given(st.text(max_size=200))

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from ablate import provenance, space
 from ablate.errors import StoreError, UnknownName
-from ablate.pipeline import Options, Study
+from ablate.pipeline import Options
 from ablate.plan import make_plan
 from ablate.records import (
     Architecture,
@@ -34,6 +34,7 @@ from ablate.store import database
 from ablate.store.reader import Reader
 from ablate.store.tables import metadata
 from ablate.store.writer import Writer
+from ablate.study import Study
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 
@@ -384,6 +385,9 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Pla
         connection.execute(text("DROP TABLE diagnostics"))
         connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
         connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
+        for table, column in (("trials", "owner"), ("trials", "fence"), ("trials", "leased_until"), ("cells", "digest")):
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        connection.execute(text("ALTER TABLE studies DROP COLUMN finished_at"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with pytest.raises(StoreError, match="has revision 0001"):
         Reader(url)

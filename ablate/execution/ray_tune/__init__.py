@@ -91,7 +91,7 @@ class RayExecutor:
         if self._thread is None:
             self.prepare(order.cpus, order.gpus)
         self.ready()
-        _check_resources({job.resources for job in order.jobs})
+        _check_resources(order.resources)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from ablate.execution.ray_tune.driver import train
@@ -111,14 +111,13 @@ class RayExecutor:
             self._thread = None
 
 
-def _check_resources(wanted: set[Resources]) -> None:
+def _check_resources(resources: Resources) -> None:
     """Raises ExecutorError where no machine of the cluster could ever run a trial: Tune would wait for ever."""
     import ray
 
     have = ray.cluster_resources()
-    for resources in wanted:
-        for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
-            if number > have.get(key, 0):
-                raise ExecutorError(
-                    f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}"
-                )
+    for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
+        if number > have.get(key, 0):
+            raise ExecutorError(
+                f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}"
+            )

@@ -6,39 +6,63 @@ import os
 import shutil
 import tempfile
 import warnings
-from types import SimpleNamespace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
 from ray.tune import Callback
-from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from ablate.execution import Emit, Stop
+from ablate.execution.ray_tune.rules import Rule
 from ablate.execution.ray_tune.worker import TrialWorker
-from ablate.records import Ended, Epoch, Event, Job, Order, Status
+from ablate.records import Ended, Event, Job, Order, Progressed, Status
 
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial as TuneTrial
 
 MAX_FAILURES = 8
 """How often one trial may lose its worker before it is given up."""
+NO_END = 10**9
+"""More trials than there will be: the searcher says when it is done."""
 STAGED_AHEAD = 16
 """Trials that Tune may stage ahead, so that a warm worker is never given up for want of a next one."""
 
 
-class PlanSearcher(Searcher):
-    """Tells Tune the jobs in their order, and that there are no more."""
+class Parcel:
+    """A job in Tune's configuration of a trial, which prints as the trial's hash: Tune makes names of what it prints."""
 
-    def __init__(self, jobs: tuple[Job, ...]) -> None:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __repr__(self) -> str:
+        return self.job.trial.hash
+
+
+class JobSearcher(Searcher):
+    """Tells Tune one job after another, that there is none now, or that there will be no more."""
+
+    def __init__(self, jobs: Iterable[Job | None], stop: Stop) -> None:
         super().__init__()
-        self._waiting = [job.trial.hash for job in reversed(jobs)]
+        self._jobs, self._stop = iter(jobs), stop
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune saves its searcher to restore a run, which nobody here ever does.
+        return {}
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         return True
 
     def suggest(self, trial_id: str) -> Any:
-        return {"trial": self._waiting.pop()} if self._waiting else Searcher.FINISHED
+        if self._stop():
+            # With nothing running, Tune asks again and again here and nowhere else.
+            raise Interrupted
+        try:
+            job = next(self._jobs)
+        except StopIteration:
+            return Searcher.FINISHED
+        return None if job is None else {"trial": job.trial.hash, "parcel": Parcel(job)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
@@ -101,55 +125,40 @@ def _last_words(trial: TuneTrial) -> str:
     return f"its worker died {MAX_FAILURES + 1} times; the last time: {text}"
 
 
-class ReplayedASHA(AsyncHyperBandScheduler):
-    """ASHA whose rungs hold what is already known: epochs stored by earlier runs are replayed, not trained again."""
+class RuledScheduler(FIFOScheduler):
+    """First come, first served, but stopped where the rule says so."""
 
-    def __init__(self, order: Order) -> None:
-        longest = max(job.trial.recipe.epochs for job in order.jobs)
-        grace = min(order.scheduler.grace_epochs, longest)
-        super().__init__(
-            "epoch", order.metric, order.direction, max_t=longest, grace_period=grace, reduction_factor=order.scheduler.reduction
-        )
-        self._curves = {job.trial.hash: job.history for job in order.jobs}
-        for key, epochs in sorted(order.peers.items()):
-            peer: Any = SimpleNamespace(trial_id=f"known-{key}", config={"trial": key})
-            super().on_trial_add(None, peer)
-            self._replay(peer, epochs)
+    def __init__(self, rule: Rule) -> None:
+        super().__init__()
+        self._rule = rule
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        super().on_trial_add(tune_controller, trial)
-        self._replay(trial, self._curves[trial.config["trial"]])
+        self._rule.add(trial.config["trial"], trial.config["parcel"].job.history)
 
     def on_trial_result(self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]) -> str:
+        epochs = [epoch for event in result.get("events", ()) if isinstance(event, Progressed) for epoch in event.epochs]
+        stops = self._rule.stops(trial.config["trial"], tuple(epochs))
         # A trial that has had all its epochs ends by itself, and one that diverged or failed says so.
-        return str(TrialScheduler.CONTINUE if result.get("done") else super().on_trial_result(tune_controller, trial, result))
-
-    def _replay(self, trial: Any, epochs: tuple[Epoch, ...]) -> None:
-        for epoch in epochs:
-            super().on_trial_result(
-                None, trial, {"epoch": epoch.number, "top1": epoch.top1, "top5": epoch.top5, "loss": epoch.loss}
-            )
-
-
-def _scheduler(order: Order) -> TrialScheduler:
-    return ReplayedASHA(order) if order.scheduler.name == "asha" else FIFOScheduler()
+        return str(TrialScheduler.STOP if stops and not result.get("done") else TrialScheduler.CONTINUE)
 
 
 def train(order: Order, emit: Emit, stop: Stop) -> None:
     """Runs an order on the Ray that this process is connected to."""
-    resources = order.jobs[0].resources
-    jobs = {job.trial.hash: job for job in order.jobs}
-    trainable = tune.with_parameters(TrialWorker, jobs=jobs, batch=order.scheduler.name == "fifo")
+    fifo = order.scheduler.name == "fifo"
+    trainable = tune.with_parameters(TrialWorker, batch=fifo)
     teller = Teller(emit, stop)
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(min(STAGED_AHEAD, len(jobs)))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
     # Nothing in Tune's own folder is ever read again.
     folder = tempfile.mkdtemp(prefix="ablate-ray-")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuner = tune.Tuner(
-            tune.with_resources(trainable, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune.with_resources(trainable, {"cpu": order.resources.cpus, "gpu": order.resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=PlanSearcher(order.jobs), scheduler=_scheduler(order), num_samples=len(jobs), reuse_actors=True
+                search_alg=JobSearcher(order.jobs, stop),
+                scheduler=FIFOScheduler() if fifo else RuledScheduler(Rule(order)),
+                num_samples=NO_END,
+                reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="run",

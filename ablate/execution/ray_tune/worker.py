@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ray import tune
 
 from ablate.execution.work import Work
-from ablate.records import Event, Job, Progressed, Status
+from ablate.records import Event, Progressed, Status
 
 REPORT_SECONDS = 1.0
 """Epochs shorter than this are told together: each report costs the driver several milliseconds."""
@@ -19,12 +18,11 @@ REPORT_SECONDS = 1.0
 class TrialWorker(tune.Trainable):
     """A warm worker: trains one job after another in one process."""
 
-    def setup(self, config: dict[str, Any], jobs: Mapping[str, Job] | None = None, batch: bool = True) -> None:
-        assert jobs is not None
+    def setup(self, config: dict[str, Any], batch: bool = True) -> None:
         # What was imported stays for ever: collecting between trials need not look at it again.
         gc.collect()
         gc.freeze()
-        self._jobs, self._batch = jobs, batch
+        self._batch = batch
         self._work: Work | None = None
         self._told: list[Event] = []
         self._take(config)
@@ -53,7 +51,7 @@ class TrialWorker(tune.Trainable):
         self._leave()
 
     def _take(self, config: dict[str, Any]) -> None:
-        self._work = Work(self._jobs[config["trial"]], "ray")
+        self._work = Work(config["parcel"].job, "ray")
         self._told = list(self._work.start())
 
     def _leave(self) -> None:

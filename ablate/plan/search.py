@@ -1,0 +1,263 @@
+"""A search: cells proposed one after the other by a strategy, from the results so far."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ablate.plan.limits import violations
+from ablate.plan.plan import Cells, Costs, unread_reason
+from ablate.plan.strategies import Factor, Sampler, Verdict
+from ablate.records import Cell, Epoch, Known, Level, Plan, Settings, Space, Status, Trial
+
+RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
+"""States of which a search learns something."""
+PATIENCE = 10
+"""Proposals in a row that bring nothing new, after which one is drawn evenly from what is left."""
+MOST_LISTED = 20_000
+"""Combinations that are listed, to know when none is left; of more, some are drawn."""
+MOST_DRAWN = 2_000
+
+Results = Callable[[Iterable[str]], Mapping[str, Known]]
+
+
+class Search:
+    """A search of a space.
+
+    It is a function of the space and of results: made again from the same results, it makes the same proposals. Proposal number
+    k is made when the results of all proposals up to k - `parallel` are known, from these alone.
+
+    Args:
+        costs: the cost of an architecture; raises Infeasible where it cannot be built.
+        results: state and epochs of trials, by hash, of those that are known.
+        chosen: what was proposed before, in its order; what the space still allows is taken over.
+    """
+
+    def __init__(self, space: Space, costs: Costs, results: Results, chosen: Sequence[Settings] = ()) -> None:
+        assert space.strategy is not None
+        self._space, self._strategy, self._results = space, space.strategy, results
+        self._made = Cells(space, costs)
+        factors = [
+            Factor(name, tuple(space.factors[name]), lambda levels, name=name: not unread_reason(space, name, levels))  # type: ignore[misc]
+            for name in reading_order(space)
+        ]
+        self._factors = factors
+        self._sampler = Sampler(self._strategy, factors, space.baseline, tuple(space.objectives.values()))
+        self._chosen = self._still_allowed(chosen)
+        self._told = 0
+        self._refused: set[int] = set()
+        self._verdicts: dict[int, Verdict] = {}
+        self._best: dict[int, Mapping[int, float]] = {}
+        self._given: set[str] = set()
+        self._seeds: dict[int, int] = {}
+        self._resolved: dict[str, Known] = {}
+        self._proposed: set[tuple[Level, ...]] = set()
+        self._listed: list[tuple[Level, ...]] | None = None
+        self._useless, self._exhausted = 0, False
+
+    @property
+    def plan(self) -> Plan:
+        """What has been proposed so far."""
+        return Plan(self._space, tuple(self._with_seeds(cell) for cell in self._made.cells))
+
+    def _with_seeds(self, cell: Cell) -> Cell:
+        """The cell with the trials that it is to have by what is known now."""
+        return replace(cell, trials=self._needs(cell)[0]) if self._space.adaptive else cell
+
+    @property
+    def more(self) -> int | None:
+        """How many cells are still to be proposed; None where nobody knows."""
+        if self._exhausted:
+            return 0
+        wanted = self._strategy.cells
+        return None if wanted is None else wanted - sum(cell.feasible for cell in self._made.cells)
+
+    def advance(self) -> list[Cell]:
+        """Proposes as far as results allow; gives the new cells, and those that get another seed."""
+        first = self._told
+        while self.more != 0 and self._tell(len(self._made.cells) - self._strategy.parallel):
+            if not self._propose(len(self._made.cells)):
+                self._exhausted = True
+        found = [self._with_seeds(cell) for cell in self._made.cells[first:]]
+        changed = [cell for cell in found if self._seeds.get(cell.index) != len(cell.trials)]
+        self._seeds.update((cell.index, len(cell.trials)) for cell in changed)
+        return changed
+
+    def wanted(self) -> list[Trial]:
+        """Trials to be trained now, each given once, in their order. Call `advance` first."""
+        found = []
+        for cell in self._made.cells[self._told :]:
+            trials, _ = self._needs(cell)
+            found += [trial for trial in trials if trial.hash not in self._given]
+            self._given.update(trial.hash for trial in trials)
+        return found
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be proposed or trained."""
+        return self.more == 0 and self._tell(len(self._made.cells) - 1)
+
+    def _tell(self, last: int) -> bool:
+        """Tells the sampler what came of the proposals up to number `last`; False where that is not known yet."""
+        while self._told <= last:
+            cell = self._made.cells[self._told]
+            if cell.index not in self._refused:
+                verdict = self._verdict(cell)
+                if verdict is None:
+                    return False
+                self._sampler.tell(cell.index, verdict)
+            self._told += 1
+        return True
+
+    def _propose(self, number: int) -> bool:
+        """Adds the proposal of that number; False where nothing is left."""
+        chosen = self._chosen[number] if number < len(self._chosen) else None
+        if chosen is None and self._useless >= (1 if self._strategy.name == "brute-force" else PATIENCE):
+            chosen = self._anything_new(number)
+            if chosen is None:
+                return False
+        levels = self._sampler.ask(number, chosen)
+        cell = self._made.add(levels)
+        self._proposed.add(tuple(levels.values()))
+        self._useless = 0 if cell.feasible else self._useless + 1
+        over = violations(self._space.limits, cell.cost, self._made.baseline.cost) if cell.cost else {}
+        self._sampler.constrain(number, over)
+        if not cell.feasible and cell.same_as is None:
+            self._refused.add(number)
+            self._sampler.refuse(number)
+        self._best[number] = self._best_so_far() if self._space.adaptive else {}
+        return True
+
+    def _verdict(self, cell: Cell) -> Verdict | None:
+        """What came of a cell, once it is known."""
+        source = cell if cell.same_as is None else self._made.cells[cell.same_as]
+        if source.index not in self._verdicts:
+            trials, resolved = self._needs(source)
+            if not resolved:
+                return None
+            known = self._look(trials)
+            self._verdicts[source.index] = self._judge(source, [known[trial.hash] for trial in trials])
+        return self._verdicts[source.index]
+
+    def _judge(self, cell: Cell, known: Sequence[Known]) -> Verdict:
+        states = {each.status for each in known}
+        if states == {Status.COMPLETED}:
+            metric = statistics.fmean(self._value(each.epochs[-1]) for each in known)
+            costs = [float(getattr(cell.cost, name)) for name in list(self._space.objectives)[1:]]
+            return Verdict("completed", (metric, *costs))
+        if states <= {Status.COMPLETED, Status.PRUNED}:
+            by_epoch: dict[int, list[float]] = {}
+            for each in known:
+                for epoch in each.epochs:
+                    by_epoch.setdefault(epoch.number, []).append(self._value(epoch))
+            return Verdict("pruned", curve={number: statistics.fmean(values) for number, values in by_epoch.items()})
+        return Verdict("failed")
+
+    def _needs(self, cell: Cell) -> tuple[tuple[Trial, ...], bool]:
+        """The trials that a cell is to have by what is known now, and whether all of these have a result."""
+        known = self._look(cell.trials)
+        resolved = [trial.hash in known for trial in cell.trials]
+        if not self._space.adaptive:
+            return cell.trials, all(resolved)
+        best, mine = self._best[cell.index], dict[int, float]()
+        for count, (trial, done) in enumerate(zip(cell.trials, resolved, strict=True), start=1):
+            if not done:
+                return cell.trials[:count], False
+            if known[trial.hash].status != Status.COMPLETED:
+                return cell.trials[:count], True
+            mine[trial.seed] = self._value(known[trial.hash].epochs[-1])
+            shared = [seed for seed in mine if seed in best]
+            gain = sum(mine[seed] - best[seed] for seed in shared)
+            if shared and (gain < 0 if self._space.direction == "max" else gain > 0):
+                return cell.trials[:count], True
+        return cell.trials, True
+
+    def _best_so_far(self) -> Mapping[int, float]:
+        """By seed, the values of the best cell among those told that have all their seeds."""
+        found: dict[float, Mapping[int, float]] = {}
+        for cell in self._made.cells[: self._told]:
+            verdict = self._verdicts.get(cell.index)
+            if cell.feasible and verdict is not None and verdict.state == "completed":
+                known = self._look(cell.trials)
+                values = {t.seed: self._value(known[t.hash].epochs[-1]) for t in self._needs(cell)[0]}
+                if len(values) == len(cell.trials):
+                    found.setdefault(statistics.fmean(values.values()), values)
+        return found[(max if self._space.direction == "max" else min)(found)] if found else {}
+
+    def _look(self, trials: Sequence[Trial]) -> Mapping[str, Known]:
+        """What is known of those trials that have a result."""
+        unknown = [trial.hash for trial in trials if trial.hash not in self._resolved]
+        if unknown:
+            found = self._results(unknown).items()
+            self._resolved.update((key, known) for key, known in found if known.status in RESOLVED)
+        return {trial.hash: self._resolved[trial.hash] for trial in trials if trial.hash in self._resolved}
+
+    def _value(self, epoch: Epoch) -> float:
+        return float(getattr(epoch, self._space.metric))
+
+    def _still_allowed(self, chosen: Sequence[Settings]) -> list[Settings]:
+        """The baseline, and what was proposed before as far as the space still allows it."""
+        baseline, kept = self._space.baseline, list[Settings]()
+        for number, levels in enumerate(chosen):
+            mine = {name: levels.get(name, baseline[name]) for name in baseline}
+            if all(mine[name] in self._space.factors[name] for name in mine) and (number or mine != baseline):
+                kept.append(mine)
+        return [baseline, *kept]
+
+    def _anything_new(self, number: int) -> Settings | None:
+        """A combination that was not proposed yet, drawn evenly; None where there is none."""
+        draw = random.Random(f"{self._strategy.seed}/{number}")
+        factors = self._space.factors
+        if math.prod(map(len, factors.values())) <= MOST_LISTED:
+            if self._listed is None:
+                every = (self._plainly(levels) for levels in itertools.product(*factors.values()))
+                self._listed = list(dict.fromkeys(tuple(levels.values()) for levels in every))
+            left = [levels for levels in self._listed if levels not in self._proposed]
+            return dict(zip(factors, draw.choice(left), strict=True)) if left else None
+        for _ in range(MOST_DRAWN):
+            levels = self._plainly([draw.choice(found) for found in factors.values()])
+            if tuple(levels.values()) not in self._proposed:
+                return levels
+        return None
+
+    def _plainly(self, drawn: Sequence[Level]) -> Settings:
+        """Levels with those that are not read at the baseline."""
+        said = dict(zip(self._space.factors, drawn, strict=True))
+        levels = dict(self._space.baseline)
+        for factor in self._factors:
+            if factor.is_read(levels):
+                levels[factor.name] = said[factor.name]
+        return levels
+
+
+def reading_order(space: Space) -> list[str]:
+    """The factors of a space, those first that decide whether others are read: `shortcuts.count` before `shortcuts.b`."""
+    names = list(space.factors)
+    sometimes = [name for name in names if any(unread_reason(space, name, levels) for levels in _around(space, names))]
+    before: dict[str, set[str]] = {name: set() for name in names}
+    for name in sometimes:
+        for levels in _around(space, names):
+            for other in names:
+                if other != name and other not in before[name]:
+                    answers = {bool(unread_reason(space, name, {**levels, other: level})) for level in space.factors[other]}
+                    if len(answers) > 1:
+                        before[name].add(other)
+    order: list[str] = []
+    while len(order) < len(names):
+        # In a circle, the order of the file decides.
+        ready = [name for name in names if name not in order and before[name] <= set(order)]
+        order.append(ready[0] if ready else next(name for name in names if name not in order))
+    return order
+
+
+def _around(space: Space, names: Sequence[str]) -> list[Settings]:
+    """The baseline, and it with one or two factors at other levels."""
+    found: list[Settings] = [space.baseline]
+    for one, other in itertools.combinations_with_replacement(names, 2):
+        for here, there in itertools.product(space.factors[one], space.factors[other]):
+            found.append({**space.baseline, one: here, other: there})
+    return found[:MOST_DRAWN]

@@ -1,0 +1,210 @@
+"""Strategies of a search: Optuna's samplers through ask and tell. The only module that imports Optuna.
+
+Optuna's study lives in memory and is rebuilt from the store. For each proposal a sampler is made anew, seeded by the search's
+seed and the proposal's number: what it proposes is a function of these and of what was told, so a search that goes on after a
+kill proposes what it would have proposed without one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import TrialState
+
+from ablate.records import Level, Settings, Strategy
+
+POPULATION = 10
+"""Of the genetic strategies: a search here has tens of cells, where Optuna's default of 50 would be one random generation."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's log and its warnings that a sampler is experimental."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _quasi_random(seed: int, first: int) -> BaseSampler:
+    # One sequence for the whole search; Optuna counts its points in the study.
+    return optuna.samplers.QMCSampler(scramble=True, seed=first, independent_sampler=RandomSampler(seed))
+
+
+SAMPLERS: Mapping[str, Callable[[int, int], BaseSampler]] = {
+    "random": lambda seed, first: RandomSampler(seed),
+    "quasi-random": _quasi_random,
+    "tpe": lambda seed, first: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True),
+    "gp": lambda seed, first: optuna.samplers.GPSampler(seed=seed, independent_sampler=RandomSampler(seed)),
+    "nsga2": lambda seed, first: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
+    "nsga3": lambda seed, first: optuna.samplers.NSGAIIISampler(seed=seed, population_size=POPULATION),
+    "cmaes": lambda seed, first: optuna.samplers.CmaEsSampler(seed=seed, independent_sampler=RandomSampler(seed)),
+    "brute-force": lambda seed, first: optuna.samplers.BruteForceSampler(seed=seed),
+}
+"""Samplers by name, made from the proposal's seed and from the search's."""
+REMEMBERING = frozenset({"quasi-random", "nsga2", "nsga3", "cmaes"})
+"""Those that note in the study what they did when they were asked; they must be asked again when a search is rebuilt."""
+
+
+def is_ordered(levels: Sequence[Level]) -> bool:
+    """Whether levels are numbers, so that a sampler may think of what lies between."""
+    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor as a sampler sees it: its levels, and whether the model reads it given the levels chosen before."""
+
+    name: str
+    levels: tuple[Level, ...]
+    is_read: Callable[[Settings], bool]
+
+    @property
+    def choices(self) -> tuple[Level, ...]:
+        """The levels in the order of the sampler's numbers."""
+        return tuple(sorted(self.levels)) if is_ordered(self.levels) else self.levels
+
+    @property
+    def distribution(self) -> BaseDistribution:
+        last = len(self.levels) - 1
+        return IntDistribution(0, last) if is_ordered(self.levels) else CategoricalDistribution(tuple(range(last + 1)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a proposal: completed with one value an objective, pruned with the metric by epoch, or failed."""
+
+    state: str
+    values: tuple[float, ...] = ()
+    curve: Mapping[int, float] | None = None
+
+
+def _direction(word: str) -> Literal["maximize", "minimize"]:
+    return "maximize" if word == "max" else "minimize"
+
+
+class Sampler:
+    """Asks one of Optuna's samplers for levels, and tells it what came of them.
+
+    Args:
+        factors: in an order in which each is read, or not, by those before it.
+        otherwise: levels of factors that are not read.
+        directions: `max` or `min` of each objective.
+    """
+
+    def __init__(self, strategy: Strategy, factors: Sequence[Factor], otherwise: Settings, directions: Sequence[str]) -> None:
+        self._strategy, self._factors, self._otherwise = strategy, factors, otherwise
+        self._directions = [_direction(direction) for direction in directions]
+        self._open: dict[int, optuna.Trial] = {}
+        self._worst: list[float] = []
+        with _quiet():
+            self._study = optuna.create_study(directions=self._directions, sampler=RandomSampler(0))
+
+    def ask(self, number: int, chosen: Settings | None = None) -> Settings:
+        """The levels of a proposal: the sampler's, or those chosen by somebody else.
+
+        Args:
+            number: of the proposal, from 0.
+        """
+        name = self._strategy.name
+        with _quiet():
+            if chosen is not None:
+                known = {f.name: f.choices.index(chosen[f.name]) for f in self._factors if f.name in chosen}
+                self._study.enqueue_trial(known)
+            cheap = chosen is not None and name not in REMEMBERING
+            seed = int(np.random.SeedSequence((self._strategy.seed, number)).generate_state(1)[0])
+            self._study.sampler = RandomSampler(seed) if cheap else SAMPLERS[name](seed, self._strategy.seed)
+            trial = self._open[number] = self._study.ask()
+            levels: dict[str, Level] = dict(self._otherwise)
+            for factor in self._factors:
+                if factor.is_read(levels):
+                    levels[factor.name] = factor.choices[self._suggest(trial, factor)]
+            # In the order of the space, not of reading.
+            return {name: levels[name] for name in self._otherwise}
+
+    def _suggest(self, trial: optuna.Trial, factor: Factor) -> int:
+        last = len(factor.levels) - 1
+        if is_ordered(factor.levels):
+            return trial.suggest_int(factor.name, 0, last)
+        return int(trial.suggest_categorical(factor.name, range(last + 1)))
+
+    def constrain(self, number: int, violations: Mapping[str, float]) -> None:
+        """Tells by how much a proposal breaks each limit: zero or less where it keeps it."""
+        for name, violation in violations.items():
+            self._open[number].set_constraint(name, violation)
+
+    def refuse(self, number: int) -> None:
+        """Tells that a proposal was not trained, as it breaks limits or cannot be built.
+
+        Samplers that know constraints do not look at its values; the others must be told to keep away: it gets the worst so far.
+        """
+        with _quiet():
+            verdict = Verdict("completed", tuple(self._worst)) if self._worst else Verdict("failed")
+            self._finish(self._open.pop(number), verdict)
+
+    def tell(self, number: int, verdict: Verdict) -> None:
+        """Tells what came of a proposal."""
+        trial = self._open.pop(number)
+        if verdict.state == "completed":
+            pairs = zip(verdict.values, self._worst or verdict.values, self._directions, strict=True)
+            self._worst = [min(new, old) if direction == "maximize" else max(new, old) for new, old, direction in pairs]
+        with _quiet():
+            self._finish(trial, verdict)
+
+    def _finish(self, trial: optuna.Trial, verdict: Verdict) -> None:
+        if self._strategy.name == "brute-force":
+            # It would stop a loop that is not there.
+            self._study.sampler = RandomSampler(0)
+        if verdict.state == "completed":
+            self._study.tell(trial, list(verdict.values))
+        elif verdict.state == "pruned" and verdict.curve and len(self._directions) == 1:
+            for epoch, value in sorted(verdict.curve.items()):
+                trial.report(value, epoch)
+            self._study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(trial, state=TrialState.FAIL)
+
+
+def export(
+    rows: Sequence[Mapping[str, Any]], factors: Mapping[str, tuple[Level, ...]], directions: Mapping[str, str], to: str, name: str
+) -> None:
+    """Writes cells and what came of them as an Optuna study.
+
+    Args:
+        rows: `levels` (those that are read), `verdict`, `violations`, and `attributes` to show beside.
+        directions: `max` or `min` by objective.
+        to: URL of an Optuna storage, as sqlite:///optuna.db.
+
+    Raises:
+        ValueError: the storage has a study of that name already, or cannot be opened.
+    """
+    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+    with _quiet():
+        try:
+            study = optuna.create_study(storage=to, study_name=name, directions=[_direction(d) for d in directions.values()])
+        except optuna.exceptions.DuplicatedStudyError:
+            raise ValueError(
+                f"the Optuna storage has a study '{name}' already; delete it there, or name another storage"
+            ) from None
+        study.set_metric_names(list(directions))
+        for row in rows:
+            verdict: Verdict = row["verdict"]
+            study.add_trial(
+                optuna.create_trial(
+                    state=states[verdict.state],
+                    values=list(verdict.values) if verdict.state == "completed" else None,
+                    params=dict(row["levels"]),
+                    distributions={key: CategoricalDistribution(factors[key]) for key in row["levels"]},
+                    intermediate_values=dict(verdict.curve or {}) if len(directions) == 1 else {},
+                    user_attrs=dict(row["attributes"]),
+                    constraints=dict(row["violations"]) or None,
+                )
+            )

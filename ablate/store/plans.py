@@ -1,0 +1,184 @@
+"""How a plan goes into the store: the study, its cells, their architectures and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, text, update
+
+from ablate.errors import StoreError
+from ablate.identity import Canonical, content_hash
+from ablate.records import Cell, Space, Status, Trial
+from ablate.store import views
+from ablate.store.tables import architectures, cell_trials, cells, levels, studies, trials
+
+CHUNK = 500
+
+
+def now() -> datetime:
+    """UTC, without a zone, as the columns keep it."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def put_study(connection: Connection, space: Space, file: str) -> int:
+    """Stores a study's declaration; gives its number."""
+    values = {key: getattr(space, key) for key in ("question", "expect", "source", "metric", "direction", "document")}
+    values |= {"file": file, "updated_at": now(), "finished_at": None}
+    known = connection.execute(select(studies.c.id, studies.c.file).where(studies.c.name == space.name)).first()
+    if known is not None:
+        found, declared_by = known
+        other = Path(declared_by).resolve() != Path(file).resolve() and Path(declared_by).is_file()
+        if other and not space.named:
+            raise StoreError(
+                f"{declared_by} declares a study '{space.name}' too; write `name:` in {file}, or use another --store"
+            )
+        connection.execute(update(studies).where(studies.c.id == found).values(**values))
+        return int(found)
+    view = views.results_view_name(space.name)
+    taken = connection.execute(select(func.count()).where(studies.c.results_view == view)).scalar()
+    made = connection.execute(insert(studies).values(name=space.name, results_view=view, created_at=now(), **values))
+    study = key_of(made)
+    if taken:
+        connection.execute(update(studies).where(studies.c.id == study).values(results_view=f"{view}_{study}"))
+    return study
+
+
+def put_cells(
+    connection: Connection, study: int, planned: Sequence[Cell], revision: int, again: Sequence[Status], *, whole: bool
+) -> None:
+    """Stores cells that are not stored yet, with their architectures and trials. Trials are only added.
+
+    Args:
+        again: states of trials that are to be trained again.
+        whole: these are all cells of the study; others, of an earlier plan, go.
+    """
+    rows = connection.execute(select(cells.c.number, cells.c.digest).where(cells.c.study_id == study))
+    stored: dict[int, str] = {row[0]: row[1] for row in rows}
+    digests = {cell.index: _digest(cell) for cell in planned}
+    changed = [number for number, digest in digests.items() if stored.get(number, digest) != digest]
+    if whole:
+        changed += [number for number in stored if number not in digests]
+    for start in range(0, len(changed), CHUNK):
+        gone = cells.c.number.in_(changed[start : start + CHUNK])
+        connection.execute(delete(cells).where(cells.c.study_id == study, gone))
+    new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
+    _architectures(connection, new if new or not planned else planned[:1], revision)
+    _trials(connection, [trial for cell in planned for trial in cell.trials], again)
+    _cells(connection, study, new, digests)
+
+
+def _digest(cell: Cell) -> str:
+    architecture = cell.architecture.hash if cell.architecture and cell.cost else None
+    # The pairs, not the mapping: the order of the levels is that of the columns.
+    levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
+    trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
+    return content_hash([cell.role, architecture, cell.same_as, cell.note, sorted(cell.unread), levels_, trained])
+
+
+def _architectures(connection: Connection, planned: Sequence[Cell], revision: int) -> None:
+    by_hash = {cell.architecture.hash: (cell.architecture, cell.cost) for cell in planned if cell.architecture and cell.cost}
+    stored = existing(connection, architectures.c.hash, list(by_hash), architectures.c.cost_revision)
+    rows = [
+        {**asdict(architecture), **asdict(cost), "hash": key, "cost_revision": revision}
+        for key, (architecture, cost) in by_hash.items()
+        if key not in stored
+    ]
+    insert_all(connection, architectures, rows)
+    for key, counted_by in stored.items():
+        if counted_by != revision:
+            counted = {**asdict(by_hash[key][1]), "cost_revision": revision}
+            connection.execute(update(architectures).where(architectures.c.hash == key).values(**counted))
+
+
+def _trials(connection: Connection, planned: Sequence[Trial], again: Sequence[Status]) -> None:
+    wanted = {trial.hash: trial for trial in planned}
+    stored = existing(connection, trials.c.hash, list(wanted), trials.c.status)
+    rows = [
+        {
+            "hash": key,
+            "architecture_hash": trial.architecture.hash,
+            "recipe": trial.recipe.canonical(),
+            "data": trial.data.canonical(),
+            "start": trial.start.identity if trial.start else None,
+            "seed": trial.seed,
+            "epochs": trial.recipe.epochs,
+            "status": Status.PLANNED,
+            "epochs_done": 0,
+        }
+        for key, trial in wanted.items()
+        if key not in stored
+    ]
+    insert_all(connection, trials, rows)
+    for key in (key for key, status in stored.items() if status in again):
+        free = (trials.c.hash == key) & trials.c.owner.is_(None) & trials.c.status.in_(again)
+        connection.execute(update(trials).where(free).values(status=Status.PLANNED))
+
+
+def _cells(connection: Connection, study: int, new: Sequence[Cell], digests: Mapping[int, str]) -> None:
+    rows = [
+        {
+            "study_id": study,
+            "number": cell.index,
+            "role": cell.role,
+            "architecture_hash": cell.architecture.hash if cell.architecture and cell.cost else None,
+            "same_as": cell.same_as,
+            "note": cell.note,
+            "digest": digests[cell.index],
+        }
+        for cell in new
+    ]
+    insert_all(connection, cells, rows)
+    first = min((cell.index for cell in new), default=0)
+    mine = (cells.c.study_id == study) & (cells.c.number >= first)
+    ids = {number: key for key, number in connection.execute(select(cells.c.id, cells.c.number).where(mine))}
+    told = [
+        {
+            "cell_id": ids[cell.index],
+            "factor": factor,
+            "position": position,
+            "level": level,
+            "read": factor not in cell.unread,
+            "text": str(level).lower() if isinstance(level, bool) else str(level),
+            "number": level if isinstance(level, int | float) and not isinstance(level, bool) else None,
+        }
+        for cell in new
+        for position, (factor, level) in enumerate(cell.levels.items())
+    ]
+    insert_all(connection, levels, told)
+    trained = [
+        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash} for cell in new for trial in cell.trials
+    ]
+    insert_all(connection, cell_trials, trained)
+
+
+def put_view(connection: Connection, study: int, space: Space) -> None:
+    """Makes the study's wide view anew."""
+    name = connection.execute(select(studies.c.results_view).where(studies.c.id == study)).scalar_one()
+    numeric = {
+        factor: all(isinstance(level, int | float) and not isinstance(level, bool) for level in found)
+        for factor, found in space.factors.items()
+    }
+    connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
+    connection.exec_driver_sql(views.results_view(name, study, numeric))
+
+
+def key_of(result: Any) -> int:
+    return int(result.inserted_primary_key[0])
+
+
+def existing(connection: Connection, column: Any, wanted: list[str], value: Any) -> dict[str, Any]:
+    """Of the wanted keys those that are stored, each with a value."""
+    found: dict[str, Any] = {}
+    for start in range(0, len(wanted), CHUNK):
+        rows = connection.execute(select(column, value).where(column.in_(wanted[start : start + CHUNK])))
+        found.update({row[0]: row[1] for row in rows})
+    return found
+
+
+def insert_all(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(table), rows)

@@ -1,0 +1,75 @@
+"""The results of a study, for Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ablate import report, space
+from ablate.errors import AblateError
+from ablate.records import StudyResults
+from ablate.store.reader import Reader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Study:
+    """The results of a study in a store, for Python.
+
+    >>> study = ablate.run("search_spaces/quickstart.yaml")
+    >>> print(study.table())
+    """
+
+    name: str
+    store: str
+
+    def results(self) -> StudyResults:
+        """All cells with their levels, costs, states and values."""
+        with Reader(self.store) as reader:
+            return reader.results(self.name)
+
+    def table(self, form: str = "md") -> str:
+        """The study's table as md, latex, csv or json."""
+        return report.render(report.results_grid(self.results()), form)
+
+    def published(self) -> dict[int, float]:
+        """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
+        from ablate.published import matching_row, tables
+
+        results = self.results()
+        declared = space.load(results.document, self.name, stored=True)
+        if not declared.published:
+            raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
+        table = tables()[declared.published]
+        fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
+        rows = {cell.index: matching_row(table, report.shown_levels(cell), fixed) for cell in results.cells}
+        found = {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
+        if not found:
+            raise AblateError(f"no row of {self.name} is one of {declared.published}, so there is nothing to show beside it")
+        return found
+
+    def diagnostics(self) -> list[str]:
+        """The diagnostics that are stored of its trials."""
+        with Reader(self.store) as reader:
+            return reader.diagnostics(self.name)
+
+    def layers(self, diagnostic: str) -> list[report.Line]:
+        """A diagnostic by layer, means over seeds, one line a cell. Raises UnknownName where none is stored."""
+        with Reader(self.store) as reader:
+            return report.lines(reader.results(self.name), reader.layers(self.name, diagnostic))
+
+    def frame(self) -> pd.DataFrame:
+        """One row a cell and seed: a column for each factor, metric and cost."""
+        import pandas as pd
+
+        columns, rows = self.wide()
+        return pd.DataFrame(rows, columns=columns)
+
+    def wide(self) -> tuple[list[str], list[Any]]:
+        """Columns and rows of the study's wide SQL view."""
+        with Reader(self.store) as reader:
+            view = reader.study(self.name).results_view
+            columns, rows = reader.query(f'SELECT * FROM "{view}" ORDER BY cell, seed')
+        return columns, list(rows)
