@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from ablate import pipeline, provenance, space
 from ablate.errors import StoreError
@@ -196,8 +196,10 @@ def test_two_drivers_finish_forty_cells_while_they_are_killed(url: str, tmp_path
         with log:
             return subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=log)
 
+    engine = create_engine(url, poolclass=NullPool)
+
     def attempts() -> int:
-        with create_engine(url).connect() as connection:
+        with engine.connect() as connection:
             has = connection.execute(text("SELECT to_regclass('attempts')")).scalar()
             return int(connection.execute(text("SELECT COUNT(*) FROM attempts")).scalar_one()) if has else 0
 
@@ -217,7 +219,7 @@ def test_two_drivers_finish_forty_cells_while_they_are_killed(url: str, tmp_path
         time.sleep(0.05)
     assert [driver.returncode for driver in drivers] == [0, 0], (tmp_path / "log.txt").read_text()
     assert killed == kills
-    with create_engine(url).connect() as connection:
+    with engine.connect() as connection:
         states = connection.execute(text("SELECT status, COUNT(*) FROM trials GROUP BY status")).all()
         results = connection.execute(
             text("SELECT COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")
