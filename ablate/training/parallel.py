@@ -41,6 +41,8 @@ TIMEOUT = timedelta(minutes=10)
 """How long a process waits for the others within a step before the trial fails."""
 LAST_WORDS_SECONDS = 5.0
 """How long the leader waits to learn why a process is gone."""
+UNMENDABLE = "Grad strides do not match bucket view strides"
+"""A warning of torch's on convolutions with one channel a group: nothing that a user could mend."""
 START = (
     # The leader decides when to stop: what a terminal sends to all is not for the others.
     "import signal, sys; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; "
@@ -195,8 +197,7 @@ class Leader(_Group):
             self._tell(pipe, "epoch")
         try:
             with warnings.catch_warnings():
-                # Of patch embeddings of one channel: nothing that a user could mend.
-                warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
+                warnings.filterwarnings("ignore", message=UNMENDABLE)
                 yield
             self._even = True
         except RuntimeError as error:
@@ -285,6 +286,7 @@ def follow(descriptor: int) -> None:
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
+    warnings.filterwarnings("ignore", message=UNMENDABLE)
     try:
         task: Task = told.get()
         if task.device != "cpu":
