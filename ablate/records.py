@@ -80,6 +80,11 @@ class Recipe:
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
 
+    @property
+    def mixes(self) -> bool:
+        """Whether two images of a batch are mixed into one."""
+        return bool(self.mixup or self.cutmix)
+
     def unread(self) -> dict[str, str]:
         """The fields that training does not read, each with when it would."""
         found = {}
@@ -186,10 +191,15 @@ KNOWN = (Status.COMPLETED, Status.DIVERGED)
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial occupies. Fractions share a device; `cpus` also sets the threads, and so the last bits of a sum."""
+    """What one trial occupies. Fractions share a device; `cpus` also sets the threads, and so the last bits of a sum.
+
+    `processes` train one trial together, each on its even share of every batch: one on each of `gpus`, or all on the CPU, where
+    they share `cpus`.
+    """
 
     cpus: Annotated[float, Gt(0)] = 1
     gpus: Annotated[float, Ge(0)] = 0
+    processes: Annotated[int, Ge(1)] = 1
 
 
 @dataclass(frozen=True)

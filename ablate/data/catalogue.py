@@ -107,7 +107,7 @@ def describe(
 
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
     """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
-    if (recipe.mixup or recipe.cutmix) and recipe.batch_size < 2:
+    if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
     kind = find(data.name).kind
     if kind == "memory" and recipe.rand_augment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ablate.data.arrays import drawn, repeated
+from ablate.data.batches import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
@@ -82,10 +84,40 @@ class Repeated(Dataset[Any]):
             super().__setattr__(name, value)
 
 
+def _worker_seed(rank: int, info: Any) -> int:
+    """The seed of a loading process of the process `rank`: not that of the same one of another."""
+    return int(info.seed) + 1000 * rank
+
+
 def _subset(images: Any, count: int | None, split: str) -> Any:
     if count and count > len(images):
         raise DataError(f"data: {split}_images = {count}, but the data set has {len(images)}")
     return Drawn(images, count) if count else images
+
+
+class Shared:
+    """The batches of indices that a loader draws, each cut down to the share of one process."""
+
+    def __init__(self, drawn: Any, mine: slice | list[int]) -> None:
+        self._drawn, self.mine = drawn, mine
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self._drawn:
+            mine = batch[self.mine] if isinstance(self.mine, slice) else [batch[position] for position in self.mine]
+            if mine:
+                yield mine
+
+
+def _shared(loader: Any, mine: slice | list[int]) -> Shared:
+    """Makes one of timm's loaders give a share of each batch."""
+    inner = getattr(loader, "loader", loader)
+    made = Shared(inner.batch_sampler, mine)
+    # torch's loader lets nobody set it any more; timm itself goes around that.
+    object.__setattr__(inner, "batch_sampler", made)
+    return made
 
 
 class ImageBatches:
@@ -95,7 +127,7 @@ class ImageBatches:
     from `order` at the start of an epoch.
     """
 
-    def __init__(self, data: Data, recipe: Recipe, device: torch.device) -> None:
+    def __init__(self, data: Data, recipe: Recipe, device: torch.device, share: Share) -> None:
         from timm.data import create_loader
 
         self._device = device
@@ -106,7 +138,8 @@ class ImageBatches:
         shape = (data.channels, data.image_size, data.image_size)
         common: dict[str, Any] = {
             "input_size": shape,
-            "num_workers": data.workers,
+            # Among several processes none may draw augmentations in the process that mixes: mixing draws the same in all.
+            "num_workers": max(data.workers, min(share.of - 1, 1)),
             "persistent_workers": False,
             "use_prefetcher": device.type == "cuda",
             "device": device,
@@ -120,10 +153,15 @@ class ImageBatches:
             auto_augment=recipe.rand_augment or None,
             re_prob=recipe.random_erasing,
             re_mode="pixel",
+            worker_seeding=partial(_worker_seed, share.rank) if share.rank else "all",
             **common,
         )
         self._test_loader = create_loader(test, batch_size=recipe.batch_size, is_training=False, **common)
         self.updates = len(self._train_loader)
+        self._share, self._test_share = share, None
+        if share.of > 1:
+            _shared(self._train_loader, share.training(min(recipe.batch_size, len(train)), recipe.mixes))
+            self._test_share = _shared(self._test_loader, share.test())
 
     def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         if self._repeated is not None:
@@ -132,9 +170,16 @@ class ImageBatches:
         torch.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
-        yield from self._on_device(self._train_loader)
+        for update, batch in enumerate(self._on_device(self._train_loader)):
+            if update == 0 and self._share.rank:
+                # The order is drawn, the same in all processes; what is drawn from here on differs.
+                torch.manual_seed(seed + self._share.rank)
+                random.seed(seed + self._share.rank)
+            yield batch
 
-    def test(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def test(self, whole: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        if self._test_share is not None:
+            self._test_share.mine = slice(None) if whole else self._share.test()
         yield from self._on_device(self._test_loader)
 
     def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:

@@ -19,8 +19,8 @@ CHECKPOINT_SECONDS = float(os.environ.get("ABLATE_CHECKPOINT_SECONDS", "20"))
 
 
 def threads_of(resources: Resources) -> int:
-    """Threads of a trial. Sums depend on their number in the last bit, so it is the same in every executor."""
-    return max(1, int(resources.cpus))
+    """Threads of each process of a trial. Sums depend on their number in the last bit, so it is the same in every executor."""
+    return max(1, int(resources.cpus / resources.processes))
 
 
 def device_of(resources: Resources) -> str:
@@ -35,6 +35,10 @@ def device_of(resources: Resources) -> str:
 
     if not torch.cuda.is_available():
         raise ExecutorError(f"resources.gpus = {resources.gpus:g}, but this process sees no GPU; set resources: {{gpus: 0}}")
+    if resources.gpus > torch.cuda.device_count():
+        raise ExecutorError(
+            f"resources.gpus = {resources.gpus:g}, but this process sees {torch.cuda.device_count()}; lower it in the space"
+        )
     return "cuda"
 
 
@@ -55,10 +59,11 @@ class Work:
 
     def start(self) -> Iterator[Event]:
         """Builds the network, continues from the checkpoint, and tells what is already done."""
-        place = Place(**{**self._place.__dict__, "device": device_of(self._job.resources)})
+        device, processes = device_of(self._job.resources), self._job.resources.processes
+        place = Place(**{**self._place.__dict__, "device": device if processes == 1 else f"{device} x{processes}"})
         folder = Path(self._job.checkpoints) / self._trial
         try:
-            self._training = Training(self._job.trial, folder, device=place.device, threads=place.threads)
+            self._training = Training(self._job.trial, folder, device=device, threads=place.threads, processes=processes)
         except Exception:
             yield Started(self._trial, place, 0)
             yield self._failed()

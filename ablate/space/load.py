@@ -176,6 +176,8 @@ class _Loader:
             self._wrong(("metric",), f"metric names first one of {', '.join(TRAINED)}, as in {{top1: max}}")
         if rows and not self._problems:
             self._check_listed(rows, levels)
+        if not self._problems:
+            self._check_shares(space)
         if self._problems:
             raise SpaceError(dict.fromkeys(self._problems))
         return space
@@ -491,11 +493,38 @@ class _Loader:
 
     def _resources(self) -> Resources:
         form: Any = self._form.resources
-        resources = Resources(**form.model_dump(exclude_none=True))
+        said = form.model_dump(exclude_none=True)
+        processes = said.setdefault("processes", max(1, int(said.get("gpus", 0))))
+        said.setdefault("cpus", processes)
+        resources = Resources(**said)
         for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
             if number > 1 and number != int(number):
                 self._wrong(("resources", name), f"resources.{name} = {number:g}: above 1 it must be a whole number")
+        if processes != max(1, int(resources.gpus)) and resources.gpus:
+            self._wrong(
+                ("resources", "processes"),
+                f"resources.processes = {processes}, but there is one for each of {resources.gpus:g} gpus; leave it out, or gpus",
+            )
+        if resources.cpus < processes > 1:
+            self._wrong(
+                ("resources", "cpus"),
+                f"resources.cpus = {resources.cpus:g} is less than one for each of {processes} processes; set cpus: {processes}",
+            )
         return resources
+
+    def _check_shares(self, space: Space) -> None:
+        """Each batch can be shared evenly among the processes of a trial, and the pairs that are mixed stay together."""
+        processes, levels = space.resources.processes, space.factors
+        mixes = space.recipe.mixes or any(any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix"))
+        parts = processes * (2 if mixes else 1)
+        for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
+            if processes > 1 and int(size) % parts:
+                where: Where = ("factors", "recipe.batch_size") if "recipe.batch_size" in levels else ("resources",)
+                self._wrong(
+                    where,
+                    f"recipe.batch_size = {size} cannot be shared by {processes} processes{' that mix pairs' if mixes else ''}; "
+                    f"it must be a multiple of {parts}",
+                )
 
     def _limits(self) -> tuple[Limit, ...]:
         said, found = self._form.limits, []

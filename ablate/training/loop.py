@@ -21,6 +21,7 @@ from ablate.models import build_from
 from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Trial
 from ablate.training.checkpoint import CheckpointFolder, State, random_states, reseed_python, seed_everything, set_random_states
 from ablate.training.loss import mixer, test_sums, training_loss
+from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms
 from ablate.training.start import read_start
 
@@ -32,11 +33,26 @@ class Diverged(Exception):
     """The training loss is no longer a finite number."""
 
 
+class Step(nn.Module):
+    """Network, loss and patch terms as one module from a batch to its loss: what several processes share the gradient of."""
+
+    def __init__(self, model: nn.Module, loss: nn.Module, terms: PatchTerms) -> None:
+        super().__init__()
+        self.model, self.loss, self.terms = model, loss, terms
+
+    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | None) -> Tensor:
+        loss: Tensor = self.loss(self.model(inputs), labels) + self.terms(patches)
+        return loss
+
+
 class Training:
     """One trial being trained.
 
     Making it seeds every random state, builds the network and, if the folder holds a checkpoint of this trial, continues
-    from there: on a CPU, with equal threads, to the same last bit as if it had never stopped.
+    from there: on a CPU, with equal threads and processes, to the same last bit as if it had never stopped.
+
+    Of several processes that train a trial together, `processes` counts all; those that are started for it have their `group`,
+    and no folder.
 
     Attributes:
         epochs: all epochs so far, those of earlier attempts among them.
@@ -44,11 +60,23 @@ class Training:
         weights: what was taken from the weights that the trial starts from, in words.
     """
 
-    def __init__(self, trial: Trial, folder: Path, *, device: str = "cpu", threads: int = 1) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        folder: Path | None,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        processes: int = 1,
+        group: Alone | None = None,
+    ) -> None:
         torch.set_num_threads(threads)
         self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
-        self._checkpoint = CheckpointFolder(folder, trial.hash)
+        self._checkpoint = CheckpointFolder(folder, trial.hash) if folder is not None else None
+        self._group = group or Alone()
         try:
+            if processes > 1:
+                self._group = Leader(trial, processes, device, threads)
             self._prepare()
         except BaseException:
             self.close()
@@ -57,7 +85,7 @@ class Training:
     def _prepare(self) -> None:
         recipe = self._recipe
         # Before seeding: what reading data imports, and whether it was imported before, may draw random numbers.
-        self._batches = batches(self._trial.data, recipe, self._device)
+        self._batches = batches(self._trial.data, recipe, self._device, self._group.share)
         self._order = seed_everything(self._trial.seed)
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
@@ -70,16 +98,18 @@ class Training:
             if group["params"]:
                 self._optimizer.add_param_group(group)
         self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
-        self._loss = training_loss(recipe).to(self._device)
+        self._step = Step(self._model, training_loss(recipe).to(self._device), self._terms)
         self._mix = mixer(recipe, self._trial.data.classes)
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=recipe.precision == "float16")
         self._updates = 0
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
         reseed_python(self._trial.seed)
-        state = self._checkpoint.load()
+        state = self._group.state(self._checkpoint.load() if self._checkpoint is not None else None)
         if state is not None:
             self._restore(state)
+        self._group.join()
+        self._shared_step = self._group.wrap(self._step)
 
     @property
     def finished(self) -> bool:
@@ -90,10 +120,12 @@ class Training:
 
         Raises:
             Diverged: the loss is not finite.
+            ExecutorError: another process of the trial has failed.
         """
         start = time.perf_counter()
-        train_loss = self._train()
-        loss, top1, top5 = self._test()
+        with self._group.together():
+            train_loss = self._train()
+            loss, top1, top5 = self._test()
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
         lr = float(self._optimizer.param_groups[0]["lr"])
@@ -121,11 +153,14 @@ class Training:
 
     def save(self) -> None:
         """Writes the checkpoint."""
+        assert self._checkpoint is not None
         self._checkpoint.save(self._state())
 
     def close(self) -> None:
-        """Lets the trial's folder go."""
-        self._checkpoint.release()
+        """Lets the trial's folder go, and the other processes."""
+        self._group.close()
+        if self._checkpoint is not None:
+            self._checkpoint.release()
 
     def _autocast(self) -> Any:
         if self._recipe.precision == "float32":
@@ -135,12 +170,14 @@ class Training:
     def _train(self) -> float:
         """One pass over the training set; the mean loss over its images."""
         self._model.train()
+        self._group.begin_epoch(self._trial.seed, len(self.epochs))
         total, images = torch.zeros((), dtype=torch.float64, device=self._device), 0
         for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
             total += self._update(inputs, labels).double() * len(inputs)
             images += len(inputs)
-            if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(total.item()):
-                raise Diverged(f"training loss is {total.item()} in epoch {len(self.epochs) + 1}, update {update + 1}")
+            if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(found := self._group.total(total, images)[0].item()):
+                raise Diverged(f"training loss is {found} in epoch {len(self.epochs) + 1}, update {update + 1}")
+        total, images = self._group.total(total, images)
         return total.item() / images
 
     def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -153,7 +190,7 @@ class Training:
             if self._terms.terms:
                 patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
         with self._autocast():
-            loss: Tensor = self._loss(self._model(inputs), labels) + self._terms(patches)
+            loss: Tensor = self._shared_step(inputs, labels, patches)
         self._optimizer.zero_grad()
         self._scaler.scale(loss).backward()
         if self._recipe.clip_grad:
@@ -173,12 +210,14 @@ class Training:
         """Mean loss, top-1 and top-5 in per cent on the test set, of the EMA weights if the recipe keeps them."""
         model = self._model if self._ema is None else self._ema.module
         model.eval()
+        self._group.same_buffers(model)
         sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
         for inputs, labels in self._batches.test():
             with self._autocast():
                 logits = model(inputs)
             sums += test_sums(logits, labels)
             images += len(labels)
+        sums, images = self._group.total(sums, images)
         loss, top1, top5 = (sums / images).tolist()
         return loss, 100 * top1, 100 * top5
 

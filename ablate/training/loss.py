@@ -13,7 +13,7 @@ from ablate.training.patches import PatchMixup
 
 def training_loss(recipe: Recipe) -> nn.Module:
     """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers."""
-    mixes = bool(recipe.mixup or recipe.cutmix)
+    mixes = recipe.mixes
     loss: nn.Module = nn.CrossEntropyLoss()
     if recipe.loss == "bce":
         loss = BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
@@ -26,7 +26,7 @@ def training_loss(recipe: Recipe) -> nn.Module:
 
 def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
     """timm's Mixup and CutMix, or None where the recipe has neither. It needs an even batch."""
-    if not (recipe.mixup or recipe.cutmix):
+    if not recipe.mixes:
         return None
     return PatchMixup(
         mixup_alpha=recipe.mixup,

@@ -231,6 +231,25 @@ class TestRay:
         assert max(event.epoch for event in again if isinstance(event, Started)) > 0, "at least one goes on from its checkpoint"
         assert numbers(again) == numbers(heard(make("inline"), order(wanted, tmp_path / "straight")))
 
+    def test_two_processes_a_trial_take_one_bundle(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
+        wanted, both = trials(tiny)[:1], Resources(2, 0, 2)
+        import ray
+
+        taken: list[object] = []
+
+        def emit(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, Started):
+                groups = ray.util.placement_group_table().values()
+                taken.extend(group["bundles"] for group in groups if group["state"] == "CREATED")
+
+        events: list[Event] = []
+        ray_executor.run(order(wanted, tmp_path / "ray", both), emit, lambda: False)
+        assert taken == [{0: {"CPU": 2.0}}]
+        places = [event.place for event in events if isinstance(event, Started)]
+        assert [(place.device, place.threads) for place in places] == [("cpu x2", 1)]
+        assert numbers(events) == numbers(heard(make("inline"), order(wanted, tmp_path / "inline", both)))
+
     def test_what_ray_does_not_have_is_refused(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
         with pytest.raises(ExecutorError, match="resources.cpus = 9, but Ray has 2"):
             heard(ray_executor, order(trials(tiny), tmp_path, Resources(cpus=9)))
