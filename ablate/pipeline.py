@@ -358,7 +358,8 @@ def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
     results = _results(declared)
 
     def job(trial: Trial) -> Job:
-        known = reader.known([trial.hash]).get(trial.hash)
+        changing = declared.strategy is not None or writer.shared
+        known = (reader.known([trial.hash]) if changing else shown.known).get(trial.hash)
         return Job(trial, folder, declared.resources, known.epochs if known else (), declared.diagnostics)
 
     mine = {trial.hash for trial in shown.to_train}

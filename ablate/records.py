@@ -201,6 +201,11 @@ class Resources:
     gpus: Annotated[float, Ge(0)] = 0
     processes: Annotated[int, Ge(1)] = 1
 
+    @property
+    def threads(self) -> int:
+        """Threads of each process. Sums depend on their number in the last bit, so it is the same in every executor."""
+        return max(1, int(self.cpus / self.processes))
+
 
 @dataclass(frozen=True)
 class Scheduler:

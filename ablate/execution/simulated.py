@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
-from ablate.execution.work import threads_of
 from ablate.records import Ended, Epoch, Job, Order, Place, Progressed, Started, Status, Trial
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class SimulatedExecutor:
                     break
                 if rule is not None:
                     rule.add(job.trial.hash, job.history)
-                place = Place(self.name, "simulated", 0, "cpu", threads_of(job.resources))
+                place = Place(self.name, "simulated", 0, "cpu", job.resources.threads)
                 emit(Started(job.trial.hash, place, len(job.history)))
                 heapq.heappush(running, (self.clock + 1, serial, job, len(job.history) + 1))
                 serial += 1

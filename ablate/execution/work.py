@@ -18,11 +18,6 @@ CHECKPOINT_SECONDS = float(os.environ.get("ABLATE_CHECKPOINT_SECONDS", "20"))
 """A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
 
 
-def threads_of(resources: Resources) -> int:
-    """Threads of each process of a trial. Sums depend on their number in the last bit, so it is the same in every executor."""
-    return max(1, int(resources.cpus / resources.processes))
-
-
 def device_of(resources: Resources) -> str:
     """`cuda` for a trial that was given any part of a GPU, else `cpu`, whatever the machine has.
 
@@ -52,7 +47,7 @@ class Work:
     def __init__(self, job: Job, executor: str) -> None:
         self._job, self._trial = job, job.trial.hash
         self._training: Training | None = None
-        self._place = Place(executor, socket.gethostname(), os.getpid(), "", threads_of(job.resources))
+        self._place = Place(executor, socket.gethostname(), os.getpid(), "", job.resources.threads)
         self._saved = time.monotonic()
         self._diagnosis_error = ""
         self.status = Status.RUNNING

@@ -60,6 +60,7 @@ class Writer:
             raise
         self._provenance: int | None = None
         self._open: dict[str, int] = {}
+        self._stored: dict[str, int] = {}
         self._owner, self._fences = uuid.uuid4().hex, dict[str, int]()
         self._heart: Heart | None = None
 
@@ -169,10 +170,10 @@ class Writer:
         Args:
             results: states that count as a result.
         """
+        if not self.shared:
+            # Nobody else can have given it a result since it was looked up.
+            return "granted"
         with self._engine.begin() as connection:
-            if not self.shared:
-                status = connection.execute(select(trials.c.status).where(trials.c.hash == trial)).scalar_one()
-                return "known" if status in results else "granted"
             wanted = select(trials.c.status, trials.c.fence, self._elsewhere(connection)).where(trials.c.hash == trial)
             status, fence, elsewhere = connection.execute(wanted.with_for_update()).one()
             if status in results:
@@ -219,10 +220,14 @@ class Writer:
         return bool(fence == self._fences[trial] if trial in self._fences else owner is None)
 
     def _started(self, connection: Connection, happened: Started) -> None:
-        before = connection.execute(select(func.count()).where(attempts.c.trial_hash == happened.trial)).scalar_one()
-        # A worker that died without a word leaves its attempt open; the next one shows that it was lost.
-        lost = (attempts.c.trial_hash == happened.trial) & attempts.c.ended_at.is_(None)
-        connection.execute(update(attempts).where(lost).values(status="lost", ended_at=now()))
+        mine = attempts.c.trial_hash == happened.trial
+        tried = select(func.count(), func.count() - func.count(attempts.c.ended_at)).where(mine)
+        done = select(trials.c.epochs_done).where(trials.c.hash == happened.trial)
+        before, still_open, stored = connection.execute(tried.add_columns(done.scalar_subquery())).one()
+        if still_open:
+            # A worker that died without a word leaves its attempt open; the next one shows that it was lost.
+            lost = mine & attempts.c.ended_at.is_(None)
+            connection.execute(update(attempts).where(lost).values(status="lost", ended_at=now()))
         made = connection.execute(
             insert(attempts).values(
                 trial_hash=happened.trial,
@@ -233,18 +238,20 @@ class Writer:
                 started_at=now(),
                 error="",
                 weights=happened.weights,
-                **asdict(happened.place),
+                **vars(happened.place),
             )
         )
-        self._open[happened.trial] = key_of(made)
+        self._open[happened.trial], self._stored[happened.trial] = key_of(made), stored
         self._set_status(connection, happened.trial, {"status": Status.RUNNING})
 
     def _progressed(self, connection: Connection, happened: Progressed) -> None:
-        numbers = [epoch.number for epoch in happened.epochs]
-        same = (epochs.c.trial_hash == happened.trial) & epochs.c.number.in_(numbers)
-        connection.execute(delete(epochs).where(same))
-        connection.execute(insert(epochs), [{"trial_hash": happened.trial, **asdict(epoch)} for epoch in happened.epochs])
-        self._set_status(connection, happened.trial, {"epochs_done": max(numbers)})
+        key, numbers = happened.trial, [epoch.number for epoch in happened.epochs]
+        if key not in self._stored or min(numbers) <= self._stored[key]:
+            same = (epochs.c.trial_hash == key) & epochs.c.number.in_(numbers)
+            connection.execute(delete(epochs).where(same))
+        connection.execute(insert(epochs), [{"trial_hash": key, **vars(epoch)} for epoch in happened.epochs])
+        self._stored[key] = max(self._stored.get(key, 0), *numbers)
+        self._set_status(connection, key, {"epochs_done": max(numbers)})
 
     def _measured(self, connection: Connection, happened: Measured) -> None:
         rows = [
@@ -266,6 +273,7 @@ class Writer:
 
     def _ended(self, connection: Connection, happened: Ended) -> None:
         attempt = self._open.pop(happened.trial, None)
+        self._stored.pop(happened.trial, None)
         word = "interrupted" if happened.status == Status.RUNNING else happened.status
         if attempt is not None:
             connection.execute(
@@ -274,9 +282,9 @@ class Writer:
         values: dict[str, Any] = {"status": Status.PLANNED if happened.status == Status.RUNNING else happened.status}
         if happened.status == Status.COMPLETED:
             mine = epochs.c.trial_hash == happened.trial
-            last = connection.execute(select(epochs).where(mine).order_by(epochs.c.number.desc()).limit(1)).mappings().one()
-            seconds = connection.execute(select(func.sum(epochs.c.seconds)).where(mine)).scalar_one()
-            values |= {key: last[key] for key in FINAL} | {"seconds": seconds}
+            seconds = select(func.sum(epochs.c.seconds)).where(mine).scalar_subquery().label("seconds")
+            final = select(*(epochs.c[key] for key in FINAL), seconds).where(mine).order_by(epochs.c.number.desc()).limit(1)
+            values |= connection.execute(final).mappings().one()
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
         values["owner"] = None

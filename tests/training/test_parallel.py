@@ -21,7 +21,6 @@ from ablate.data import describe
 from ablate.data.batches import Share, batches, first_images
 from ablate.errors import DataError, ExecutorError, SpaceError
 from ablate.execution import make
-from ablate.execution.work import threads_of
 from ablate.records import Ended, Event, Recipe, Resources, Started, Status, Trial
 from ablate.training import Diverged, Training
 from tests.execution.test_executors import listening, order
@@ -130,7 +129,7 @@ def test_resources_say_how_many_processes(tiny: str) -> None:
     assert load("{gpus: 2}") == Resources(2, 2, 2)
     assert load("{gpus: 2, cpus: 8}") == Resources(8, 2, 2)
     assert load("{gpus: 0.5}") == Resources(1, 0.5, 1)
-    assert threads_of(Resources(8, 2, 2)) == 4
+    assert Resources(8, 2, 2).threads == 4
     with pytest.raises(SpaceError, match="resources.processes = 3, but there is one for each of 2 gpus"):
         load("{gpus: 2, processes: 3}")
     with pytest.raises(SpaceError, match="resources.processes = 2, but there is one for each of 1 gpus"):
