@@ -44,7 +44,7 @@ class Training:
         weights: what was taken from the weights that the trial starts from, in words.
     """
 
-    def __init__(self, trial: Trial, folder: Path, *, device: str = "cpu", threads: int = 1) -> None:
+    def __init__(self, trial: Trial, folder: str | Path, *, device: str = "cpu", threads: int = 1) -> None:
         torch.set_num_threads(threads)
         self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
         self._checkpoint = CheckpointFolder(folder, trial.hash)
