@@ -111,10 +111,13 @@ def _init(address: str) -> None:
 
 def _reachable(address: str) -> str:
     """HOST:PORT of an address. Raises ExecutorError where nothing listens: Ray itself would try for minutes."""
-    from ray._private.services import canonicalize_bootstrap_address_or_die
+    from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        found: Any = canonicalize_bootstrap_address_or_die(address)
+        # Ray's own `auto` would also take any Ray that happens to run here, as that of another `ablate run`.
+        found: Any = canonicalize_bootstrap_address(None if address == "auto" else address)
+        if found is None:
+            raise ValueError("RAY_ADDRESS is not set, and ray start was not called on this machine")
         host, _, port = found.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
