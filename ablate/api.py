@@ -48,18 +48,22 @@ def run(
     executor: str = "ray",
     cpus: int | None = None,
     gpus: int | None = None,
+    ray_address: str = "",
+    checkpoints: str = "",
 ) -> Study:
     """Trains what is not known yet of a space, and gives its results.
 
     Args:
         declared: a YAML file, or a mapping with the same keys.
         executor: ray or inline.
+        ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray starts on this machine.
+        checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials failed.
     """
     found, file = _read(declared)
-    options = Options(Path(runs), store, executor, cpus, gpus)
+    options = Options(Path(runs), store, executor, cpus, gpus, ray_address, checkpoints)
     outcome = pipeline.run(found, file, options)
     if outcome.failed:
         raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: ablate status {outcome.study}")

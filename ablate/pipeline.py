@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import execution, provenance, queue, space
-from ablate.errors import AblateError, Infeasible, StoreError
+from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError
 from ablate.records import (
     KNOWN,
     Architecture,
@@ -50,6 +50,11 @@ class Options:
         store: database URL or SQLite file.
         executor: ray or inline.
         cpus, gpus: how much of this machine may be used; by default all of it.
+        ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray starts on this machine.
+        checkpoints: folder, or URL of fsspec, that all nodes share; by default `runs`/checkpoints.
+
+    Raises:
+        ExecutorError: options that exclude each other.
     """
 
     runs: Path = Path("runs")
@@ -57,10 +62,28 @@ class Options:
     executor: str = "ray"
     cpus: int | None = None
     gpus: int | None = None
+    ray_address: str = ""
+    checkpoints: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.ray_address:
+            return
+        if self.executor != "ray":
+            raise ExecutorError(f"--ray-address {self.ray_address} goes with --executor ray, not with {self.executor}")
+        if self.cpus is not None or self.gpus is not None:
+            raise ExecutorError(
+                f"--cpus and --gpus are for this machine; with --ray-address {self.ray_address} the cluster's nodes say what "
+                "they have (ray start --num-cpus, --num-gpus), and the space what a trial needs (resources)"
+            )
 
     @property
     def url(self) -> str:
         return self.store or str(self.runs / "ablate.db")
+
+    def checkpoints_of(self, store_id: str) -> str:
+        """Where the checkpoints of a store's trials are: a URL, or a folder that is the same from every working directory."""
+        root = self.checkpoints or str(self.runs / "checkpoints")
+        return f"{root.rstrip('/')}/{store_id}" if "://" in root else str(Path(root, store_id).resolve())
 
 
 @dataclass(frozen=True)
@@ -154,7 +177,7 @@ def run(
 
     hooks = hooks or Hooks()
     with Writer(options.url) as writer:
-        work = executor or execution.make(options.executor)
+        work = executor or execution.make(options.executor, options.ray_address)
         try:
             if not _seems_done(declared, options.url):
                 work.prepare(options.cpus, options.gpus)
@@ -163,6 +186,7 @@ def run(
             study = writer.register(shown.plan, file, REVISION, _again(declared))
             tally = _Tally(writer.write, hooks.event)
             if shown.to_train or shown.more != 0:
+                _try_out(options.checkpoints)
                 writer.begin(study, declared.document, provenance.collect())
                 with Reader(options.url) as reader:
                     source = _source(shown, study, writer, reader, hooks)
@@ -176,6 +200,13 @@ def run(
         if not outcome.interrupted and not outcome.failed:
             writer.finish(study)
     return outcome
+
+
+def _try_out(checkpoints: str) -> None:
+    if "://" in checkpoints:
+        from ablate.training.storage import try_out
+
+        try_out(checkpoints)
 
 
 def _results(declared: Space) -> tuple[Status, ...]:
@@ -288,10 +319,10 @@ def diagnose(
             chosen |= {trial.hash: (trial, data) for trial in reader.trained(study) if key in (None, trial.hash)}
     without = 0
     with Writer(options.url) as writer:
-        root = options.runs / "checkpoints" / writer.store_id
+        root = options.checkpoints_of(writer.store_id)
         for done, (trial, data) in enumerate(chosen.values()):
             hear(done, len(chosen))
-            taken = look(trial, data, root / trial.hash, wanted) if trial.completed else None
+            taken = look(trial, data, f"{root}/{trial.hash}", wanted) if trial.completed else None
             if taken is None:
                 without += 1
             else:
@@ -354,7 +385,7 @@ def _seems_done(declared: Space, url: str) -> bool:
 
 def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> Order:
     declared = shown.plan.space
-    folder = str((options.runs / "checkpoints" / writer.store_id).resolve())
+    folder = options.checkpoints_of(writer.store_id)
     results = _results(declared)
 
     def job(trial: Trial) -> Job:

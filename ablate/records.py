@@ -461,7 +461,8 @@ Event: TypeAlias = Started | Progressed | Measured | Ended
 
 @dataclass(frozen=True)
 class Job:
-    """A trial as an executor gets it. `checkpoints` is the folder of all trials' checkpoints, `history` what is known of it."""
+    """A trial as an executor gets it. `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is known
+    of it."""
 
     trial: Trial
     checkpoints: str

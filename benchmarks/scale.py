@@ -2,8 +2,8 @@
 
     make bench-scale
 
-Two processes: the first plans, asks for and stores half of the trials, and is stopped; the second resumes, timed from the start of
-its process to its first trial, and to its end. Epochs are made up, so what is measured is the harness itself.
+Two processes: the first plans, asks for and stores half of the trials, and is stopped; the second resumes, timed from the start
+of its process to its first trial, and to its end. Epochs are made up, so what is measured is the harness itself.
 """
 
 from __future__ import annotations

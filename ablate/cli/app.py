@@ -42,6 +42,13 @@ ExecutorOption = Annotated[
 ]
 CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs to use. [default: all]")]
 GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs to use. [default: all]")]
+AddressOption = Annotated[
+    str,
+    typer.Option("--ray-address", metavar="ADDRESS", help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]"),
+]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", metavar="URL", help="Folder or URL that all nodes share. [default: RUNS/checkpoints]")
+]
 
 DEFAULT_RUNS = Path("runs")
 
@@ -60,13 +67,15 @@ def run(
     executor: ExecutorOption = ExecutorName.ray,
     cpus: CpusOption = None,
     gpus: GpusOption = None,
+    ray_address: AddressOption = "",
+    checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
     """Train what is not known yet of a search space, and print its table."""
     from ablate import space
     from ablate.pipeline import Options
 
-    options = Options(runs, store, executor.value, cpus, gpus)
+    options = Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints)
     _train(lambda hooks: _run_space(space.read(file), file, options, hooks), options, form)
 
 
@@ -86,12 +95,14 @@ def resume(
     executor: ExecutorOption = ExecutorName.ray,
     cpus: CpusOption = None,
     gpus: GpusOption = None,
+    ray_address: AddressOption = "",
+    checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
     """Finish what was not finished of a study, from its last checkpoints, and print its table."""
     from ablate import pipeline
 
-    options = pipeline.Options(runs, store, executor.value, cpus, gpus)
+    options = pipeline.Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints)
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 
@@ -107,17 +118,19 @@ def _train(start: Any, options: Options, form: Format) -> None:
     where = "".join(
         [f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""]
     )
+    kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
+    joined = f" --ray-address {options.ray_address}" if options.ray_address else ""
     if outcome.unfinished:
         done = outcome.trials - outcome.unfinished - outcome.failed
         print(
-            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{where}",
+            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{joined}",
             file=sys.stderr,
         )
         raise typer.Exit(130)
     show(results_grid(Study(outcome.study, options.url).results()), form.value)
     if outcome.undiagnosed:
         print(
-            f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{where}",
+            f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}",
             file=sys.stderr,
         )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
@@ -232,12 +245,14 @@ def diagnose(
     images: Annotated[int, typer.Option("--images", min=1, help="On how many test images.")] = 64,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
+    checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
     """Look inside trained networks, from their checkpoints: by layer, stored, and printed."""
+    from ablate import pipeline
     from ablate.cli.inside import diagnosed
 
-    for grid in diagnosed(tuple(targets), tuple(names or ()), images, store, runs):
+    for grid in diagnosed(tuple(targets), tuple(names or ()), images, pipeline.Options(runs, store, checkpoints=checkpoints)):
         show(grid, form.value)
 
 

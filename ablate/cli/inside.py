@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
+
+if TYPE_CHECKING:
+    from ablate.pipeline import Options
 
 
 def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
@@ -66,7 +70,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
     return Grid(columns, rows, data, frozenset({"printed", "computed"}), "Printed against computed costs", notes), unexplained
 
 
-def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, store: str, runs: Path) -> Iterator[Grid]:
+def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options) -> Iterator[Grid]:
     """Takes diagnostics, and shows them: one grid a study and diagnostic."""
     from ablate import diagnostics, pipeline
     from ablate.records import Diagnostics
@@ -74,7 +78,6 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
     from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
-    options = pipeline.Options(runs, store)
 
     def hear(done: int, every: int) -> None:
         print(f"\rtrial {done + 1} of {every}", end="", file=sys.stderr, flush=True)
@@ -82,7 +85,8 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, sto
     looked = pipeline.diagnose(targets, Diagnostics(chosen, images), options, hear)
     print(f"\r{looked.trials} trials looked at", file=sys.stderr)
     if looked.without:
-        print(f"{looked.without} trials are unfinished, or have no checkpoint under {runs}/checkpoints", file=sys.stderr)
+        place = options.checkpoints or options.runs / "checkpoints"
+        print(f"{looked.without} trials are unfinished, or have no checkpoint under {place}", file=sys.stderr)
     if not looked.trials:
         raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
     for study in looked.studies:

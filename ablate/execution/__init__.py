@@ -42,8 +42,8 @@ class Executor(Protocol):
         """Ends whatever was started."""
 
 
-def make(name: str) -> Executor:
-    """The executor of that name. Raises UnknownName.
+def make(name: str, ray_address: str = "") -> Executor:
+    """The executor of that name; that of Ray joins the cluster at an address where one is given. Raises UnknownName.
 
     The simulated one has no name here: its made-up numbers must be asked for by whoever makes it.
     """
@@ -54,7 +54,7 @@ def make(name: str) -> Executor:
     if name == "ray":
         from ablate.execution.ray_tune import RayExecutor
 
-        return RayExecutor()
+        return RayExecutor(ray_address)
     raise UnknownName(unknown("executor", name, EXECUTORS))
 
 

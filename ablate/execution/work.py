@@ -8,7 +8,6 @@ import socket
 import time
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
 from ablate.errors import ExecutorError
 from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
@@ -56,7 +55,7 @@ class Work:
         """Builds the network, continues from the checkpoint, and tells what is already done."""
         device, processes = device_of(self._job.resources), self._job.resources.processes
         place = Place(**{**self._place.__dict__, "device": device if processes == 1 else f"{device} x{processes}"})
-        folder = Path(self._job.checkpoints) / self._trial
+        folder = f"{self._job.checkpoints}/{self._trial}"
         try:
             self._training = Training(self._job.trial, folder, device=device, threads=place.threads, processes=processes)
         except Exception:

@@ -1,63 +1,43 @@
-"""The checkpoint of a trial: atomic, readable with `weights_only=True`, locked against a second writer."""
+"""The checkpoint of a trial: atomic, readable with `weights_only=True`, in a folder locked against a second writer."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import random
-import time
 import zipfile
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
 
 from ablate.errors import CheckpointError
+from ablate.training.storage import storage
 
 State = dict[str, Any]
-LOCK_SECONDS = 60.0
+LOCK_SECONDS = 120.0
+"""Longer than the 90 s after which an NFS server forgets a machine that died with the lock."""
 
 
 class CheckpointFolder:
-    """The folder of one trial's checkpoint.
+    """The folder, or the URL, of one trial's checkpoint.
 
-    Whoever holds the object holds the folder: a worker that outlived its driver keeps its successor waiting until it is
-    gone, so that no two processes train the same trial. The lock is the kernel's and ends with the process.
+    Whoever holds the object holds a folder: a worker that outlived its driver keeps its successor waiting until it is gone, so
+    that no two processes train the same trial. The lock is the kernel's and ends with the process. A URL has no lock.
     """
 
-    def __init__(self, folder: Path, trial: str) -> None:
-        self._file, self._trial = folder / "last.pt", trial
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock: TextIO | None = (folder / "lock").open("w")
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    self.release()
-                    raise CheckpointError(
-                        f"another process has been training {trial} for {LOCK_SECONDS:.0f} s; it holds {folder}/lock"
-                    ) from None
-                time.sleep(0.05)
+    def __init__(self, folder: str | Path, trial: str) -> None:
+        self._storage, self._trial = storage(folder), trial
+        self._storage.hold(trial, LOCK_SECONDS)
 
     def release(self) -> None:
         """Lets others have the folder."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._storage.release()
 
     def save(self, state: State) -> None:
         """Writes a checkpoint in one step: after a crash there is the old one or the new one, never a part."""
-        partial = self._file.with_suffix(".part")
-        with partial.open("wb") as stream:
+        with self._storage.writing() as path, path.open("wb") as stream:
             torch.save({"trial": self._trial, **state}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(self._file)
 
     def load(self) -> State | None:
         """The checkpoint, or None where there is none.
@@ -68,27 +48,33 @@ class CheckpointFolder:
         Raises:
             CheckpointError: the checkpoint is of another trial.
         """
-        if not self._file.is_file():
-            return None
-        try:
-            # torch does not look at the checksums that it writes: a flipped bit would load, and train on.
-            with zipfile.ZipFile(self._file) as archive:
-                if archive.testzip() is not None:
-                    raise zipfile.BadZipFile("checksum")
-            state: State = torch.load(self._file, map_location="cpu", weights_only=True)
-        except (OSError, MemoryError):
-            # The file may well be whole: it could not be read this time, and must not be set aside.
-            raise
-        except Exception:
-            # Many kinds are raised for a truncated or altered file; none of them may lose the trial.
-            with contextlib.suppress(OSError):
-                self._file.replace(self._file.with_suffix(".pt.unreadable"))
-            return None
+        with self._storage.reading() as path:
+            if path is None:
+                return None
+            try:
+                # torch does not look at the checksums that it writes: a flipped bit would load, and train on.
+                with zipfile.ZipFile(path) as archive:
+                    if archive.testzip() is not None:
+                        raise zipfile.BadZipFile("checksum")
+                state: State = torch.load(path, map_location="cpu", weights_only=True)
+            except (OSError, MemoryError):
+                # The file may well be whole: it could not be read this time, and must not be set aside.
+                raise
+            except Exception:
+                # Many kinds are raised for a truncated or altered file; none of them may lose the trial.
+                with contextlib.suppress(OSError):
+                    self._storage.set_aside()
+                return None
         if state.get("trial") != self._trial:
             raise CheckpointError(
-                f"{self._file} is a checkpoint of trial {state.get('trial')}, not of {self._trial}; move it away"
+                f"{self._storage.name} is a checkpoint of trial {state.get('trial')}, not of {self._trial}; move it away"
             )
         return state
+
+
+def has_checkpoint(folder: str | Path) -> bool:
+    """Whether anything lies there; makes nothing."""
+    return storage(folder).exists()
 
 
 def random_states(order: torch.Generator) -> State:

@@ -11,10 +11,10 @@ from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.models import build
 from ablate.records import Data, Diagnostics, Measurement, Trained
-from ablate.training.checkpoint import CheckpointFolder
+from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
 
 
-def look(trial: Trained, data: Data, folder: Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
+def look(trial: Trained, data: Data, folder: str | Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
     """Diagnostics of a trial's network as its checkpoint has it (EMA weights if the recipe keeps them), on the CPU; None where
     there is no checkpoint.
 
@@ -22,7 +22,7 @@ def look(trial: Trained, data: Data, folder: Path, wanted: Diagnostics) -> tuple
         CheckpointError: the checkpoint is of another trial, or another process is training it.
         DataError: the test images are missing.
     """
-    if not (folder / "last.pt").is_file():
+    if not has_checkpoint(folder):
         return None
     checkpoint = CheckpointFolder(folder, trial.hash)
     try:

@@ -63,7 +63,7 @@ class Training:
     def __init__(
         self,
         trial: Trial,
-        folder: Path | None,
+        folder: str | Path | None,
         *,
         device: str = "cpu",
         threads: int = 1,

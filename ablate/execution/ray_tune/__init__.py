@@ -19,12 +19,14 @@ from ablate.errors import ExecutorError
 from ablate.execution import Emit, Stop
 from ablate.records import Order, Resources
 
+USERS_AUTH_MODE = os.environ.get("RAY_AUTH_MODE")
+"""How the user's clusters authenticate; a local Ray of our own always uses a token."""
+
 # Before Ray is imported: it reads some of these at import.
 os.environ.update(
     {
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        # Off, every port of a local Ray listens on the loopback only.
+        # Off, every port of a local Ray listens on the loopback only; a cluster that is joined keeps its own addresses.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_prestart_worker_first_driver": "0",
         "RAY_TRAIN_V2_ENABLED": "0",
@@ -41,11 +43,13 @@ os.environ.update(
 
 
 class RayExecutor:
-    """Runs on a local Ray of its own, which listens on the loopback only and ends with the process."""
+    """Runs on a local Ray of its own, which listens on the loopback only and ends with the process; or on the cluster at an
+    address, which it leaves running."""
 
     name = "ray"
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
+        self._address = address
         self._thread: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -67,23 +71,31 @@ class RayExecutor:
         with warnings.catch_warnings():
             # Ray's own imports deprecate each other; none of it is a user's to mend.
             warnings.simplefilter("ignore")
-            import ray
+            from ablate.execution.ray_tune import cluster
 
             logging.getLogger("ray").setLevel(logging.ERROR)
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=gpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _node_ip_address="127.0.0.1",
-            )
+            if self._address:
+                cluster.join(self._address, USERS_AUTH_MODE)
+            else:
+                cluster.set_auth_mode("token")
+                import ray
+
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    num_gpus=gpus,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    _node_ip_address="127.0.0.1",
+                )
             # Imports that take seconds, made here while the plan is being costed.
             import ablate.execution.ray_tune.driver  # noqa: F401
 
     def ready(self) -> None:
         self._ready.wait()
+        if isinstance(self._failure, ExecutorError):
+            raise self._failure
         if self._failure is not None:
             raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
 
@@ -91,12 +103,15 @@ class RayExecutor:
         if self._thread is None:
             self.prepare(order.cpus, order.gpus)
         self.ready()
-        _check_resources(order.resources)
+        _check_resources(order.resources, self._address)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            from ablate.execution.ray_tune.cluster import check_nodes
             from ablate.execution.ray_tune.driver import train
         # Ray prints its warnings where results belong.
         with contextlib.redirect_stdout(sys.stderr):
+            if self._address:
+                check_nodes()
             train(order, emit, stop)
 
     def close(self) -> None:
@@ -111,13 +126,19 @@ class RayExecutor:
             self._thread = None
 
 
-def _check_resources(resources: Resources) -> None:
-    """Raises ExecutorError where no machine of the cluster could ever run a trial: Tune would wait for ever."""
+def _check_resources(resources: Resources, address: str) -> None:
+    """Raises ExecutorError where this machine could never run a trial: Tune would wait for ever. Of a cluster it is only said: an
+    autoscaler may bring a node that can."""
     import ray
 
-    have = ray.cluster_resources()
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
-        if number > have.get(key, 0):
-            raise ExecutorError(
-                f"resources.{name} = {number:g}, but Ray has {have.get(key, 0):g}; lower it in the space or raise --{name}"
-            )
+        most = max((node.get(key, 0) for node in nodes), default=0)
+        if number <= most:
+            continue
+        if not address:
+            raise ExecutorError(f"resources.{name} = {number:g}, but Ray has {most:g}; lower it in the space or raise --{name}")
+        print(
+            f"resources.{name} = {number:g}, but no node of {address} has more than {most:g}; waiting for one that has",
+            file=sys.stderr,
+        )

@@ -1,0 +1,203 @@
+"""Where a checkpoint lies: in a folder, or at any URL of fsspec that the nodes of a cluster share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from ablate.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+NAME = "last.pt"
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"})
+"""Protocols that write an object in one step; elsewhere a new file is moved over the old one."""
+
+
+class Storage(Protocol):
+    """One file that is replaced in one step.
+
+    `name` is the file's path or URL. `writing` gives a local path to write to, and replaces the file by it where the block ends
+    without an error; `reading` gives a local path to read, None where there is no file.
+    """
+
+    name: str
+
+    def hold(self, trial: str, seconds: float) -> None: ...
+
+    def release(self) -> None: ...
+
+    def exists(self) -> bool: ...
+
+    def writing(self) -> contextlib.AbstractContextManager[Path]: ...
+
+    def reading(self) -> contextlib.AbstractContextManager[Path | None]: ...
+
+    def set_aside(self) -> None: ...
+
+
+class Folder:
+    """A folder of this machine, or one that it mounts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / NAME
+        self._lock: TextIO | None = None
+        self.name = str(self._file)
+
+    def hold(self, trial: str, seconds: float) -> None:
+        """Waits for the kernel's lock, which ends with the process that has it.
+
+        Raises:
+            CheckpointError: another process keeps it for so long.
+        """
+        folder = self._file.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (folder / "lock").open("w")
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self.release()
+                    raise CheckpointError(
+                        f"another process has been training {trial} for {seconds:.0f} s; it holds {folder}/lock"
+                    ) from None
+                time.sleep(0.05)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def exists(self) -> bool:
+        return self._file.is_file()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Path]:
+        partial = self._file.with_suffix(".part")
+        yield partial
+        with partial.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        partial.replace(self._file)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Path | None]:
+        yield self._file if self._file.is_file() else None
+
+    def set_aside(self) -> None:
+        self._file.replace(self._file.with_suffix(".pt.unreadable"))
+
+
+class Remote:
+    """A URL of fsspec.
+
+    There is no lock: that no two drivers train the same trial is the store's to see to. A worker that its cluster has lost and
+    that writes on writes checkpoints of the same trial: whichever is written last is whole, and costs the other its time only.
+    """
+
+    def __init__(self, system: AbstractFileSystem, folder: str) -> None:
+        self._system, self._folder, self._file = system, folder, f"{folder}/{NAME}"
+        protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+        self._one_step = bool(protocols & OBJECT_STORES)
+        self.name = str(system.unstrip_protocol(self._file))
+
+    def hold(self, trial: str, seconds: float) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def exists(self) -> bool:
+        self._system.invalidate_cache()
+        return bool(self._system.exists(self._file))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Path]:
+        with _staged() as path:
+            yield path
+            self._system.makedirs(self._folder, exist_ok=True)
+            if self._one_step:
+                self._system.put_file(str(path), self._file)
+            else:
+                self._system.put_file(str(path), f"{self._file}.part")
+                self._system.mv(f"{self._file}.part", self._file)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Path | None]:
+        if not self.exists():
+            yield None
+            return
+        with _staged() as path:
+            self._system.get_file(self._file, str(path))
+            yield path
+
+    def set_aside(self) -> None:
+        self._system.mv(self._file, f"{self._file}.unreadable")
+
+    def remove(self) -> None:
+        self._system.rm(self._folder, recursive=True)
+
+
+@contextlib.contextmanager
+def _staged() -> Iterator[Path]:
+    """A local path for what travels: a whole file is sent, never a stream that may break off."""
+    with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
+        yield Path(folder, NAME)
+
+
+def is_url(place: str) -> bool:
+    return "://" in place
+
+
+def storage(place: str | Path) -> Storage:
+    """The storage of a trial's checkpoint, by folder or URL; `file://` is a folder.
+
+    Raises:
+        CheckpointError: nobody knows the protocol, or its package is not installed.
+    """
+    if not is_url(str(place)):
+        return Folder(Path(place))
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    try:
+        found: tuple[Any, str] = fsspec.core.url_to_fs(str(place))
+    except (ValueError, ImportError) as error:
+        raise CheckpointError(
+            f"--checkpoints {place}: {error}; write a folder or a URL of fsspec such as s3://BUCKET/PATH"
+        ) from error
+    system, path = found
+    return Folder(Path(path)) if type(system) is LocalFileSystem else Remote(system, path.rstrip("/"))
+
+
+def try_out(place: str) -> None:
+    """Writes to a URL, reads it back and removes it, so that a wrong one is told before anything is trained. A folder needs none.
+
+    Raises:
+        CheckpointError: it cannot be written, or does not give back what was written.
+    """
+    tried = storage(f"{place}/try-{uuid.uuid4().hex}")
+    if isinstance(tried, Folder):
+        return
+    assert isinstance(tried, Remote)
+    try:
+        with tried.writing() as path:
+            path.write_bytes(b"ablate")
+        with tried.reading() as back:
+            whole = back is not None and back.read_bytes() == b"ablate"
+        tried.remove()
+    except Exception as error:
+        # Each protocol has exceptions of its own.
+        raise CheckpointError(f"--checkpoints {place} cannot be written: {type(error).__name__}: {error}") from error
+    if not whole:
+        raise CheckpointError(f"--checkpoints {place} does not give back what was written there")
