@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.store import views
-from ablate.store.database import WriterLock, open_writer
+from ablate.store.database import WriterLock, open_writer, written
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -48,7 +49,7 @@ CHUNK = 500
 
 def now() -> datetime:
     """UTC, without a zone, as the columns keep it."""
-    return datetime.now(UTC).replace(tzinfo=None)
+    return datetime.fromtimestamp(time.time(), UTC).replace(tzinfo=None)
 
 
 class Writer:
@@ -81,7 +82,7 @@ class Writer:
     @property
     def store_id(self) -> str:
         """Drawn when the store was made. A checkpoint belongs to one store: results of a deleted one never come back unseen."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             found = connection.execute(select(stores.c.id)).scalar()
             if found is None:
                 found = uuid.uuid4().hex[:12]
@@ -94,7 +95,7 @@ class Writer:
         Returns:
             the study's id.
         """
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             study = self._study(connection, plan, file)
             connection.execute(delete(cells).where(cells.c.study_id == study))
             self._architectures(
@@ -107,7 +108,7 @@ class Writer:
 
     def begin(self, study: int, document: str, found: Provenance) -> None:
         """Notes on what the coming attempts run, and clears up after a run that was killed: its open attempts are lost."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             connection.execute(update(attempts).where(attempts.c.ended_at.is_(None)).values(status="lost", ended_at=now()))
             connection.execute(update(trials).where(trials.c.status == Status.RUNNING).values(status=Status.PLANNED))
             made = connection.execute(
@@ -117,7 +118,7 @@ class Writer:
 
     def write(self, happened: Event) -> None:
         """Stores one event of an executor."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             if isinstance(happened, Started):
                 self._started(connection, happened)
             elif isinstance(happened, Progressed):

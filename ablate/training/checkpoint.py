@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import os
 import random
 import time
@@ -18,6 +19,7 @@ from ablate.errors import CheckpointError
 
 State = dict[str, Any]
 LOCK_SECONDS = 60.0
+BEAT_SECONDS = 1.0
 
 
 class CheckpointFolder:
@@ -31,6 +33,7 @@ class CheckpointFolder:
         self._file, self._trial = folder / "last.pt", trial
         folder.mkdir(parents=True, exist_ok=True)
         self._lock: TextIO | None = (folder / "lock").open("w")
+        self._beaten = 0.0
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -50,14 +53,32 @@ class CheckpointFolder:
             self._lock.close()
             self._lock = None
 
+    def beat(self) -> None:
+        """A sign of life: touches the lock, so that whoever waits for this trial can tell a long epoch from a hanging worker."""
+        if self._lock is not None and time.monotonic() - self._beaten > BEAT_SECONDS:
+            self._beaten = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(self._lock.fileno())
+
     def save(self, state: State) -> None:
-        """Writes a checkpoint in one step: after a crash there is the old one or the new one, never a part."""
+        """Writes a checkpoint in one step: after a crash or on a full disk there is the old one or the new one, never a part."""
         partial = self._file.with_suffix(".part")
-        with partial.open("wb") as stream:
-            torch.save({"trial": self._trial, **state}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(self._file)
+        # First in memory: torch, writing to a full disk itself, speaks of an unexpected position instead.
+        content = io.BytesIO()
+        torch.save({"trial": self._trial, **state}, content)
+        try:
+            with partial.open("wb") as stream:
+                stream.write(content.getbuffer())
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.replace(self._file)
+        except OSError as error:
+            # What was written of it would take the little room that is left from the database.
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise CheckpointError(
+                f"no checkpoint can be written to {partial.parent}: {error.strerror}; the last one stays"
+            ) from error
 
     def load(self) -> State | None:
         """The checkpoint, or None where there is none.

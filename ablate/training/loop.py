@@ -162,6 +162,7 @@ class Training:
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._updates += 1
+        self._checkpoint.beat()
         if self._schedule is not None:
             self._schedule.step_update(self._updates)
         if self._ema is not None:
@@ -175,6 +176,7 @@ class Training:
         model.eval()
         sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
         for inputs, labels in self._batches.test():
+            self._checkpoint.beat()
             with self._autocast():
                 logits = model(inputs)
             sums += test_sums(logits, labels)

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import warnings
+from typing import Any
 
 from ablate.errors import ExecutorError
 from ablate.execution import Emit, Stop
@@ -70,6 +71,7 @@ class RayExecutor:
             import ray
 
             logging.getLogger("ray").setLevel(logging.ERROR)
+            ray._private.worker.print_to_stdstream = _first_sentence
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -109,6 +111,12 @@ class RayExecutor:
             self._done.set()
             self._thread.join()
             self._thread = None
+
+
+def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
+    """What Ray says of its own troubles, without the pages of its logs that come with it."""
+    for line in data.get("lines", ()):
+        print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
 
 
 def _check_resources(wanted: set[Resources]) -> None:

@@ -14,7 +14,9 @@ from ray.tune import Callback
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from ablate.errors import ExecutorError
 from ablate.execution import Emit, Stop
+from ablate.execution.ray_tune.watch import DIED, Watch, dead_parts
 from ablate.execution.ray_tune.worker import TrialWorker
 from ablate.records import Ended, Epoch, Event, Job, Order, Status
 
@@ -57,9 +59,10 @@ class Interrupted(Exception):
 class Teller(Callback):
     """Passes the workers' events on, and asks between them whether to stop."""
 
-    def __init__(self, emit: Emit, stop: Stop) -> None:
-        self._emit, self._stop = emit, stop
+    def __init__(self, emit: Emit, stop: Stop, watch: Watch) -> None:
+        self._emit, self._stop, self._watch = emit, stop, watch
         self.open: set[str] = set()
+        self.failure: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its callbacks to restore a run, which nobody here ever does.
@@ -68,6 +71,7 @@ class Teller(Callback):
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         if self._stop():
             raise Interrupted
+        self._watch.look(trials)
 
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
@@ -85,11 +89,20 @@ class Teller(Callback):
         self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial)))
 
     def tell(self, event: Event) -> None:
+        if self.failure is not None:
+            # What cannot be stored ended the run; its workers may still have something to say.
+            return
+        self._watch.told(event.trial)
         if isinstance(event, Ended):
             self.open.discard(event.trial)
         else:
             self.open.add(event.trial)
-        self._emit(event)
+        try:
+            self._emit(event)
+        except Exception as error:
+            # Tune makes its own error of any other.
+            self.failure = error
+            raise
 
 
 def _last_words(trial: TuneTrial) -> str:
@@ -140,7 +153,7 @@ def train(order: Order, emit: Emit, stop: Stop) -> None:
     resources = order.jobs[0].resources
     jobs = {job.trial.hash: job for job in order.jobs}
     trainable = tune.with_parameters(TrialWorker, jobs=jobs, batch=order.scheduler.name == "fifo")
-    teller = Teller(emit, stop)
+    teller = Teller(emit, stop, Watch(order.jobs[0].checkpoints))
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(min(STAGED_AHEAD, len(jobs)))
     # Nothing in Tune's own folder is ever read again.
     folder = tempfile.mkdtemp(prefix="ablate-ray-")
@@ -165,5 +178,11 @@ def train(order: Order, emit: Emit, stop: Stop) -> None:
         except Interrupted:
             for key in sorted(teller.open):
                 teller.tell(Ended(key, Status.RUNNING))
+        except Exception as error:
+            # Where a part of Ray has died, that is the cause, whatever broke first.
+            parts = dead_parts()
+            if teller.failure is None and parts and not isinstance(error, ExecutorError):
+                raise ExecutorError(DIED.format(parts[0])) from None
+            raise (teller.failure or error) from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
