@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.disk import how
-from tests.faults.kinds import FAULTS
+from tests.faults.fault import FAULTS
 from tests.faults.scene import BUSY_SECONDS, DIVERGING, HANG_SECONDS, TRIALS
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ Written by a run of the faults; do not edit. {verdict}
 
     make faults SEED={seed} COUNT={count}
 
-{count} faults, {sigkills} of them SIGKILLs, in {runs} runs of {studies} studies; {date}, {machine}; {seconds:.0f} s, {each:.1f} s a fault.
+{count} faults, {sigkills} of them SIGKILLs, in {runs} runs of {studies} studies; {date}, {machine};
+{seconds:.0f} s, {each:.1f} s a fault.
 
 {table}
 
@@ -45,8 +46,8 @@ worker and how; the instants are random, so that a second run with the same seed
 in one run. After each run its exit code must be one that its faults explain, standard error must hold the message of one of them
 and no traceback, and no process may be left. An attempt must never begin before the epoch that its trial's checkpoint held when
 the worker was stopped or the run had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold every epoch told. When a study is
-finished, each trial must have exactly one result, each of its epochs must be stored once, and the table in all four forms must be,
-byte for byte, that of a run that nobody disturbed.
+finished, each trial must have exactly one result, each of its epochs must be stored once, and the table in all four forms must
+be, byte for byte, that of a run that nobody disturbed.
 
 {notes}
 """
@@ -54,7 +55,7 @@ byte for byte, that of a run that nobody disturbed.
 
 def write_report(file: Path, tally: Tally, seed: int) -> None:
     """Writes what a run found."""
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             name,
             kind.sees,
@@ -73,8 +74,9 @@ def write_report(file: Path, tally: Tally, seed: int) -> None:
         f"- Disk full: {how()}.",
         "- Out of memory: the worker's address space is limited from outside (RLIMIT_AS) for six seconds while it trains; a trial"
         " that asks for nothing new in that time is not hurt.",
-        "- Clock: `time.time` and `datetime.now` of every Python process of the run are put wrong by between 40 seconds and 460 days,"
-        " forwards or backwards; the clocks of Ray's own C++ processes stay right.",
+        "- Clock: `time.time` of every Python process of the run, which ablate's own times come from, is put wrong by between 40"
+        " seconds and 460 days, forwards or backwards. The clocks of Ray's own C++ processes stay right: setting the machine's"
+        " clock would disturb whoever else uses it, and under libfaketime Ray dies at its start.",
         f"- Database locked: the run waits {BUSY_SECONDS} s here (30 s by default, `ABLATE_BUSY_SECONDS`).",
         f"- Hanging worker: stopped with SIGSTOP; given up after {HANG_SECONDS} s without a batch here (1800 s by default,"
         " `ABLATE_HANG_SECONDS`).",

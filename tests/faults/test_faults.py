@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from tests.faults.fault import FAULTS
 from tests.faults.harness import draw, main
-from tests.faults.kinds import FAULTS
 
 
 def test_two_hundred_faults_are_of_every_kind_and_sixty_are_sigkills() -> None:

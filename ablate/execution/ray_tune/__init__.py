@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -88,6 +89,12 @@ class RayExecutor:
         self._ready.wait()
         if self._failure is not None:
             raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
+        if threading.current_thread() is threading.main_thread():
+            # Ray put handlers of its own before these, which print a stack of addresses.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    signal.signal(number, handler)
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if self._thread is None:
