@@ -63,12 +63,14 @@ class Tally:
 def draw(count: int, generator: random.Random, names: list[str] | None = None) -> list[Fault]:
     """So many faults, each kind by its share and each at least once where there is room, in random order."""
     kinds = [FAULTS[name] for name in names or FAULTS]
-    total = sum(kind.share for kind in kinds)
-    deck = [kind for kind in kinds for _ in range(max(1, count * kind.share // total))]
-    while len(deck) < count:
-        deck += generator.choices(kinds, [kind.share for kind in kinds], k=count - len(deck))
+    shares = [kind.share for kind in kinds]
+    # Where there is no room for all of them, those that are drawn most often come first.
+    deck = sorted(kinds, key=lambda kind: -kind.share)[:count]
+    left = count - len(deck)
+    deck += [kind for kind in kinds for _ in range(left * kind.share // sum(shares))]
+    deck += generator.choices(kinds, shares, k=count - len(deck))
     generator.shuffle(deck)
-    return deck[:count]
+    return deck
 
 
 @contextmanager
@@ -107,47 +109,34 @@ def undisturbed(generator: random.Random) -> tuple[str, float]:
 def disturb(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> None:
     """Runs one study to its end, with the faults that come next, as long as there are any."""
     while not scene.problems:
-        while deck and deck[-1].when == "between" and scene.runs.is_dir() and scene.words[0] == "resume":
-            made = deck.pop()
-            if made.inject(scene):
-                count(scene, made, tally)
         finished = one_run(scene, deck, tally, typical)
-        if finished:
+        between = 0
+        if scene.words[0] == "resume":
+            for kind in [kind for kind in deck[-IN_ONE_RUN - 1 :] if kind.when == "between"]:
+                if kind.inject(scene):
+                    deck.remove(kind)
+                    count(scene, kind, tally)
+                    between += 1
+        if finished and not between:
             return
 
 
 def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bool:
     """One run of the driver; whether the study is finished."""
     generator = scene.rng
-    scene.start(HANG_SECONDS if any(kind.name == "a worker hangs" for kind in deck[-IN_ONE_RUN - 1 :]) else 60)
+    scene.start(HANG_SECONDS if any(kind.name == "a worker hangs" for kind in deck[-2 * IN_ONE_RUN :]) else 60)
+    first = next((kind for kind in reversed(deck) if kind.when != "between"), None)
     started = time.monotonic()
-    moment, made, ending = started + generator.uniform(0, typical), 0, False
+    moment = started + generator.uniform(0, 0.8 * typical if first is not None and first.when == "any" else 1)
     while scene.alive:
-        now = time.monotonic()
-        if now - started > LONGEST:
+        if time.monotonic() - started > LONGEST:
             scene.problems.append(f"a run hung for {LONGEST:.0f} s after {scene.ran.faults}: {scene.log[-2000:]}")
             os.killpg(scene.pid, signal.SIGKILL)
         scene.tick()
-        following = deck[-1] if deck else None
-        if following is not None and following.when == "between":
-            # Its time comes when this run has ended; something else goes first.
-            later = next((index for index in range(len(deck) - 1, -1, -1) if deck[index].when != "between"), None)
-            following = None
-            if later is not None:
-                deck.append(deck.pop(later))
-        if following is not None and not ending and now >= moment and scene.alive:
-            ending = following.when == "any"
-            allowed = scene.ran.codes | following.codes
-            if following.inject(scene):
-                deck.pop()
-                made += 1
-                scene.ran.codes = allowed
-                scene.ran.says += [following.says] if following.says else []
-                count(scene, following, tally)
-                ending = ending or made > IN_ONE_RUN
-                moment = time.monotonic() + generator.uniform(0.2, 3.0)
-            else:
-                ending = False
+        if time.monotonic() >= moment and len(scene.ran.faults) <= IN_ONE_RUN:
+            # Nobody may be training yet, or the trial at hand not be so far: then its time comes at another random instant.
+            made = next_fault(scene, deck, tally)
+            moment = time.monotonic() + (LONGEST if made is not None and made.when == "any" else generator.uniform(0.1, 2.5))
         time.sleep(0.05)
     assert scene.driver is not None
     code = scene.driver.wait()
@@ -161,6 +150,21 @@ def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bo
         scene.note_floor(trial)
     scene.ran = Ran()
     return code == 0
+
+
+def next_fault(scene: Scene, deck: list[Fault], tally: Tally) -> Fault | None:
+    """Does the next fault of those that come while a driver runs, if that is possible now."""
+    following = next((kind for kind in reversed(deck) if kind.when != "between"), None)
+    if following is None or not scene.alive or not following.inject(scene):
+        return None
+    # Equal cards are one: whichever goes, one less is left.
+    deck.reverse()
+    deck.remove(following)
+    deck.reverse()
+    scene.ran.codes |= following.codes
+    scene.ran.says += [following.says] if following.says else []
+    count(scene, following, tally)
+    return following
 
 
 def count(scene: Scene, made: Fault, tally: Tally) -> None:

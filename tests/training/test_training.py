@@ -254,7 +254,7 @@ def test_a_training_trial_gives_signs_of_life_batch_by_batch(tmp_path: Path, mon
     monkeypatch.setattr("ablate.training.checkpoint.BEAT_SECONDS", 0.0)
     training = Training(trial(), tmp_path)
     touched = []
-    monkeypatch.setattr("os.utime", lambda file: touched.append(file))
+    monkeypatch.setattr("os.utime", touched.append)
     training.epoch()
     training.close()
     assert len(touched) > 1
