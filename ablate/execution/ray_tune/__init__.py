@@ -72,6 +72,8 @@ class RayExecutor:
             import ray
 
             logging.getLogger("ray").setLevel(logging.ERROR)
+            # Each lost worker is an error with a traceback to Tune, and a line with the trial's name to whoever hears the events.
+            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             ray._private.worker.print_to_stdstream = _first_sentence
             ray.init(
                 address="local",
@@ -123,7 +125,8 @@ class RayExecutor:
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
     """What Ray says of its own troubles, without the pages of its logs that come with it."""
     for line in data.get("lines", ()):
-        print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
+        if not line.startswith("A worker died"):
+            print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
 
 
 def _check_resources(wanted: set[Resources]) -> None:
