@@ -34,6 +34,10 @@ ALL_EPOCHS = (
     "SELECT COUNT(*), MAX(epochs.number) FROM epochs JOIN trials ON hash = trial_hash WHERE status = 'completed'"
     " GROUP BY trial_hash"
 )
+RESTARTED = (
+    "SELECT COUNT(*) FROM attempts a JOIN attempts b ON b.trial_hash = a.trial_hash AND b.number = a.number + 1"
+    " AND b.provenance_id = a.provenance_id WHERE a.status = 'lost' AND a.provenance_id > ?"
+)
 IN_ONE_RUN = 3
 """Faults that one run has before the one that ends it."""
 
@@ -189,8 +193,9 @@ def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
         found.append(f"says nothing of {ran.says}")
     if code == 1 and "failed: " not in log:
         found.append("does not say what failed")
-    if code == 0:
-        found += [f"does not say '{wanted}'" for wanted in ran.must_say if wanted not in log]
+    restarted = int(str((scene.rows(RESTARTED, ran.after) or [(0,)])[0][0]))
+    if code >= 0 and log.count("its worker was lost") != restarted:
+        found.append(f"{log.count('its worker was lost')} lines of {restarted} lost workers")
     if code == 130 and ran.faults[-1:] == ran.faults:
         # The only fault: what was told before it is kept to the last epoch.
         for trial, told in scene.rows("SELECT hash, epochs_done FROM trials WHERE status = 'planned' AND epochs_done > 0"):

@@ -14,8 +14,6 @@ import psutil
 from tests.faults.fault import fault, one_message
 from tests.faults.scene import Scene, stopped
 
-LOST_WORKER = "its worker was lost"
-
 
 @fault(
     "SIGKILL of the driver",
@@ -141,21 +139,13 @@ def second_driver(scene: Scene) -> bool:
 
 
 def end_worker(scene: Scene, end: Callable[[psutil.Process, str], None]) -> bool:
-    """Stops a worker, notes what its trial has on the disk, and ends it; a lost worker must be told."""
+    """Stops a worker, notes what its trial has on the disk, and ends it."""
     found = scene.workers()
     if not found:
         return False
     process, trial = scene.rng.choice(found)
     with contextlib.suppress(psutil.Error), stopped(process):
-        scene.note_floor(trial)
-        open_ = scene.rows(
-            "SELECT 1 FROM attempts JOIN trials ON hash = trial_hash"
-            " WHERE trial_hash = ? AND pid = ? AND attempts.ended_at IS NULL AND trials.status = 'running'",
-            trial,
-            process.pid,
-        )
-        if open_:
-            scene.ran.must_say.append(LOST_WORKER)
+        scene.note_floor(trial, process.pid)
         end(process, trial)
         return True
     return False

@@ -41,12 +41,12 @@ KNOWN = ("completed", "diverged")
 
 @dataclass
 class Ran:
-    """What is to be checked of one run of the driver: what may come of it."""
+    """What is to be checked of one run of the driver: what may come of it. `after` is the last provenance before it."""
 
     faults: list[str] = field(default_factory=list)
     codes: set[int] = field(default_factory=lambda: {0})
     says: list[str] = field(default_factory=list)
-    must_say: list[str] = field(default_factory=list)
+    after: int = 0
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Scene:
     driver: subprocess.Popen[bytes] | None = None
     ran: Ran = field(default_factory=Ran)
     hit: set[str] = field(default_factory=set)
-    floors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    floors: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     epochs_lost: int = 0
     outlived: int = 0
@@ -98,7 +98,7 @@ class Scene:
 
     def start(self, patience: float = 60) -> None:
         """Starts the driver in a session of its own, so that a Ctrl-C reaches what a terminal's would."""
-        self.ran = Ran()
+        self.ran = Ran(after=int(str((self.rows("SELECT COALESCE(MAX(id), 0) FROM provenance") or [(0,)])[0][0])))
         with (self.folder / "log.txt").open("wb") as log:
             self.driver = subprocess.Popen(
                 self.command(*self.words),
@@ -173,17 +173,20 @@ class Scene:
     def unfinished(self) -> set[str]:
         return {str(key) for (key,) in self.rows("SELECT hash FROM trials WHERE status NOT IN ('completed', 'diverged')")}
 
-    def note_floor(self, trial: str) -> None:
-        """From now on no attempt of this trial may begin before the checkpoint that it has now. Nobody may be writing it."""
+    def note_floor(self, trial: str, worker: int = 0) -> None:
+        """From now on no attempt of this trial may begin before the checkpoint that it has now. Nobody may be writing it.
+
+        What a worker that is being killed told before may be heard after: its own attempt does not count.
+        """
         file = self.checkpoints().get(trial)
-        self.floors[trial] = (self.attempts(trial), epochs_in(file) if file else 0)
+        self.floors[trial] = (self.attempts(trial), epochs_in(file) if file else 0, worker)
 
     def check_floors(self) -> None:
         """No epoch is lost beyond the last checkpoint: every later attempt began there, or after."""
-        for trial, number, first in self.rows("SELECT trial_hash, number, first_epoch FROM attempts"):
-            after, floor = self.floors.get(str(trial), (0, 0))
+        for trial, number, first, pid in self.rows("SELECT trial_hash, number, first_epoch, pid FROM attempts"):
+            after, floor, worker = self.floors.get(str(trial), (0, 0, 0))
             lost = floor - int(str(first))
-            if int(str(number)) > after and lost > 0:
+            if int(str(number)) > after and lost > 0 and pid != worker:
                 self.epochs_lost += lost
                 self.problems.append(f"attempt {number} of {trial} began after epoch {first}, its checkpoint had {floor}")
 
