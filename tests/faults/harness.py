@@ -29,7 +29,7 @@ from tests.faults.report import write_report
 from tests.faults.scene import DIVERGING, EPOCHS, HANG_SECONDS, KNOWN, TRIALS, Ran, Scene, epochs_in
 
 LONGEST = 240.0
-"""Seconds after which a run that does not end counts as hung."""
+"""Seconds after which a run that does not end counts as hung, or six times an undisturbed one where that is more."""
 ALL_EPOCHS = (
     "SELECT COUNT(*), MAX(epochs.number) FROM epochs JOIN trials ON hash = trial_hash WHERE status = 'completed'"
     " GROUP BY trial_hash"
@@ -105,7 +105,7 @@ def undisturbed(generator: random.Random) -> tuple[str, float]:
         start = time.monotonic()
         scene.start()
         assert scene.driver is not None
-        if scene.driver.wait(LONGEST) != 0:
+        if scene.driver.wait(4 * LONGEST) != 0:
             raise SystemExit(scene.log)
         return table(scene), time.monotonic() - start
 
@@ -130,17 +130,17 @@ def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bo
     generator = scene.rng
     scene.start(HANG_SECONDS if any(kind.name == "a worker hangs" for kind in deck[-2 * IN_ONE_RUN :]) else 60)
     first = next((kind for kind in reversed(deck) if kind.when != "between"), None)
-    started = time.monotonic()
+    started, longest = time.monotonic(), max(LONGEST, 6 * typical)
     moment = started + generator.uniform(0, 0.8 * typical if first is not None and first.when == "any" else 1)
     while scene.alive:
-        if time.monotonic() - started > LONGEST:
-            scene.problems.append(f"a run hung for {LONGEST:.0f} s after {scene.ran.faults}: {scene.log[-2000:]}")
+        if time.monotonic() - started > longest:
+            scene.problems.append(f"a run hung for {longest:.0f} s after {scene.ran.faults}: {scene.log[-2000:]}")
             os.killpg(scene.pid, signal.SIGKILL)
         scene.tick()
         if time.monotonic() >= moment and len(scene.ran.faults) <= IN_ONE_RUN:
             # Nobody may be training yet, or the trial at hand not be so far: then its time comes at another random instant.
             made = next_fault(scene, deck, tally)
-            moment = time.monotonic() + (LONGEST if made is not None and made.when == "any" else generator.uniform(0.1, 2.5))
+            moment = time.monotonic() + (longest if made is not None and made.when == "any" else generator.uniform(0.1, 2.5))
         time.sleep(0.05)
     assert scene.driver is not None
     code = scene.driver.wait()
