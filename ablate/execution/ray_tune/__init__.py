@@ -123,9 +123,9 @@ class RayExecutor:
 
 
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
-    """What Ray says of its own troubles, without the pages of its logs that come with it."""
+    """What Ray says of its own troubles, without the pages of its logs that come with it, and without what ablate says."""
     for line in data.get("lines", ()):
-        if not line.startswith("A worker died"):
+        if not line.startswith(("A worker died", "Raylet is terminated")):
             print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
 
 
