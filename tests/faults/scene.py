@@ -179,11 +179,18 @@ class Scene:
         What a worker that is being killed told before may be heard after: its own attempt does not count.
         """
         file = self.checkpoints().get(trial)
-        self.floors[trial] = (self.attempts(trial), epochs_in(file) if file else 0, worker)
+        epochs, before = epochs_in(file) if file else 0, self.floors.get(trial, (0, 0, 0))[1]
+        if epochs < before:
+            self.epochs_lost += before - epochs
+            self.problems.append(f"the checkpoint of {trial} had {before} epochs, and has {epochs}")
+        self.floors[trial] = (self.attempts(trial), epochs, worker)
 
     def check_floors(self) -> None:
         """No epoch is lost beyond the last checkpoint: every later attempt began there, or after."""
-        for trial, number, first, pid in self.rows("SELECT trial_hash, number, first_epoch, pid FROM attempts"):
+        for trial, number, first, pid in self.rows(
+            # One that failed while it was made, as for want of data, never came to its checkpoint: the next one will.
+            "SELECT trial_hash, number, first_epoch, pid FROM attempts WHERE NOT (status = 'failed' AND first_epoch = 0)"
+        ):
             after, floor, worker = self.floors.get(str(trial), (0, 0, 0))
             lost = floor - int(str(first))
             if int(str(number)) > after and lost > 0 and pid != worker:
