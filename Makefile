@@ -33,11 +33,11 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# Kills drivers and workers of real Ray runs: make faults SEED=1 COUNT=30
+# Disturbs real Ray runs in twenty ways: make faults SEED=0 COUNT=200, with REPORT=docs/reliability.md to write the table anew.
 SEED ?= 0
-COUNT ?= 30
+COUNT ?= 200
 faults: $(READY)
-	@$(BIN)/python -m tests.faults.kill --seed $(SEED) --count $(COUNT)
+	@$(BIN)/python -m tests.faults.harness --seed $(SEED) --count $(COUNT) $(if $(REPORT),--report $(REPORT))
 
 # Counts every printed parameter and FLOP of the five papers again (two minutes).
 verify-costs: $(READY)

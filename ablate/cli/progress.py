@@ -79,6 +79,8 @@ class Progress:
         """Shows one event."""
         key = happened.trial
         if isinstance(happened, Started):
+            if key in self._running:
+                self._say(f"its worker was lost: {self._labels[key]}; it goes on after epoch {happened.epoch}")
             self._running.add(key)
         elif isinstance(happened, Progressed):
             last = happened.epochs[-1]

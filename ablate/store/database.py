@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError, OperationalError, ProgrammingError
 
 from ablate.errors import StoreError
 from ablate.store import views
 from ablate.store.migrations import HEAD
 
-BUSY_SECONDS = 30
+BUSY_SECONDS = float(os.environ.get("ABLATE_BUSY_SECONDS", "30"))
+"""How long to wait for another program that holds the database file."""
 ADVISORY_LOCK = 0x61626C617465
 """PostgreSQL's number of our lock: `ablate` in ASCII."""
 
@@ -142,7 +143,12 @@ def _read_only(address: str) -> sqlite3.Connection:
 def _pragmas(connection: Any, _: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode = WAL", f"busy_timeout = {BUSY_SECONDS * 1000}", "synchronous = NORMAL", "foreign_keys = ON"):
+    for pragma in (
+        "journal_mode = WAL",
+        f"busy_timeout = {BUSY_SECONDS * 1000:.0f}",
+        "synchronous = NORMAL",
+        "foreign_keys = ON",
+    ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -154,6 +160,28 @@ def _readable_errors(url: str) -> Iterator[None]:
     except (OperationalError, DatabaseError, OSError) as error:
         reason = getattr(error, "orig", None) or error
         raise StoreError(f"the store {shown(url)} cannot be opened: {reason}") from None
+
+
+@contextmanager
+def written(engine: Engine) -> Iterator[Connection]:
+    """A transaction. What the database refuses, for want of room or of its lock, becomes one message.
+
+    Raises:
+        StoreError: nothing of the transaction is stored.
+    """
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except (IntegrityError, ProgrammingError):
+        raise
+    except DatabaseError as error:
+        reason = str(getattr(error, "orig", None) or error)
+        hints = {"locked": "end the other program that holds it", "full": "free some room", "readonly": "give the right to write"}
+        hint = next((told for word, told in hints.items() if word in reason), "see that it can be written to")
+        where = shown(engine.url.render_as_string().removeprefix("sqlite:///"))
+        raise StoreError(
+            f"the store {where} cannot be written to: {reason}; {hint}, then go on with `ablate resume`: what it holds is whole"
+        ) from None
 
 
 def _revision(connection: Connection) -> str | None:

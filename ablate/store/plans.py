@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ CHUNK = 500
 
 def now() -> datetime:
     """UTC, without a zone, as the columns keep it."""
-    return datetime.now(UTC).replace(tzinfo=None)
+    return datetime.fromtimestamp(time.time(), UTC).replace(tzinfo=None)
 
 
 def put_study(connection: Connection, space: Space, file: str) -> int:

@@ -11,11 +11,10 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, select, update
-from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
-from ablate.store.database import WriterLock, alone, clock, open_writer
+from ablate.store.database import WriterLock, alone, clock, open_writer, written
 from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
 from ablate.store.tables import attempts, cell_trials, cells, diagnostics, epochs, provenance, stores, studies, trials
 
@@ -36,7 +35,7 @@ class Heart:
     def _live(self) -> None:
         while not self._ended.wait(LEASE_SECONDS / 4):
             # A beat that fails is made up for by the next one; if none gets through, the lease is lost, as it should be.
-            with contextlib.suppress(DBAPIError):
+            with contextlib.suppress(StoreError):
                 self._beat()
 
     def stop(self) -> None:
@@ -72,9 +71,9 @@ class Writer:
     def close(self) -> None:
         if self._heart is not None:
             self._heart.stop()
-        with contextlib.suppress(DBAPIError):
+        with contextlib.suppress(StoreError):
             if self._fences:
-                with self._engine.begin() as connection:
+                with written(self._engine) as connection:
                     connection.execute(update(trials).where(trials.c.owner == self._owner).values(owner=None))
         self._engine.dispose()
         self._lock.release()
@@ -88,7 +87,7 @@ class Writer:
     @property
     def store_id(self) -> str:
         """Drawn when the store was made. A checkpoint belongs to one store: results of a deleted one never come back unseen."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             alone(connection)
             found = connection.execute(select(stores.c.id)).scalar()
             if found is None:
@@ -109,7 +108,7 @@ class Writer:
             StoreError: another driver is at work on a study of this name with another declaration.
         """
         space = plan.space
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             alone(connection)
             self._refuse_another_declaration(connection, space)
             study = put_study(connection, space, file)
@@ -119,7 +118,7 @@ class Writer:
 
     def extend(self, study: int, new: Sequence[Cell], cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> None:
         """Adds the cells that a search has proposed to its study."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             alone(connection)
             put_cells(connection, study, new, cost_revision, again, whole=False)
 
@@ -140,7 +139,7 @@ class Writer:
 
     def begin(self, study: int, document: str, found: Provenance) -> None:
         """Notes on what the coming attempts run, and clears up after drivers that were killed: their open attempts are lost."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             left = trials.c.status.in_((Status.RUNNING, Status.PLANNED)) & ~self._elsewhere(connection)
             free = select(trials.c.hash).where(left)
             dead = attempts.c.ended_at.is_(None) & attempts.c.trial_hash.in_(free)
@@ -155,7 +154,7 @@ class Writer:
 
     def finish(self, study: int) -> None:
         """Notes that nothing of a study is left to do."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             connection.execute(update(studies).where(studies.c.id == study).values(finished_at=now()))
 
     def _elsewhere(self, connection: Connection) -> ColumnElement[bool]:
@@ -173,7 +172,7 @@ class Writer:
         if not self.shared:
             # Nobody else can have given it a result since it was looked up.
             return "granted"
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             wanted = select(trials.c.status, trials.c.fence, self._elsewhere(connection)).where(trials.c.hash == trial)
             status, fence, elsewhere = connection.execute(wanted.with_for_update()).one()
             if status in results:
@@ -188,7 +187,7 @@ class Writer:
 
     def _beat(self) -> None:
         """Prolongs all leases of this driver."""
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
             connection.execute(update(trials).where(trials.c.owner == self._owner).values(leased_until=until))
 
@@ -199,7 +198,7 @@ class Writer:
             whether it was stored: a driver that lost its lease on a trial, because it was not heard of for too long, may not
             write about it any more.
         """
-        with self._engine.begin() as connection:
+        with written(self._engine) as connection:
             if not self._may_write(connection, happened.trial):
                 return False
             if isinstance(happened, Started):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import random
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ablate.training.storage import storage
 State = dict[str, Any]
 LOCK_SECONDS = 120.0
 """Longer than the 90 s after which an NFS server forgets a machine that died with the lock."""
+BEAT_SECONDS = 1.0
 
 
 class CheckpointFolder:
@@ -27,17 +30,30 @@ class CheckpointFolder:
     """
 
     def __init__(self, folder: str | Path, trial: str) -> None:
-        self._storage, self._trial = storage(folder), trial
+        self._storage, self._trial, self._beaten = storage(folder), trial, 0.0
         self._storage.hold(trial, LOCK_SECONDS)
 
     def release(self) -> None:
         """Lets others have the folder."""
         self._storage.release()
 
+    def beat(self) -> None:
+        """A sign of life: touches the lock, so that whoever waits for this trial can tell a long epoch from a hanging worker."""
+        if time.monotonic() - self._beaten > BEAT_SECONDS:
+            self._beaten = time.monotonic()
+            self._storage.beat()
+
     def save(self, state: State) -> None:
-        """Writes a checkpoint in one step: after a crash there is the old one or the new one, never a part."""
-        with self._storage.writing() as path, path.open("wb") as stream:
-            torch.save({"trial": self._trial, **state}, stream)
+        """Writes a checkpoint in one step: after a crash or on a full disk there is the old one or the new one, never a part.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        # First in memory: torch, writing to a full disk itself, speaks of an unexpected position instead.
+        content = io.BytesIO()
+        torch.save({"trial": self._trial, **state}, content)
+        with self._storage.writing() as path:
+            path.write_bytes(content.getbuffer())
 
     def load(self) -> State | None:
         """The checkpoint, or None where there is none.

@@ -162,6 +162,10 @@ class Training:
         if self._checkpoint is not None:
             self._checkpoint.release()
 
+    def _beat(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.beat()
+
     def _autocast(self) -> Any:
         if self._recipe.precision == "float32":
             return nullcontext()
@@ -199,6 +203,7 @@ class Training:
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._updates += 1
+        self._beat()
         if self._schedule is not None:
             self._schedule.step_update(self._updates)
         if self._ema is not None:
@@ -213,6 +218,7 @@ class Training:
         self._group.same_buffers(model)
         sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
         for inputs, labels in self._batches.test():
+            self._beat()
             with self._autocast():
                 logits = model(inputs)
             sums += test_sums(logits, labels)

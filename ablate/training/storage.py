@@ -25,7 +25,8 @@ OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl
 class Storage(Protocol):
     """One file that is replaced in one step.
 
-    `name` is the file's path or URL. `writing` gives a local path to write to, and replaces the file by it where the block ends
+    `name` is the file's path or URL. `beat` gives a sign of life, where somebody can see it. `writing` gives a
+    local path to write to, and replaces the file by it where the block ends
     without an error; `reading` gives a local path to read, None where there is no file.
     """
 
@@ -34,6 +35,8 @@ class Storage(Protocol):
     def hold(self, trial: str, seconds: float) -> None: ...
 
     def release(self) -> None: ...
+
+    def beat(self) -> None: ...
 
     def exists(self) -> bool: ...
 
@@ -79,16 +82,29 @@ class Folder:
             self._lock.close()
             self._lock = None
 
+    def beat(self) -> None:
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._lock.fileno())
+
     def exists(self) -> bool:
         return self._file.is_file()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
+        """Raises CheckpointError where there is no room, or no right to write."""
         partial = self._file.with_suffix(".part")
-        yield partial
-        with partial.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        partial.replace(self._file)
+        try:
+            yield partial
+            with partial.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            partial.replace(self._file)
+        except OSError as error:
+            # What was written of it would take the little room that is left from the database.
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            folder = partial.parent
+            raise CheckpointError(f"no checkpoint can be written to {folder}: {error.strerror}; the last one stays") from error
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path | None]:
@@ -115,6 +131,9 @@ class Remote:
         pass
 
     def release(self) -> None:
+        pass
+
+    def beat(self) -> None:
         pass
 
     def exists(self) -> bool:

@@ -396,3 +396,30 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Pla
         writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.5),)))
         writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.25), Measurement(1, "diversity", 1, 0.75))))
     assert rows(url, "SELECT layer, value FROM layer_results ORDER BY layer") == [(0, 0.25), (1, 0.75)]
+
+
+def test_a_store_that_another_program_holds_is_said_in_one_message(url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.store.database.BUSY_SECONDS", 0.1)
+    key = plan.trials[0].hash
+    with begun(url, plan) as writer:
+        other = sqlite3.connect(url, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(
+            StoreError, match=r"cannot be written to: database is locked; end the other program .* `ablate resume`"
+        ):
+            writer.write(Progressed(key, (epoch(1),)))
+        other.close()
+        # Whoever waits can go on.
+        writer.write(Progressed(key, (epoch(1),)))
+    assert rows(url, "SELECT number FROM epochs") == [(1,)]
+
+
+def test_a_full_store_is_said_in_one_message_and_stays_whole(url: str, plan: Plan) -> None:
+    key = plan.trials[0].hash
+    with begun(url, plan) as writer:
+        writer.write(Progressed(key, (epoch(1),)))
+        with writer._engine.begin() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        with pytest.raises(StoreError, match=r"database or disk is full; free some room"):
+            writer.write(Progressed(key, tuple(epoch(number) for number in range(2, 5000))))
+    assert rows(url, "SELECT number FROM epochs") == [(1,)]

@@ -235,3 +235,26 @@ def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.M
     found = train(wanted, tmp_path / "drawing")
     assert found[0] == expected[0]
     assert all(torch.equal(found[1][key], expected[1][key]) for key in expected[1])
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_checkpoint_and_no_part(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, "t")
+    folder.save({"epochs": [1]})
+    (tmp_path / "last.part").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match="No space left on device; the last one stays"):
+        folder.save({"epochs": [1, 2]})
+    assert not (tmp_path / "last.part").is_symlink()
+    kept = folder.load()
+    folder.release()
+    assert kept is not None
+    assert kept["epochs"] == [1]
+
+
+def test_a_training_trial_gives_signs_of_life_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.training.checkpoint.BEAT_SECONDS", 0.0)
+    training = Training(trial(), tmp_path)
+    touched = []
+    monkeypatch.setattr("os.utime", touched.append)
+    training.epoch()
+    training.close()
+    assert len(touched) > 1

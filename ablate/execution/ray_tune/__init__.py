@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
 import threading
 import warnings
+from typing import Any
 
 from ablate.errors import ExecutorError
 from ablate.execution import Emit, Stop
@@ -74,12 +76,15 @@ class RayExecutor:
             from ablate.execution.ray_tune import cluster
 
             logging.getLogger("ray").setLevel(logging.ERROR)
+            # Each lost worker is an error with a traceback to Tune, and a line with the trial's name to whoever hears the events.
+            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             if self._address:
                 cluster.join(self._address, USERS_AUTH_MODE)
             else:
                 cluster.set_auth_mode("token")
                 import ray
 
+                ray._private.worker.print_to_stdstream = _first_sentence
                 ray.init(
                     address="local",
                     num_cpus=cpus,
@@ -98,6 +103,12 @@ class RayExecutor:
             raise self._failure
         if self._failure is not None:
             raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
+        if threading.current_thread() is threading.main_thread():
+            # Ray put handlers of its own before these, which print a stack of addresses.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    signal.signal(number, handler)
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if self._thread is None:
@@ -112,7 +123,7 @@ class RayExecutor:
         with contextlib.redirect_stdout(sys.stderr):
             if self._address:
                 check_nodes()
-            train(order, emit, stop)
+            train(order, emit, stop, local=not self._address)
 
     def close(self) -> None:
         if self._thread is not None:
@@ -124,6 +135,13 @@ class RayExecutor:
             self._done.set()
             self._thread.join()
             self._thread = None
+
+
+def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
+    """What Ray says of its own troubles, without the pages of its logs that come with it, and without what ablate says."""
+    for line in data.get("lines", ()):
+        if not line.startswith(("A worker died", "Raylet is terminated")):
+            print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
 
 
 def _check_resources(resources: Resources, address: str) -> None:

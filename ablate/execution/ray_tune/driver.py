@@ -14,8 +14,10 @@ from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from ablate.errors import ExecutorError
 from ablate.execution import Emit, Stop
 from ablate.execution.ray_tune.rules import Rule
+from ablate.execution.ray_tune.watch import DIED, HANG_SECONDS, Watch, dead_parts
 from ablate.execution.ray_tune.worker import TrialWorker
 from ablate.records import Ended, Event, Job, Order, Progressed, Status
 
@@ -43,9 +45,9 @@ class Parcel:
 class JobSearcher(Searcher):
     """Tells Tune one job after another, that there is none now, or that there will be no more."""
 
-    def __init__(self, jobs: Iterable[Job | None], stop: Stop) -> None:
+    def __init__(self, jobs: Iterable[Job | None], stop: Stop, watch: Watch) -> None:
         super().__init__()
-        self._jobs, self._stop = iter(jobs), stop
+        self._jobs, self._stop, self._watch = iter(jobs), stop, watch
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its searcher to restore a run, which nobody here ever does.
@@ -62,7 +64,10 @@ class JobSearcher(Searcher):
             job = next(self._jobs)
         except StopIteration:
             return Searcher.FINISHED
-        return None if job is None else {"trial": job.trial.hash, "parcel": Parcel(job)}
+        if job is None:
+            return None
+        self._watch.follow(job.trial.hash, job.checkpoints)
+        return {"trial": job.trial.hash, "parcel": Parcel(job)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
@@ -81,9 +86,10 @@ class Interrupted(Exception):
 class Teller(Callback):
     """Passes the workers' events on, and asks between them whether to stop."""
 
-    def __init__(self, emit: Emit, stop: Stop) -> None:
-        self._emit, self._stop = emit, stop
+    def __init__(self, emit: Emit, stop: Stop, watch: Watch) -> None:
+        self._emit, self._stop, self._watch = emit, stop, watch
         self.open: set[str] = set()
+        self.failure: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its callbacks to restore a run, which nobody here ever does.
@@ -92,6 +98,7 @@ class Teller(Callback):
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         if self._stop():
             raise Interrupted
+        self._watch.look(trials)
 
     def on_trial_result(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, result: dict[str, Any], **info: Any
@@ -109,11 +116,20 @@ class Teller(Callback):
         self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial)))
 
     def tell(self, event: Event) -> None:
+        if self.failure is not None:
+            # What cannot be stored ended the run; its workers may still have something to say.
+            return
+        self._watch.told(event.trial)
         if isinstance(event, Ended):
             self.open.discard(event.trial)
         else:
             self.open.add(event.trial)
-        self._emit(event)
+        try:
+            self._emit(event)
+        except Exception as error:
+            # Tune makes its own error of any other.
+            self.failure = error
+            raise
 
 
 def _last_words(trial: TuneTrial) -> str:
@@ -142,11 +158,12 @@ class RuledScheduler(FIFOScheduler):
         return str(TrialScheduler.STOP if stops and not result.get("done") else TrialScheduler.CONTINUE)
 
 
-def train(order: Order, emit: Emit, stop: Stop) -> None:
-    """Runs an order on the Ray that this process is connected to."""
+def train(order: Order, emit: Emit, stop: Stop, *, local: bool = True) -> None:
+    """Runs an order on the Ray that this process is connected to; `local` says that all of it is on this machine."""
     fifo = order.scheduler.name == "fifo"
     trainable = tune.with_parameters(TrialWorker, batch=fifo)
-    teller = Teller(emit, stop)
+    watch = Watch(patience=HANG_SECONDS if local else 0.0)
+    teller = Teller(emit, stop, watch)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
     # Nothing in Tune's own folder is ever read again.
     folder = tempfile.mkdtemp(prefix="ablate-ray-")
@@ -155,7 +172,7 @@ def train(order: Order, emit: Emit, stop: Stop) -> None:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": order.resources.cpus, "gpu": order.resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=JobSearcher(order.jobs, stop),
+                search_alg=JobSearcher(order.jobs, stop, watch),
                 scheduler=FIFOScheduler() if fifo else RuledScheduler(Rule(order)),
                 num_samples=NO_END,
                 reuse_actors=True,
@@ -174,5 +191,11 @@ def train(order: Order, emit: Emit, stop: Stop) -> None:
         except Interrupted:
             for key in sorted(teller.open):
                 teller.tell(Ended(key, Status.RUNNING))
+        except Exception as error:
+            # Where a part of Ray has died, that is the cause, whatever broke first.
+            parts = dead_parts()
+            if teller.failure is None and parts and not isinstance(error, ExecutorError):
+                raise ExecutorError(DIED.format(parts[0])) from None
+            raise (teller.failure or error) from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,73 @@
+"""Which workers count as hanging."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ablate.errors import ExecutorError
+
+if TYPE_CHECKING:
+    from ablate.execution.ray_tune.watch import Watch
+
+pytestmark = pytest.mark.slow  # Ray's import takes seconds.
+
+
+def beat(folder: Path, trial: str, moment: int) -> None:
+    (folder / trial).mkdir(exist_ok=True)
+    lock = folder / trial / "lock"
+    lock.touch()
+    os.utime(lock, ns=(moment, moment))
+
+
+def watched(folder: Path, patience: float) -> Watch:
+    from ablate.execution.ray_tune.watch import Watch
+
+    watch = Watch(patience)
+    for key in ("lively", "hanging", "without a folder", "a", "b"):
+        watch.follow(key, str(folder))
+    return watch
+
+
+def test_only_a_trial_without_a_sign_of_life_hangs(tmp_path: Path) -> None:
+    watch = watched(tmp_path, 10)
+    beat(tmp_path, "lively", 1)
+    beat(tmp_path, "hanging", 1)
+    assert watch.silent(["lively", "hanging", "without a folder"], now=100) == []
+    beat(tmp_path, "lively", 2)
+    assert watch.silent(["lively", "hanging", "without a folder"], now=109) == []
+    # However wrong the clock is by which the file was touched.
+    assert watch.silent(["lively", "hanging", "without a folder"], now=111) == ["hanging", "without a folder"]
+    assert watch.silent(["lively", "hanging"], now=112) == []
+    assert watch.silent(["lively", "hanging"], now=123) == ["lively", "hanging"]
+
+
+def test_what_waits_or_tells_does_not_hang(tmp_path: Path) -> None:
+    watch = watched(tmp_path, 10)
+    assert watch.silent(["a", "b"], now=100) == []
+    watch.told("a")
+    assert watch.silent(["a"], now=111) == []
+    assert watch.silent(["a", "b"], now=112) == []
+
+
+def test_patience_may_have_no_end(tmp_path: Path) -> None:
+    watch = watched(tmp_path, 0)
+    assert watch.silent(["a"], now=100) == []
+    assert watch.silent(["a"], now=10**9) == []
+
+
+def test_a_dead_part_of_ray_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    from ablate.execution.ray_tune.watch import Watch
+
+    class Node:
+        def dead_processes(self) -> list[tuple[str, Any]]:
+            return [("dashboard", None), ("raylet", None)]
+
+    monkeypatch.setattr(ray._private.worker, "_global_node", Node())
+    with pytest.raises(ExecutorError, match="process raylet has died"):
+        Watch(str(tmp_path)).look([])

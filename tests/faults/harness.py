@@ -1,0 +1,269 @@
+"""Disturbs real Ray runs with seeded faults and checks what is left: `make faults SEED=0 COUNT=200`.
+
+A study is run again and again until it is finished (`ablate run`, then `ablate resume`), with faults in and between its runs.
+After each run: the exit code and the message are those of its faults, there is no traceback, and no attempt began before its
+trial's last checkpoint. When the study is finished: each trial has exactly one result and every epoch once, and the table is,
+byte for byte, that of an undisturbed run. Then the next study begins, until `count` faults were made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ablate.pipeline import Study
+from tests.faults.fault import FAULTS, Fault
+from tests.faults.report import write_report
+from tests.faults.scene import DIVERGING, EPOCHS, HANG_SECONDS, KNOWN, TRIALS, Ran, Scene, epochs_in
+
+LONGEST = 240.0
+"""Seconds after which a run that does not end counts as hung, or six times an undisturbed one where that is more."""
+ALL_EPOCHS = (
+    "SELECT COUNT(*), MAX(epochs.number) FROM epochs JOIN trials ON hash = trial_hash WHERE status = 'completed'"
+    " GROUP BY trial_hash"
+)
+RESTARTED = (
+    "SELECT COUNT(*) FROM attempts a JOIN attempts b ON b.trial_hash = a.trial_hash AND b.number = a.number + 1"
+    " AND b.provenance_id = a.provenance_id WHERE a.status = 'lost' AND a.provenance_id > ?"
+)
+IN_ONE_RUN = 3
+"""Faults that one run has before the one that ends it."""
+
+
+@dataclass
+class Tally:
+    """What was done and what was found. The counters by kind hold a study's findings for each kind that it was hit by."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    doubled: Counter[str] = field(default_factory=Counter)
+    differing: Counter[str] = field(default_factory=Counter)
+    epochs: Counter[str] = field(default_factory=Counter)
+    codes: Counter[int] = field(default_factory=Counter)
+    studies: int = 0
+    runs: int = 0
+    diverged: int = 0
+    outlived: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sigkills(self) -> int:
+        return sum(count for name, count in self.tried.items() if FAULTS[name].sigkill)
+
+
+def draw(count: int, generator: random.Random, names: list[str] | None = None) -> list[Fault]:
+    """So many faults, each kind by its share and each at least once where there is room, in random order."""
+    kinds = [FAULTS[name] for name in names or FAULTS]
+    shares = [kind.share for kind in kinds]
+    # Where there is no room for all of them, those that are drawn most often come first.
+    deck = sorted(kinds, key=lambda kind: -kind.share)[:count]
+    left = count - len(deck)
+    deck += [kind for kind in kinds for _ in range(left * kind.share // sum(shares))]
+    deck += generator.choices(kinds, shares, k=count - len(deck))
+    generator.shuffle(deck)
+    return deck
+
+
+@contextmanager
+def study_scene(generator: random.Random) -> Iterator[Scene]:
+    folder = Path(tempfile.mkdtemp(prefix="ablate-faults-"))
+    scene = Scene.make(folder, generator)
+    try:
+        yield scene
+    finally:
+        if scene.alive:
+            os.killpg(scene.pid, signal.SIGKILL)
+        if scene.driver is not None:
+            scene.tick(ended=True)
+            scene.settle()
+        scene.disk.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def table(scene: Scene) -> str:
+    """The study's table in every form, as `ablate table` prints it."""
+    study = Study("space", str(scene.runs / "ablate.db"))
+    return "\n".join(study.table(form) for form in ("json", "md", "csv", "latex"))
+
+
+def undisturbed(generator: random.Random) -> tuple[str, float]:
+    """The table of a run that nobody disturbs, and how long it took."""
+    with study_scene(generator) as scene:
+        start = time.monotonic()
+        scene.start()
+        assert scene.driver is not None
+        if scene.driver.wait(4 * LONGEST) != 0:
+            raise SystemExit(scene.log)
+        return table(scene), time.monotonic() - start
+
+
+def disturb(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> None:
+    """Runs one study to its end, with the faults that come next, as long as there are any."""
+    while not scene.problems:
+        finished = one_run(scene, deck, tally, typical)
+        between = 0
+        if scene.words[0] == "resume":
+            for kind in [kind for kind in deck[-IN_ONE_RUN - 1 :] if kind.when == "between"]:
+                if kind.inject(scene):
+                    deck.remove(kind)
+                    count(scene, kind, tally)
+                    between += 1
+        if finished and not between:
+            return
+
+
+def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bool:
+    """One run of the driver; whether the study is finished."""
+    generator = scene.rng
+    scene.start(HANG_SECONDS if any(kind.name == "a worker hangs" for kind in deck[-2 * IN_ONE_RUN :]) else 60)
+    first = next((kind for kind in reversed(deck) if kind.when != "between"), None)
+    started, longest = time.monotonic(), max(LONGEST, 6 * typical)
+    moment = started + generator.uniform(0, 0.8 * typical if first is not None and first.when == "any" else 1)
+    while scene.alive:
+        if time.monotonic() - started > longest:
+            scene.problems.append(f"a run hung for {longest:.0f} s after {scene.ran.faults}: {scene.log[-2000:]}")
+            os.killpg(scene.pid, signal.SIGKILL)
+        scene.tick()
+        if time.monotonic() >= moment and len(scene.ran.faults) <= IN_ONE_RUN:
+            # Nobody may be training yet, or the trial at hand not be so far: then its time comes at another random instant.
+            made = next_fault(scene, deck, tally)
+            moment = time.monotonic() + (longest if made is not None and made.when == "any" else generator.uniform(0.1, 2.5))
+        time.sleep(0.05)
+    assert scene.driver is not None
+    code = scene.driver.wait()
+    scene.tick(ended=True)
+    scene.settle()
+    tally.runs += 1
+    tally.codes[code] += 1
+    scene.problems += judge(scene, scene.ran, code)
+    scene.check_floors()
+    for trial in scene.unfinished():
+        scene.note_floor(trial)
+    scene.ran = Ran()
+    return code == 0
+
+
+def next_fault(scene: Scene, deck: list[Fault], tally: Tally) -> Fault | None:
+    """Does the next fault of those that come while a driver runs, if that is possible now."""
+    following = next((kind for kind in reversed(deck) if kind.when != "between"), None)
+    if following is None or not scene.alive or not following.inject(scene):
+        return None
+    # Equal cards are one: whichever goes, one less is left.
+    deck.reverse()
+    deck.remove(following)
+    deck.reverse()
+    scene.ran.codes |= following.codes
+    scene.ran.says += [following.says] if following.says else []
+    count(scene, following, tally)
+    return following
+
+
+def count(scene: Scene, made: Fault, tally: Tally) -> None:
+    tally.tried[made.name] += 1
+    scene.hit.add(made.name)
+    scene.ran.faults.append(made.name)
+    print(f"{tally.tried.total()}: {made.name}", flush=True)
+
+
+def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
+    """What is wrong with the way in which a run ended."""
+    log, found = scene.log, []
+    errors = [line for line in log.splitlines() if line.startswith("error: ")]
+    if code not in ran.codes:
+        found.append(f"exit code {code} is none of {sorted(ran.codes)}")
+    if "Traceback" in log:
+        found.append("a traceback")
+    if len(errors) != (code == 2):
+        found.append(f"{len(errors)} messages")
+    # Killed, terminated or interrupted before it could say anything: there is nothing to read.
+    if code > 0 and ran.says and not re.search("|".join(ran.says), log):
+        found.append(f"says nothing of {ran.says}")
+    if code == 1 and "failed: " not in log:
+        found.append("does not say what failed")
+    restarted = int(str((scene.rows(RESTARTED, ran.after) or [(0,)])[0][0]))
+    if code >= 0 and log.count("its worker was lost") != restarted:
+        found.append(f"{log.count('its worker was lost')} lines of {restarted} lost workers")
+    if code == 130 and ran.faults[-1:] == ran.faults:
+        # The only fault: what was told before it is kept to the last epoch.
+        for trial, told in scene.rows("SELECT hash, epochs_done FROM trials WHERE status = 'planned' AND epochs_done > 0"):
+            file = scene.checkpoints().get(str(trial))
+            kept = epochs_in(file) if file else 0
+            if kept < int(str(told)):
+                found.append(f"{trial} had told {told} epochs, and kept {kept}")
+    return [f"after {ran.faults}: {'; '.join(found)}\n{log[-3000:]}"] if found else []
+
+
+def check(scene: Scene, expected: str, tally: Tally) -> None:
+    """Exactly one result for each trial, no epoch missing or doubled, and the undisturbed table."""
+    states = Counter(str(status) for (status,) in scene.rows("SELECT status FROM trials"))
+    results = [
+        int(str(n)) for (n,) in scene.rows("SELECT COUNT(*) FROM attempts WHERE status IN (?, ?) GROUP BY trial_hash", *KNOWN)
+    ]
+    epochs = scene.rows(ALL_EPOCHS)
+    lost = TRIALS - sum(states[known] for known in KNOWN)
+    doubled = sum(n > 1 for n in results)
+    differs = table(scene) != expected
+    for name in scene.hit:
+        tally.lost[name] += lost
+        tally.doubled[name] += doubled
+        tally.differing[name] += differs
+        tally.epochs[name] += scene.epochs_lost
+    if states != {"completed": TRIALS - DIVERGING, "diverged": DIVERGING} or results != [1] * TRIALS:
+        scene.problems.append(f"states {dict(states)}, results a trial {results}")
+    if set(epochs) != {(EPOCHS, EPOCHS)}:
+        scene.problems.append(f"epochs a trial {epochs}")
+    if differs:
+        scene.problems.append(f"the table differs from that of the undisturbed run:\n{table(scene)}")
+    tally.diverged += states["diverged"]
+
+
+def main(seed: int, count: int, names: list[str] | None = None) -> Tally:
+    """Makes `count` faults and gives what was found."""
+    generator, tally = random.Random(seed), Tally()
+    start = time.monotonic()
+    expected, typical = undisturbed(generator)
+    print(f"undisturbed: {typical:.0f} s", flush=True)
+    deck = draw(count, generator, names)
+    while deck and not tally.problems:
+        with study_scene(generator) as scene:
+            disturb(scene, deck, tally, typical)
+            if not scene.problems:
+                check(scene, expected, tally)
+            tally.problems += [f"study {tally.studies}: {problem}" for problem in scene.problems]
+            tally.studies += 1
+            tally.outlived += scene.outlived
+    tally.seconds = time.monotonic() - start
+    return tally
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--kind", action="append", choices=list(FAULTS), help="only these kinds; repeatable")
+    parser.add_argument("--report", type=Path, help="writes the table of this run to a Markdown file")
+    arguments = parser.parse_args()
+    found = main(arguments.seed, arguments.count, arguments.kind)
+    each = found.seconds / max(1, found.tried.total())
+    print(
+        f"{found.tried.total()} faults, {found.sigkills} of them SIGKILLs, in {found.runs} runs of {found.studies} studies:"
+        f" {len(found.problems)} problems, {each:.1f} s a fault"
+    )
+    for problem in found.problems:
+        print(problem)
+    if arguments.report and not arguments.kind:
+        write_report(arguments.report, found, arguments.seed)
+    sys.exit(bool(found.problems))

@@ -1,0 +1,156 @@
+"""Faults of processes: killed, interrupted, hanging, started twice, out of memory, with a wrong clock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable
+
+import psutil
+
+from tests.faults.fault import fault, one_message
+from tests.faults.scene import Scene, stopped
+
+
+@fault(
+    "SIGKILL of the driver",
+    "any",
+    sees="the shell's word; then `ablate resume`",
+    keeps="all results, each trial's last checkpoint",
+    codes=(-9,),
+    share=16,
+)
+def kill_driver(scene: Scene) -> bool:
+    assert scene.driver is not None
+    scene.driver.kill()
+    return True
+
+
+@fault(
+    "SIGKILL of a worker",
+    "training",
+    sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
+    keeps="all results, the trial's last checkpoint",
+    share=20,
+)
+def kill_worker(scene: Scene) -> bool:
+    return end_worker(scene, lambda process, trial: process.kill())
+
+
+@fault(
+    "SIGKILL of Ray's raylet",
+    "any",
+    sees="one message with the process's name, exit code 2",
+    keeps="all results, last checkpoints",
+    codes=(2,),
+    says="raylet",
+    share=9,
+)
+def kill_raylet(scene: Scene) -> bool:
+    for process in scene.session():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "raylet":
+                process.kill()
+                return True
+    return False
+
+
+@fault(
+    "SIGTERM",
+    "any",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
+    keeps="every epoch told",
+    codes=(130, -15),
+    says="Go on with: ablate resume|interrupted",
+    share=4,
+)
+def terminate(scene: Scene) -> bool:
+    assert scene.driver is not None
+    scene.driver.send_signal(signal.SIGTERM)
+    return True
+
+
+@fault(
+    "Ctrl-C",
+    "any",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
+    keeps="every epoch told",
+    codes=(130, -2),
+    says="Go on with: ablate resume|interrupted",
+    share=4,
+)
+def interrupt(scene: Scene) -> bool:
+    os.killpg(scene.pid, signal.SIGINT)
+    return True
+
+
+@fault(
+    "out of memory in a trial",
+    "training",
+    sees="`failed: ... MemoryError`, exit code 1, or a line that its worker was lost",
+    keeps="all results, last checkpoints; `ablate resume` trains it on",
+    codes=(1,),
+    says="failed",
+)
+def exhaust(scene: Scene) -> bool:
+    found = scene.workers()
+    if not found:
+        return False
+    process, _ = scene.rng.choice(found)
+    with contextlib.suppress(psutil.Error):
+        process.rlimit(psutil.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+        scene.later(6, lambda: _lift(process))
+        return True
+    return False
+
+
+@fault(
+    "a worker hangs",
+    "training",
+    sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
+    keeps="all results, the trial's last checkpoint",
+)
+def hang(scene: Scene) -> bool:
+    return end_worker(scene, lambda process, trial: None)
+
+
+@fault("the clock jumps", "training", sees="nothing", keeps="everything")
+def jump(scene: Scene) -> bool:
+    (scene.folder / "clock").write_text(str(scene.rng.choice((-1, 1)) * scene.rng.choice((40, 3600, 86_400, 40_000_000))))
+    return True
+
+
+@fault("two drivers on one study", "training", sees="the second: one message, exit code 2; the first goes on", keeps="everything")
+def second_driver(scene: Scene) -> bool:
+    if not scene.workers():
+        return False
+    words = scene.rng.choice((("run", "space.yaml"), ("resume",)))
+    tried = subprocess.run(
+        scene.command(*words), cwd=scene.folder, env=scene.environment(), capture_output=True, text=True, timeout=180, check=False
+    )
+    if not scene.alive:
+        # The first had ended when the second came.
+        return False
+    one_message(scene, "two drivers on one study", tried, "is writing to")
+    return True
+
+
+def end_worker(scene: Scene, end: Callable[[psutil.Process, str], None]) -> bool:
+    """Stops a worker, notes what its trial has on the disk, and ends it."""
+    found = scene.workers()
+    if not found:
+        return False
+    process, trial = scene.rng.choice(found)
+    with contextlib.suppress(psutil.Error), stopped(process):
+        scene.note_floor(trial, process.pid)
+        end(process, trial)
+        return True
+    return False
+
+
+def _lift(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.rlimit(psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
