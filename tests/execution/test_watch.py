@@ -70,4 +70,4 @@ def test_a_dead_part_of_ray_ends_the_run_with_its_name(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(ray._private.worker, "_global_node", Node())
     with pytest.raises(ExecutorError, match="process raylet has died"):
-        Watch(str(tmp_path)).look([])
+        Watch().look([])
