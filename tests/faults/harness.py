@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ablate.pipeline import Study
+from ablate.study import Study
 from tests.faults.fault import FAULTS, Fault
 from tests.faults.report import write_report
 from tests.faults.scene import DIVERGING, EPOCHS, HANG_SECONDS, KNOWN, TRIALS, Ran, Scene, epochs_in
