@@ -8,6 +8,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from ablate.plan.limits import violations
 from ablate.plan.plan import Cells, Costs, unread_reason
@@ -56,7 +57,6 @@ class Search:
         self._seeds: dict[int, int] = {}
         self._resolved: dict[str, Known] = {}
         self._proposed: set[tuple[Level, ...]] = set()
-        self._listed: list[tuple[Level, ...]] | None = None
         self._useless, self._exhausted = 0, False
 
     @property
@@ -92,7 +92,7 @@ class Search:
         found = []
         for cell in self._made.cells[self._told :]:
             trials, _ = self._needs(cell)
-            found += [trial for trial in trials if trial.hash not in self._given]
+            found += [trial for trial in trials if trial.hash not in self._given and trial.hash not in self._resolved]
             self._given.update(trial.hash for trial in trials)
         return found
 
@@ -116,7 +116,9 @@ class Search:
     def _propose(self, number: int) -> bool:
         """Adds the proposal of that number; False where nothing is left."""
         chosen = self._chosen[number] if number < len(self._chosen) else None
-        if chosen is None and self._useless >= (1 if self._strategy.name == "brute-force" else PATIENCE):
+        if self._all and len(self._proposed) >= len(self._all):
+            return False
+        if chosen is None and self._useless >= PATIENCE:
             chosen = self._anything_new(number)
             if chosen is None:
                 return False
@@ -212,17 +214,23 @@ class Search:
         """A combination that was not proposed yet, drawn evenly; None where there is none."""
         draw = random.Random(f"{self._strategy.seed}/{number}")
         factors = self._space.factors
-        if math.prod(map(len, factors.values())) <= MOST_LISTED:
-            if self._listed is None:
-                every = (self._plainly(levels) for levels in itertools.product(*factors.values()))
-                self._listed = list(dict.fromkeys(tuple(levels.values()) for levels in every))
-            left = [levels for levels in self._listed if levels not in self._proposed]
-            return dict(zip(factors, draw.choice(left), strict=True)) if left else None
+        if self._all:
+            left = [levels for levels in self._all if levels not in self._proposed]
+            return dict(zip(factors, draw.choice(left), strict=True))
         for _ in range(MOST_DRAWN):
             levels = self._plainly([draw.choice(found) for found in factors.values()])
             if tuple(levels.values()) not in self._proposed:
                 return levels
         return None
+
+    @cached_property
+    def _all(self) -> list[tuple[Level, ...]]:
+        """All combinations there are; none where they are too many to be listed."""
+        found = self._space.factors.values()
+        if math.prod(map(len, found)) > MOST_LISTED:
+            return []
+        every = (self._plainly(levels) for levels in itertools.product(*found))
+        return list(dict.fromkeys(tuple(levels.values()) for levels in every))
 
     def _plainly(self, drawn: Sequence[Level]) -> Settings:
         """Levels with those that are not read at the baseline."""

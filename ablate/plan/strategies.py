@@ -123,6 +123,9 @@ class Sampler:
             seed = int(np.random.SeedSequence((self._strategy.seed, number)).generate_state(1)[0])
             self._study.sampler = RandomSampler(seed) if cheap else SAMPLERS[name](seed, self._strategy.seed)
             trial = self._open[number] = self._study.ask()
+            if name in REMEMBERING:
+                # Optuna would not ask its sampler where all levels are given.
+                _ = trial.relative_params
             levels: dict[str, Level] = dict(self._otherwise)
             for factor in self._factors:
                 if factor.is_read(levels):
