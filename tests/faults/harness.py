@@ -242,6 +242,8 @@ def main(seed: int, count: int, names: list[str] | None = None) -> Tally:
             disturb(scene, deck, tally, typical)
             if not scene.problems:
                 check(scene, expected, tally)
+            else:
+                tally.epochs.update(dict.fromkeys(scene.hit, scene.epochs_lost))
             tally.problems += [f"study {tally.studies}: {problem}" for problem in scene.problems]
             tally.studies += 1
             tally.outlived += scene.outlived
