@@ -46,8 +46,8 @@ worker and how; the instants are random, so that a second run with the same seed
 in one run. After each run its exit code must be one that its faults explain, standard error must hold the message of one of them
 and no traceback. What outlives its driver by 30 s is counted and ended. An attempt must never begin before the epoch that its
 trial's checkpoint held when the worker was stopped or the run had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold
-every epoch told. When a study is finished, each trial must have exactly one result, each of its epochs must be stored once, and the table in all four forms must
-be, byte for byte, that of a run that nobody disturbed.
+every epoch told. When a study is finished, each trial must have exactly one result, each of its epochs must be stored once, and
+the table in all four forms must be, byte for byte, that of a run that nobody disturbed.
 
 {notes}
 """
