@@ -44,10 +44,10 @@ Each study has {trials} trials on a part of the digits, on a real Ray with two w
 `ablate run`, then with `ablate resume`, until it is finished. The seed draws which faults come, in which order, when, on which
 worker and how; the instants are random, so that a second run with the same seed hits other lines of code. Up to four faults come
 in one run. After each run its exit code must be one that its faults explain, standard error must hold the message of one of them
-and no traceback. What outlives its driver by 30 s is counted and ended. An attempt must never begin before the epoch that its trial's checkpoint held when
-the worker was stopped or the run had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold every epoch told. When a study is
-finished, each trial must have exactly one result, each of its epochs must be stored once, and the table in all four forms must
-be, byte for byte, that of a run that nobody disturbed.
+and no traceback. What outlives its driver by 30 s is counted and ended. An attempt must never begin before the epoch that its
+trial's checkpoint held when the worker was stopped or the run had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold
+every epoch told. When a study is finished, each trial must have exactly one result, each of its epochs must be stored once, and
+the table in all four forms must be, byte for byte, that of a run that nobody disturbed.
 
 {notes}
 """
@@ -81,7 +81,8 @@ def write_report(file: Path, tally: Tally, seed: int) -> None:
         f"- Hanging worker: stopped with SIGSTOP; given up after {HANG_SECONDS} s without a batch here (1800 s by default,"
         " `ABLATE_HANG_SECONDS`).",
         f"- NaN loss: in every study {DIVERGING} trials have a learning rate of 1e30; they are not among the faults counted.",
-        f"- Processes that had to be ended after a run because they outlived it by 30 s, as a stopped worker does whose driver is killed"
+        f"- Processes that had to be ended after a run because they outlived it by 30 s, as a stopped"
+        " worker does whose driver is killed"
         f" before it is given up: {tally.outlived}.",
         f"- Exit codes of the runs: {', '.join(f'{code}: {n}' for code, n in sorted(tally.codes.items()))}.",
     ]

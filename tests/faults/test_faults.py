@@ -20,7 +20,7 @@ def test_two_hundred_faults_are_of_every_kind_and_sixty_are_sigkills() -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 def test_faults_change_nothing() -> None:
-    kinds = ["SIGKILL of the driver", "SIGKILL of a worker", "checkpoint with a flipped bit", "database locked for a moment"]
-    found = main(seed=3, count=4, names=kinds)
+    kinds = ["SIGKILL of the driver", "SIGKILL of a worker", "checkpoint with a flipped bit"]
+    found = main(seed=3, count=3, names=kinds)
     assert found.problems == []
-    assert found.tried.total() == 4
+    assert found.tried.total() == 3
