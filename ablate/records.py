@@ -305,6 +305,7 @@ class Space:
     a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are.
     With a `strategy` the space is searched, and `design` is not read; `objectives` are what it is searched for, `metric` the
     first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
+    With a `control`, each variant gets a baseline of its own, of the same cost.
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     """
 
@@ -332,12 +333,13 @@ class Space:
     strategy: Strategy | None = None
     objectives: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
     adaptive: bool = False
+    control: Literal["", "iso-params", "iso-flops"] = ""
     published: str = ""
     pretrained: str = ""
     diagnostics: Diagnostics = Diagnostics()
 
 
-Role: TypeAlias = Literal["reference", "baseline", "variant"]
+Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
 
 
 @dataclass(frozen=True)
@@ -345,8 +347,8 @@ class Cell:
     """One combination of levels in a plan.
 
     Exactly one of these holds: it is to be trained (`trials`, one a seed), it is `same_as` another cell, or it is
-    infeasible. `note` says why in the last two cases. `unread` names the factors that the model does not read at these
-    levels, as the number of blocks of no shortcut.
+    infeasible. `note` says why in the last two cases. A control is that of the variant with number `control_of`.
+    `unread` names the factors that the model does not read at these levels, as the number of blocks of no shortcut.
     """
 
     index: int
@@ -358,6 +360,7 @@ class Cell:
     trials: tuple[Trial, ...] = ()
     same_as: int | None = None
     note: str = ""
+    control_of: int | None = None
 
     @property
     def feasible(self) -> bool:
@@ -504,6 +507,7 @@ class CellResult:
     cost: Cost | None
     states: Mapping[int, Status]
     values: Mapping[int, float]
+    control_of: int | None = None
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Progress:
 
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:
-            changed = (f"{name}={level}" for name, level in cell.levels.items() if level != self._baseline[name])
+            changed = (f"{name}={level}" for name, level in cell.levels.items() if level != self._baseline.get(name))
             levels = " ".join(changed) or "baseline"
             self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
 

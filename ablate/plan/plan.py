@@ -39,6 +39,10 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     for levels in combinations(space):
         made.add(levels)
     _refuse_what_no_cell_reads(space, made.cells)
+    if space.control:
+        from ablate.plan.controls import add_controls
+
+        add_controls(space, made)
     return Plan(space, tuple(made.cells))
 
 
@@ -56,13 +60,22 @@ class Cells:
         self.cells: list[Cell] = []
         self._first: dict[tuple[str, str], int] = {}
 
-    def add(self, levels: Settings) -> Cell:
-        """The next cell."""
+    def cost(self, levels: Settings) -> Cost:
+        """What a cell of these levels would cost. Raises Infeasible where it cannot be built."""
+        made = _candidate(self._space, levels, self._costs)
+        if made.cost is None:
+            raise Infeasible(made.refusal)
+        return made.cost
+
+    def add(self, levels: Settings, control_of: int | None = None) -> Cell:
+        """The next cell; it may be the control of another one."""
         space, index = self._space, len(self.cells)
         made = self.baseline if levels == space.baseline else _candidate(space, levels, self._costs)
         role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
+        if control_of is not None:
+            role = "control"
         unread = frozenset(name for name in levels if unread_reason(space, name, levels))
-        cell = Cell(index, levels, role, unread, architecture=made.architecture, cost=made.cost, note=made.refusal)
+        cell = Cell(index, levels, role, unread, made.architecture, made.cost, note=made.refusal, control_of=control_of)
         if made.architecture is not None and made.recipe is not None and made.data is not None and made.cost is not None:
             broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
             key = (made.architecture.hash, repr(made.recipe.canonical()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ablate.records import CellResult, Cost, Level, Status, StudyResults
@@ -16,7 +16,8 @@ class Row:
     """One cell of a table. A factor that the model does not read has no level in it.
 
     `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two). `delta` and `delta_sd` are mean and
-    standard deviation of the differences to the reference cell, seed by seed over the `paired` seeds that both have.
+    standard deviation of the differences to the reference cell, seed by seed over the `paired` seeds that both have; `gain` and
+    `gain_sd` the same to the cell's iso-cost control, row `control`, which is the reference where that is nearest in cost.
     """
 
     index: int
@@ -30,13 +31,37 @@ class Row:
     delta_sd: float | None
     cost: Cost | None
     note: str
+    control: int | None = None
+    gain: float | None = None
+    gain_sd: float | None = None
 
 
 def summarise(results: StudyResults) -> list[Row]:
     """One row a cell, in the order of the plan. A cell that repeats another one shows the other's numbers and says so."""
     by_index = {cell.index: cell for cell in results.cells}
     reference = by_index.get(0)
-    return [_row(cell, by_index[cell.same_as] if cell.same_as is not None else cell, reference) for cell in results.cells]
+    rows = [_row(cell, by_index[cell.same_as] if cell.same_as is not None else cell, reference) for cell in results.cells]
+    controls = {cell.control_of: cell for cell in results.cells if cell.control_of is not None}
+    if not controls:
+        return rows
+    baseline = next((cell for cell in results.cells if cell.role in ("reference", "baseline")), None)
+    return [_against(row, by_index, controls.get(row.index, baseline)) if row.role == "variant" else row for row in rows]
+
+
+def _against(row: Row, by_index: Mapping[int, CellResult], control: CellResult | None) -> Row:
+    """The row with its gain over a control of the same cost."""
+    if control is None:
+        return row
+    mine = by_index[row.index]
+    values = (mine if mine.same_as is None else by_index[mine.same_as]).values
+    others = (control if control.same_as is None else by_index[control.same_as]).values
+    gains = [values[seed] - others[seed] for seed in sorted(set(values) & set(others))]
+    return replace(
+        row,
+        control=control.index,
+        gain=statistics.fmean(gains) if gains else None,
+        gain_sd=statistics.stdev(gains) if len(gains) > 1 else None,
+    )
 
 
 class HasLevels(Protocol):
@@ -78,6 +103,7 @@ def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> 
 def _note(cell: CellResult, source: CellResult) -> str:
     """What the numbers leave out: repeated or impossible cells, and seeds without a result."""
     notes = [f"same as {cell.same_as}: {cell.note}"] if cell.same_as is not None else [cell.note] if cell.note else []
+    notes += [f"control of {cell.control_of}"] if cell.control_of is not None else []
     missing = Counter(state for state in source.states.values() if state != Status.COMPLETED)
     notes += [f"{number} {state.value}" for state, number in sorted(missing.items())]
     return "; ".join(notes)

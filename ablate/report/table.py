@@ -33,10 +33,12 @@ def results_grid(results: StudyResults, published: Mapping[int, float] | None = 
     rows = [row for row, cell in zip(every, results.cells, strict=True) if cell.same_as is None]
     noted = any(row.note for row in rows)
     delta = f"Δ {results.metric}"
+    controlled = any(row.control is not None for row in rows)
+    gain = ["Δ control"] if controlled else []
     units = cost_units((row.cost for row in rows), ("params", "flops"))
     costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
     printed = [] if published is None else ["published top1"]
-    columns = ["row", *results.factors, results.metric, delta, "n", *costs, *printed, *(["note"] if noted else [])]
+    columns = ["row", *results.factors, results.metric, delta, *gain, "n", *costs, *printed, *(["note"] if noted else [])]
     text = [
         [
             str(row.index),
@@ -44,6 +46,7 @@ def results_grid(results: StudyResults, published: Mapping[int, float] | None = 
             _with_sd(row.mean, row.sd, digits),
             _with_sd(row.delta, row.delta_sd, digits, signed=True)
             + (f" (n={row.paired})" if row.paired not in (0, row.n) else ""),
+            *([_with_sd(row.gain, row.gain_sd, digits, signed=True)] if controlled else []),
             str(row.n) if row.n else "",
             *(units[name].text(getattr(row.cost, name)) if row.cost else "" for name in ("params", "flops")),
             *([] if published is None else [f"{published[row.index]:g}" if row.index in published else ""]),
@@ -54,10 +57,14 @@ def results_grid(results: StudyResults, published: Mapping[int, float] | None = 
     notes = [
         f"{results.metric}: mean ± standard deviation over n seeds, last epoch, test set. "
         f"{delta}: mean ± standard deviation of the differences to row 0, seed by seed. FLOPs: executed multiply-adds.",
-        *folding_notes(results.cells),
+        *(["Δ control: the same, to the baseline in the width that costs as much."] if controlled else []),
+        *folding_notes(cell for cell in results.cells if cell.note != "proposed again"),
     ]
     right = frozenset(column for column in columns if column not in (*results.factors, "note"))
     data = [_data(row, results) for row in every]
+    if controlled:
+        gains = {row.index: {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd} for row in every}
+        data = [{**row, **gains[row["row"]]} for row in data]
     if published is not None:
         data = [{**row, "published_top1": published.get(row["row"])} for row in data]
     return Grid(columns, text, data, right, results.question, notes)

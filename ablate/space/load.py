@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -164,6 +164,7 @@ class _Loader:
             objectives={str(name): direction for name, direction in form.metric.items()},
             strategy=self._strategy(levels),
             adaptive=isinstance(form.seeds, SeedsForm),
+            control=self._control(levels),
             limits=self._limits(),
             resources=self._resources(),
             scheduler=self._scheduler(),
@@ -440,6 +441,17 @@ class _Loader:
         if strategy.name == "cmaes":
             self._check_cmaes(levels)
         return strategy
+
+    def _control(self, levels: Mapping[str, tuple[Level, ...]]) -> Literal["", "iso-params", "iso-flops"]:
+        """By which cost each variant gets a control, if it does."""
+        if self._form.control is None:
+            return ""
+        if self._form.strategy is not None:
+            self._wrong(("control",), "controls belong to a design; a search has none")
+        for name in ("size.width", "backbone"):
+            if name in levels:
+                self._wrong(("control",), f"a control is the baseline in another width, but {name} varies; leave one of them out")
+        return self._form.control
 
     def _check_cmaes(self, levels: Mapping[str, tuple[Level, ...]]) -> None:
         """CMA-ES moves in a space of real numbers, of two dimensions or more, towards one goal."""

@@ -158,6 +158,8 @@ class SpaceForm(Form):
     """Bounds on cost, for example flops: "<= 1.1 * baseline"; or a list of such as "flops <= 1.05 * baseline.flops"."""
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""
+    control: Literal["iso-params", "iso-flops"] | None = None
+    """For each variant also the baseline, widened or narrowed to the same cost: what more capacity alone would give."""
     scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
     """fifo trains every trial to its end; asha, hyperband and median stop the worse ones early."""
 

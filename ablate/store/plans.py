@@ -77,7 +77,8 @@ def _digest(cell: Cell) -> str:
     # The pairs, not the mapping: the order of the levels is that of the columns.
     levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
     trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
-    return content_hash([cell.role, architecture, cell.same_as, cell.note, sorted(cell.unread), levels_, trained])
+    place: list[Canonical] = [cell.role, cell.control_of, cell.same_as, cell.note]
+    return content_hash([*place, architecture, sorted(cell.unread), levels_, trained])
 
 
 def _architectures(connection: Connection, planned: Sequence[Cell], revision: int) -> None:
@@ -127,6 +128,7 @@ def _cells(connection: Connection, study: int, new: Sequence[Cell], digests: Map
             "role": cell.role,
             "architecture_hash": cell.architecture.hash if cell.architecture and cell.cost else None,
             "same_as": cell.same_as,
+            "control_of": cell.control_of,
             "note": cell.note,
             "digest": digests[cell.index],
         }
@@ -163,6 +165,8 @@ def put_view(connection: Connection, study: int, space: Space) -> None:
         factor: all(isinstance(level, int | float) and not isinstance(level, bool) for level in found)
         for factor, found in space.factors.items()
     }
+    if space.control:
+        numeric["size.width"] = True
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
     connection.exec_driver_sql(views.results_view(name, study, numeric))
 

@@ -372,6 +372,7 @@ def _cell_result(
         role=row["role"],
         note=row["note"],
         same_as=row["same_as"],
+        control_of=row["control_of"],
         cost=Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None,
         states={seed: status for seed, status, _ in trained},
         values={seed: value for seed, status, value in trained if status == Status.COMPLETED and value is not None},

@@ -80,6 +80,7 @@ cells = Table(
     Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True),
     Column("same_as", Integer, nullable=True, comment="number of the cell that this one repeats"),
     Column("note", Text, nullable=False, comment="why it repeats another cell or cannot be built"),
+    Column("control_of", Integer, nullable=True, comment="number of the variant whose cost this control has"),
     Column("digest", String(20), nullable=False, server_default="", comment="hash of all that was planned"),
     UniqueConstraint("study_id", "number"),
 )

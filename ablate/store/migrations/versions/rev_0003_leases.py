@@ -1,4 +1,4 @@
-"""Leases on trials, so that several drivers may work on one store, and digests of cells, so that a plan is written once."""
+"""Leases on trials, for several drivers on one store; digests of cells, so that a plan is written once; controls; finished studies."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -17,6 +17,10 @@ def upgrade() -> None:
     )
     op.add_column(
         "trials", sa.Column("leased_until", sa.Float(), nullable=True, comment="seconds since 1970 by the database's clock")
+    )
+    op.add_column(
+        "cells",
+        sa.Column("control_of", sa.Integer(), nullable=True, comment="number of the variant whose cost this control has"),
     )
     op.add_column(
         "cells", sa.Column("digest", sa.String(length=20), nullable=False, server_default="", comment="hash of all that was planned")
