@@ -67,6 +67,41 @@ class Study:
         columns, rows = self.wide()
         return pd.DataFrame(rows, columns=columns)
 
+    def export_optuna(self, to: str) -> int:
+        """Writes the cells that have come to something as a study of the same name in an Optuna storage; gives their number.
+
+        Args:
+            to: URL of the storage, as sqlite:///optuna.db.
+
+        Raises:
+            AblateError: the storage has a study of that name already, or cannot be opened.
+        """
+        from ablate.plan.limits import violations
+        from ablate.plan.search import RESOLVED, judge
+        from ablate.plan.strategies import Exported, Verdict, export
+
+        results = self.results()
+        declared = space.load(results.document, self.name, stored=True)
+        with Reader(self.store) as reader:
+            hashes: dict[int, list[str]] = {}
+            for trial in reader.trials(self.name):
+                hashes.setdefault(trial["row"], []).append(trial["trial"])
+            known = reader.known(key for keys in hashes.values() for key in keys)
+        baseline = next((cell.cost for cell in results.cells if cell.role in ("reference", "baseline")), None)
+        found = []
+        for cell in results.cells:
+            each = [known[key] for key in hashes.get(cell.index, ())]
+            if cell.same_as is not None or cell.role == "control" or any(one.status not in RESOLVED for one in each):
+                continue
+            levels = {name: level for name, level in cell.levels.items() if name not in cell.unread}
+            broken = violations(declared.limits, cell.cost, baseline) if cell.cost else {}
+            attributes = {"row": cell.index, "trials": hashes.get(cell.index, []), "note": cell.note}
+            costs = {} if cell.cost is None else {"params": cell.cost.params, "flops": cell.cost.flops}
+            verdict = judge(each, declared.objectives, cell.cost) if each else Verdict("failed")
+            found.append(Exported(levels, verdict, broken, attributes | costs))
+        export(found, declared.factors, declared.objectives, to, self.name)
+        return len(found)
+
     def wide(self) -> tuple[list[str], list[Any]]:
         """Columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:

@@ -301,6 +301,20 @@ def status(
 
 
 @app.command()
+def export(
+    study: StudyArgument,
+    optuna: Annotated[str, typer.Option("--optuna", metavar="URL", help="Optuna storage to write to, as sqlite:///optuna.db.")],
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Write a study's cells to an Optuna storage, for optuna-dashboard and Optuna's own analyses."""
+    from ablate.study import Study
+
+    written = Study(study, _url(store, runs)).export_optuna(optuna)
+    print(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}", file=sys.stderr)
+
+
+@app.command()
 def query(
     statement: Annotated[
         str, typer.Argument(metavar="SQL", help="One SELECT over the tables and views; docs/sql.md lists them.")

@@ -13,7 +13,7 @@ from functools import cached_property
 from ablate.plan.limits import violations
 from ablate.plan.plan import Cells, Costs, unread_reason
 from ablate.plan.strategies import Factor, Sampler, Verdict
-from ablate.records import Cell, Epoch, Known, Level, Plan, Settings, Space, Status, Trial
+from ablate.records import Cell, Cost, Epoch, Known, Level, Plan, Settings, Space, Status, Trial
 
 RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
 """States of which a search learns something."""
@@ -142,22 +142,9 @@ class Search:
             if not resolved:
                 return None
             known = self._look(trials)
-            self._verdicts[source.index] = self._judge(source, [known[trial.hash] for trial in trials])
+            each = [known[trial.hash] for trial in trials]
+            self._verdicts[source.index] = judge(each, self._space.objectives, source.cost)
         return self._verdicts[source.index]
-
-    def _judge(self, cell: Cell, known: Sequence[Known]) -> Verdict:
-        states = {each.status for each in known}
-        if states == {Status.COMPLETED}:
-            metric = statistics.fmean(self._value(each.epochs[-1]) for each in known)
-            costs = [float(getattr(cell.cost, name)) for name in list(self._space.objectives)[1:]]
-            return Verdict("completed", (metric, *costs))
-        if states <= {Status.COMPLETED, Status.PRUNED}:
-            by_epoch: dict[int, list[float]] = {}
-            for each in known:
-                for epoch in each.epochs:
-                    by_epoch.setdefault(epoch.number, []).append(self._value(epoch))
-            return Verdict("pruned", curve={number: statistics.fmean(values) for number, values in by_epoch.items()})
-        return Verdict("failed")
 
     def _needs(self, cell: Cell) -> tuple[tuple[Trial, ...], bool]:
         """The trials that a cell is to have by what is known now, and whether all of these have a result."""
@@ -240,6 +227,25 @@ class Search:
             if factor.is_read(levels):
                 levels[factor.name] = said[factor.name]
         return levels
+
+
+def judge(known: Sequence[Known], objectives: Iterable[str], cost: Cost | None) -> Verdict:
+    """What came of a cell with these trials: completed if all are, pruned if the others were stopped early, else failed.
+
+    Args:
+        objectives: the metric, and costs.
+    """
+    metric, *costs = objectives
+    states = {each.status for each in known}
+    if states == {Status.COMPLETED}:
+        value = statistics.fmean(float(getattr(each.epochs[-1], metric)) for each in known)
+        return Verdict("completed", (value, *(float(getattr(cost, name)) for name in costs)))
+    if states <= {Status.COMPLETED, Status.PRUNED}:
+        by_epoch: dict[int, list[float]] = {}
+        for epoch in itertools.chain.from_iterable(each.epochs for each in known):
+            by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
+        return Verdict("pruned", curve={number: statistics.fmean(values) for number, values in by_epoch.items()})
+    return Verdict("failed")
 
 
 def reading_order(space: Space) -> list[str]:

@@ -19,6 +19,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
+from ablate.errors import AblateError
 from ablate.records import Level, Settings, Strategy
 
 POPULATION = 10
@@ -176,38 +177,50 @@ class Sampler:
             self._study.tell(trial, state=TrialState.FAIL)
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A cell for Optuna: the levels that are read, what came of it, by how much it breaks limits, and what to show beside."""
+
+    levels: Settings
+    verdict: Verdict
+    violations: Mapping[str, float]
+    attributes: Mapping[str, Any]
+
+
 def export(
-    rows: Sequence[Mapping[str, Any]], factors: Mapping[str, tuple[Level, ...]], directions: Mapping[str, str], to: str, name: str
+    cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], directions: Mapping[str, str], to: str, name: str
 ) -> None:
-    """Writes cells and what came of them as an Optuna study.
+    """Writes cells as a study of an Optuna storage, each level as it is written in the space.
 
     Args:
-        rows: `levels` (those that are read), `verdict`, `violations`, and `attributes` to show beside.
         directions: `max` or `min` by objective.
-        to: URL of an Optuna storage, as sqlite:///optuna.db.
+        to: URL of the storage, as sqlite:///optuna.db.
 
     Raises:
-        ValueError: the storage has a study of that name already, or cannot be opened.
+        AblateError: the storage has a study of that name already, or cannot be opened.
     """
     states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
     with _quiet():
         try:
             study = optuna.create_study(storage=to, study_name=name, directions=[_direction(d) for d in directions.values()])
         except optuna.exceptions.DuplicatedStudyError:
-            raise ValueError(
+            raise AblateError(
                 f"the Optuna storage has a study '{name}' already; delete it there, or name another storage"
             ) from None
+        except Exception as error:
+            # Of whatever kind the storage's driver raises.
+            raise AblateError(f"--optuna {to}: {error}; write a URL such as sqlite:///optuna.db") from error
         study.set_metric_names(list(directions))
-        for row in rows:
-            verdict: Verdict = row["verdict"]
+        for cell in cells:
+            done = cell.verdict.state == "completed"
             study.add_trial(
                 optuna.create_trial(
-                    state=states[verdict.state],
-                    values=list(verdict.values) if verdict.state == "completed" else None,
-                    params=dict(row["levels"]),
-                    distributions={key: CategoricalDistribution(factors[key]) for key in row["levels"]},
-                    intermediate_values=dict(verdict.curve or {}) if len(directions) == 1 else {},
-                    user_attrs=dict(row["attributes"]),
-                    constraints=dict(row["violations"]) or None,
+                    state=states[cell.verdict.state],
+                    values=list(cell.verdict.values) if done else None,
+                    params=dict(cell.levels),
+                    distributions={key: CategoricalDistribution(factors[key]) for key in cell.levels},
+                    intermediate_values=dict(cell.verdict.curve or {}) if len(directions) == 1 else {},
+                    user_attrs=dict(cell.attributes),
+                    constraints=dict(cell.violations) or None,
                 )
             )
