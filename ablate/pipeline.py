@@ -391,7 +391,8 @@ def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
     def job(trial: Trial) -> Job:
         changing = declared.strategy is not None or writer.shared
         known = (reader.known([trial.hash]) if changing else shown.known).get(trial.hash)
-        return Job(trial, folder, declared.resources, known.epochs if known else (), declared.diagnostics)
+        history = known.epochs if known else ()
+        return Job(trial, folder, declared.resources, history, declared.diagnostics, reader.beginnings(trial))
 
     mine = {trial.hash for trial in shown.to_train}
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]

@@ -85,6 +85,11 @@ class Recipe:
         """Whether two images of a batch are mixed into one."""
         return bool(self.mixup or self.cutmix)
 
+    @property
+    def extends(self) -> bool:
+        """Whether a longer training begins as a shorter one: a cosine is stretched over all epochs, a constant rate is not."""
+        return self.schedule == "constant"
+
     def unread(self) -> dict[str, str]:
         """The fields that training does not read, each with when it would."""
         found = {}
@@ -465,13 +470,17 @@ Event: TypeAlias = Started | Progressed | Measured | Ended
 @dataclass(frozen=True)
 class Job:
     """A trial as an executor gets it. `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is known
-    of it."""
+    of it.
+
+    `beginnings` are trials that are the same but for fewer epochs, the longest first: it may go on from where one of them ended.
+    """
 
     trial: Trial
     checkpoints: str
     resources: Resources
     history: tuple[Epoch, ...] = ()
     diagnostics: Diagnostics = Diagnostics()
+    beginnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

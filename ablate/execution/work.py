@@ -57,7 +57,14 @@ class Work:
         place = Place(**{**self._place.__dict__, "device": device if processes == 1 else f"{device} x{processes}"})
         folder = f"{self._job.checkpoints}/{self._trial}"
         try:
-            self._training = Training(self._job.trial, folder, device=device, threads=place.threads, processes=processes)
+            self._training = Training(
+                self._job.trial,
+                folder,
+                device=device,
+                threads=place.threads,
+                processes=processes,
+                beginnings={key: f"{self._job.checkpoints}/{key}" for key in self._job.beginnings},
+            )
         except Exception:
             yield Started(self._trial, place, 0)
             yield self._failed()
@@ -66,6 +73,10 @@ class Work:
         yield Started(self._trial, place, len(done), self._training.weights)
         if done:
             yield Progressed(self._trial, done)
+        # A beginning was looked into at its own end, which is not this trial's.
+        due = [m for m in self._training.measurements if self._job.diagnostics.due(m.epoch, self._job.trial.recipe.epochs)]
+        if self._job.beginnings and self._job.diagnostics.names:
+            self._training.measurements = due
         if self._training.measurements:
             yield Measured(self._trial, tuple(self._training.measurements))
         if done:

@@ -12,7 +12,7 @@ from sqlalchemy import event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.records import Architecture, CellResult, Cost, Epoch, Known, Level, Recipe, Status, StudyResults, Trained
+from ablate.records import Architecture, CellResult, Cost, Epoch, Known, Level, Recipe, Status, StudyResults, Trained, Trial
 from ablate.store.database import open_reader
 from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
@@ -114,6 +114,25 @@ class Reader:
                 for key, state in connection.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))):
                     found[key] = Known(Status(state), tuple(curves.get(key, ())))
         return found
+
+    def beginnings(self, trial: Trial) -> tuple[str, ...]:
+        """Trials that are the same but for fewer epochs, the longest first. None where a longer training begins otherwise."""
+        if not trial.recipe.extends:
+            return ()
+        wanted = (
+            select(trials.c.hash, trials.c.recipe, trials.c.data, trials.c.start)
+            .where(trials.c.architecture_hash == trial.architecture.hash, trials.c.seed == trial.seed)
+            .where(trials.c.epochs < trial.recipe.epochs, trials.c.epochs_done > 0)
+            .order_by(trials.c.epochs.desc())
+        )
+        mine = trial.recipe.canonical()
+        start = trial.start.identity if trial.start else None
+        with self._engine.connect() as connection:
+            return tuple(
+                row.hash
+                for row in connection.execute(wanted)
+                if {**row.recipe, "epochs": mine["epochs"]} == mine and row.data == trial.data.canonical() and row.start == start
+            )
 
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
         """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials, if any."""

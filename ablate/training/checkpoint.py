@@ -68,11 +68,7 @@ class CheckpointFolder:
             if path is None:
                 return None
             try:
-                # torch does not look at the checksums that it writes: a flipped bit would load, and train on.
-                with zipfile.ZipFile(path) as archive:
-                    if archive.testzip() is not None:
-                        raise zipfile.BadZipFile("checksum")
-                state: State = torch.load(path, map_location="cpu", weights_only=True)
+                state = _whole(path)
             except (OSError, MemoryError):
                 # The file may well be whole: it could not be read this time, and must not be set aside.
                 raise
@@ -86,6 +82,23 @@ class CheckpointFolder:
                 f"{self._storage.name} is a checkpoint of trial {state.get('trial')}, not of {self._trial}; move it away"
             )
         return state
+
+
+def _whole(path: Path) -> State:
+    # torch does not look at the checksums that it writes: a flipped bit would load, and train on.
+    with zipfile.ZipFile(path) as archive:
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("checksum")
+    state: State = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def read_checkpoint(place: str, trial: str) -> State | None:
+    """The checkpoint of another trial, which it keeps; None where it has none, or none that is whole."""
+    with contextlib.suppress(Exception), storage(place).reading() as path:
+        state = None if path is None else _whole(path)
+        return state if state is not None and state.get("trial") == trial else None
+    return None
 
 
 def has_checkpoint(folder: str | Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,15 @@ from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.models import build_from
 from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Trial
-from ablate.training.checkpoint import CheckpointFolder, State, random_states, reseed_python, seed_everything, set_random_states
+from ablate.training.checkpoint import (
+    CheckpointFolder,
+    State,
+    random_states,
+    read_checkpoint,
+    reseed_python,
+    seed_everything,
+    set_random_states,
+)
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms
@@ -54,6 +63,9 @@ class Training:
     Of several processes that train a trial together, `processes` counts all; those that are started for it have their `group`,
     and no folder.
 
+    Args:
+        beginnings: where the checkpoints of trials lie that are the same but for fewer epochs, by trial, the longest first.
+
     Attributes:
         epochs: all epochs so far, those of earlier attempts among them.
         measurements: all diagnostics taken so far.
@@ -69,11 +81,12 @@ class Training:
         threads: int = 1,
         processes: int = 1,
         group: Alone | None = None,
+        beginnings: Mapping[str, str] | None = None,
     ) -> None:
         torch.set_num_threads(threads)
         self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
         self._checkpoint = CheckpointFolder(folder, trial.hash) if folder is not None else None
-        self._group = group or Alone()
+        self._group, self._beginnings = group or Alone(), beginnings or {}
         try:
             if processes > 1:
                 self._group = Leader(trial, processes, device, threads)
@@ -105,11 +118,19 @@ class Training:
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
         reseed_python(self._trial.seed)
-        state = self._group.state(self._checkpoint.load() if self._checkpoint is not None else None)
+        state = self._group.state(self._load())
         if state is not None:
             self._restore(state)
         self._group.join()
         self._shared_step = self._group.wrap(self._step)
+
+    def _load(self) -> State | None:
+        """The trial's own checkpoint, else that of a trial that is its beginning."""
+        if self._checkpoint is None:
+            return None
+        state = self._checkpoint.load()
+        found = (read_checkpoint(place, key) for key, place in self._beginnings.items() if state is None)
+        return state or next(filter(None, found), None)
 
     @property
     def finished(self) -> bool:
