@@ -35,4 +35,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ablate' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module("ablate.pipeline" if name == "Study" else "ablate.api"), name)
+    return getattr(import_module("ablate.study" if name == "Study" else "ablate.api"), name)

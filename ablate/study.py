@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ablate import report, space
 from ablate.errors import AblateError
-from ablate.records import StudyResults
+from ablate.records import Cost, StudyResults
 from ablate.store.reader import Reader
 
 if TYPE_CHECKING:
@@ -66,6 +67,30 @@ class Study:
 
         columns, rows = self.wide()
         return pd.DataFrame(rows, columns=columns)
+
+    def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> report.Grid:
+        """The Pareto front of the study, or its hypervolume cell by cell.
+
+        Args:
+            objectives: as `params=min`; by default those of the search, or the metric and fewest FLOPs.
+
+        Raises:
+            AblateError: an objective is not NAME=max or NAME=min, or no cell is completed.
+        """
+        from ablate.report.pareto import pareto_grid
+
+        results = self.results()
+        declared = space.load(results.document, self.name, stored=True)
+        found = dict(declared.objectives) if len(declared.objectives) > 1 else {results.metric: results.direction, "flops": "min"}
+        if objectives:
+            costs = [field.name for field in fields(Cost)]
+            pairs = [text.partition("=")[::2] for text in objectives]
+            for name, direction in pairs:
+                if name not in (results.metric, *costs) or direction not in ("max", "min"):
+                    known = ", ".join((results.metric, *costs))
+                    raise AblateError(f"--objective {name}={direction}: write NAME=max or NAME=min, with a NAME of {known}")
+            found = dict(pairs)
+        return pareto_grid(results, found, history=history)
 
     def export_optuna(self, to: str) -> int:
         """Writes the cells that have come to something as a study of the same name in an Optuna storage; gives their number.

@@ -301,6 +301,26 @@ def status(
 
 
 @app.command()
+def pareto(
+    study: StudyArgument,
+    objectives: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--objective", metavar="NAME=max|min", help="Repeatable. [default: the study's; of a design: its metric, flops]"
+        ),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="The hypervolume, cell by cell.")] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Which cells no other cell beats in every respect, and the hypervolume that they cover."""
+    from ablate.study import Study
+
+    show(Study(study, _url(store, runs)).pareto(objectives or (), history=history), form.value)
+
+
+@app.command()
 def export(
     study: StudyArgument,
     optuna: Annotated[str, typer.Option("--optuna", metavar="URL", help="Optuna storage to write to, as sqlite:///optuna.db.")],
