@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
-from ablate.execution.work import Work
 from ablate.records import Event, Progressed, Status
+
+if TYPE_CHECKING:
+    from ablate.execution.work import Work
 
 REPORT_SECONDS = 1.0
 """Epochs shorter than this are told together: each report costs the driver several milliseconds."""
@@ -51,6 +53,9 @@ class TrialWorker(tune.Trainable):
         self._leave()
 
     def _take(self, config: dict[str, Any]) -> None:
+        # Here and not above: the driver, which imports this module too, trains nothing and need not wait for torch and timm.
+        from ablate.execution.work import Work
+
         self._work = Work(config["parcel"].job, "ray")
         self._told = list(self._work.start())
 
