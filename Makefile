@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick lint faults verify-costs twins bench bench-overhead lock clean
+.PHONY: setup demo test quick lint faults verify-costs twins bench bench-overhead bench-search bench-scale lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -47,7 +47,15 @@ verify-costs: $(READY)
 twins: $(READY)
 	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 
-bench: bench-overhead
+bench: bench-overhead bench-search bench-scale
+
+# What strategies and schedulers are worth on a made-up space; WRITE=1 writes docs/results/search.md (about 20 minutes).
+bench-search: $(READY)
+	@$(BIN)/python benchmarks/search.py $(if $(WRITE),--write) $(if $(REPEATS),--repeats $(REPEATS))
+
+# 100,000 planned trials on the simulated executor.
+bench-scale: $(READY)
+	@$(BIN)/python benchmarks/scale.py
 
 bench-overhead: $(READY)
 	@$(BIN)/python benchmarks/overhead.py

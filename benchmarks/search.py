@@ -174,8 +174,8 @@ def main() -> None:
     text = [
         "# What strategies and schedulers are worth",
         "",
-        f"Made by `make bench-search` on {date.today().isoformat()}, {arguments.repeats} repeats. Nothing was trained: the value of a",
-        f"cell is {BEST:.0f} less its squared distance, in levels, to the optimum among "
+        f"Made by `make bench-search` on {date.today().isoformat()}, {arguments.repeats} repeats. Nothing was trained: a cell's",
+        f"value is {BEST:.0f} less its squared distance, in levels, to the optimum among "
         f"{' x '.join(str(len(LEVELS[name])) for name in VARIED)} combinations.",
         "",
         *lines,
