@@ -224,8 +224,11 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
     from ablate.cost import REVISION
 
     declared = shown.plan.space
-    if declared.strategy is None:
+    if declared.strategy is None and declared.scheduler.name == "fifo":
         return queue.Planned(shown.to_train)
+    if declared.strategy is None:
+        # A scheduler compares each trial with those before it: neighbours of a grid, one after the other, would mislead it.
+        return queue.Planned(tuple(sorted(shown.to_train, key=lambda trial: trial.hash)))
     registered = {trial.hash for trial in shown.plan.trials}
     again = _again(declared)
 

@@ -1,0 +1,78 @@
+"""Iso-cost controls: the width is the nearest one, and the table says what capacity alone gives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.cost import count
+from ablate.errors import AblateError
+from ablate.pipeline import Options
+from ablate.plan import make_plan
+from ablate.plan.plan import Cells
+from ablate.study import Study
+from tests.conftest import RunText
+
+TEXT = """
+question: Is it the shortcut or the capacity?
+backbone: {family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}
+factors:
+  shortcuts.count: [0, 1, 4]
+  ffn.kernel: [none, 3]
+control: CONTROL
+design: one-at-a-time
+seeds: 2
+data: {name: digits, train_images: 200, test_images: 50}
+recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
+"""
+
+
+@pytest.mark.parametrize("cost", ["params", "flops"])
+def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
+    declared = space.load(TEXT.replace("CONTROL", f"iso-{cost}"), "tiny.yaml")
+    plan = make_plan(declared, count)
+    variants = [cell for cell in plan.cells if cell.role == "variant"]
+    controls = {cell.control_of: cell for cell in plan.cells if cell.role == "control"}
+    made = Cells(declared, count)
+    for variant in variants:
+        assert variant.cost is not None
+
+        def gap(width: int, target: int = getattr(variant.cost, cost)) -> int:
+            return int(abs(getattr(made.cost({**declared.baseline, "size.width": width}), cost) - target))
+
+        best = min(range(16, 60, 2), key=gap)
+        if variant.index not in controls:
+            assert best == 24, "the baseline itself is nearest"
+            continue
+        assert controls[variant.index].levels == {**declared.baseline, "size.width": best}
+    assert controls
+    assert all(cell.index > max(variant.index for variant in variants) for cell in controls.values()), (
+        "rows of their own, at the end"
+    )
+
+
+def test_the_table_tells_the_gain_over_the_control(run_text: RunText, options: Options) -> None:
+    run_text(TEXT.replace("CONTROL", "iso-params"))
+    study = Study("tiny", options.url)
+    assert "Δ control" in study.table()
+    rows = {row["row"]: row for row in json.loads(study.table("json"))}
+    cells = {cell.index: cell for cell in study.results().cells}
+    controlled = [row for row in rows.values() if row["role"] == "variant"]
+    assert len(controlled) == 3
+    for row in controlled:
+        mine, control = cells[row["row"]], cells[row["control"]]
+        other = control if control.same_as is None else cells[control.same_as]
+        expected = sum(mine.values[seed] - other.values[seed] for seed in (0, 1)) / 2
+        assert row["gain"] == pytest.approx(expected)
+    assert study.frame()["size.width"].notna().any()
+    assert run_text(TEXT.replace("CONTROL", "iso-params")).trained == 0
+
+
+def test_a_backbone_of_several_widths_has_no_control() -> None:
+    text = TEXT.replace("CONTROL", "iso-flops").replace(
+        "{family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}", "swin_tiny_patch4_window7_224"
+    )
+    with pytest.raises(AblateError, match="has not one width in all its blocks"):
+        pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")
