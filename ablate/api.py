@@ -90,8 +90,8 @@ def create_model(
         Infeasible: the settings cannot be built together.
         AblateError: a level is not allowed, or would change nothing.
     """
-    from ablate.families import find
-    from ablate.models import build, resolve
+    from ablate.families import find, resolve
+    from ablate.models import build
 
     size = image_size or find(backbone).image_size(backbone)
     return build(resolve(backbone, size, channels, classes, factors.check(settings or {})))
@@ -102,8 +102,7 @@ def model_cost(
 ) -> Cost:
     """The cost of a network with factors at given levels. Raises as `create_model`."""
     from ablate.cost import count
-    from ablate.families import find
-    from ablate.models import resolve
+    from ablate.families import find, resolve
 
     size = image_size or find(backbone).image_size(backbone)
     return count(resolve(backbone, size, channels, classes, factors.check(settings or {})))

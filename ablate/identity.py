@@ -46,4 +46,9 @@ def canonical_json(value: Canonical) -> str:
 
 def content_hash(value: Canonical) -> str:
     """The first `DIGITS` hex digits of the SHA-256 of the canonical form."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:DIGITS]
+    return text_hash(canonical_json(value))
+
+
+def text_hash(text: str) -> str:
+    """The same of a text that is canonical JSON already."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

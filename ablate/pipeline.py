@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ablate import execution, provenance, queue, space
 from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError
 from ablate.records import (
+    COST_REVISION,
     KNOWN,
     Architecture,
     Cell,
@@ -132,12 +133,12 @@ class Costs:
         self._known, self._refused = known, dict[str, str]()
 
     def __call__(self, architecture: Architecture) -> Cost:
-        from ablate.cost import count
-
         key = architecture.hash
         if key in self._refused:
             raise Infeasible(self._refused[key])
         if key not in self._known:
+            from ablate.cost import count
+
             try:
                 self._known[key] = count(architecture)
             except Infeasible as error:
@@ -172,7 +173,6 @@ def run(
     Raises:
         AblateError: the store, the data or the executor cannot do it; nothing is lost.
     """
-    from ablate.cost import REVISION
     from ablate.store.writer import Writer
 
     hooks = hooks or Hooks()
@@ -183,7 +183,7 @@ def run(
                 work.prepare(options.cpus, options.gpus)
             shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
-            study = writer.register(shown.plan, file, REVISION, _again(declared))
+            study = writer.register(shown.plan, file, COST_REVISION, _again(declared))
             tally = _Tally(writer.write, hooks.event)
             if shown.to_train or shown.more != 0:
                 _try_out(options.checkpoints)
@@ -221,7 +221,6 @@ def _again(declared: Space) -> tuple[Status, ...]:
 
 def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks) -> queue.Source:
     """Where the trials come from: the plan, or a search that goes on from what is stored of it."""
-    from ablate.cost import REVISION
 
     declared = shown.plan.space
     if declared.strategy is None and declared.scheduler.name == "fifo":
@@ -238,7 +237,7 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
         return {key: found for key, found in known if key in registered or found.status not in again}
 
     def proposed(changed: list[Cell]) -> None:
-        writer.extend(study, changed, REVISION, again)
+        writer.extend(study, changed, COST_REVISION, again)
         registered.update(trial.hash for cell in changed for trial in cell.trials)
         hooks.proposed(changed)
 
@@ -246,10 +245,9 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
 
 
 def _search(declared: Space, reader: Reader | None, results: Callable[[Iterable[str]], dict[str, Known]]) -> Search:
-    from ablate.cost import REVISION
     from ablate.plan.search import Search
 
-    costs, chosen = (reader.costs(REVISION), reader.proposed(declared.name)) if reader else ({}, [])
+    costs, chosen = (reader.costs(COST_REVISION), reader.proposed(declared.name)) if reader else ({}, [])
     return Search(declared, Costs(costs), results, chosen)
 
 
@@ -340,12 +338,11 @@ def cost_plan(declared: Space, url: str) -> Plan:
 
 def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
     """All cells of a design, or those that a search has proposed, and how many are to come."""
-    from ablate.cost import REVISION
     from ablate.plan import make_plan
 
     with Reader(url) if _has_store(url) else nullcontext() as reader:
         if declared.strategy is None:
-            return make_plan(declared, Costs(reader.costs(REVISION) if reader else {})), 0
+            return make_plan(declared, Costs(reader.costs(COST_REVISION) if reader else {})), 0
         again = _again(declared)
 
         def results(hashes: Iterable[str]) -> dict[str, Known]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from ablate.identity import content_hash
+from ablate.identity import canonical_json, text_hash
 
 Level: TypeAlias = bool | int | float | str
 """The value of one factor in one cell."""
@@ -30,8 +30,16 @@ class Architecture:
     settings: Settings = field(default_factory=dict)
 
     @cached_property
+    def canonical_json(self) -> str:
+        return canonical_json(asdict(self))
+
+    @cached_property
     def hash(self) -> str:
-        return content_hash(asdict(self))
+        return text_hash(self.canonical_json)
+
+
+COST_REVISION = 2
+"""Counted up when a rule of `cost/rules.py` changes, so that stored costs of older rules are counted anew."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,10 @@ class Recipe:
         # The number of epochs is what a trial is asked for: it always stands there to be read.
         return {n: getattr(self, n) for n in names if n == "epochs" or getattr(self, n) != getattr(default, n)}
 
+    @cached_property
+    def canonical_json(self) -> str:
+        return canonical_json(self.canonical())
+
 
 @dataclass(frozen=True)
 class Data:
@@ -135,6 +147,10 @@ class Data:
         subset = {"train_images": self.train_images, "test_images": self.test_images, "fingerprint": self.fingerprint}
         return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
 
+    @cached_property
+    def canonical_json(self) -> str:
+        return canonical_json(self.canonical())
+
 
 @dataclass(frozen=True)
 class Start:
@@ -160,13 +176,10 @@ class Trial:
 
     @cached_property
     def hash(self) -> str:
-        content: dict[str, Any] = {
-            "architecture": asdict(self.architecture),
-            "recipe": self.recipe.canonical(),
-            "data": self.data.canonical(),
-            "seed": self.seed,
-        }
-        return content_hash(content | ({"start": self.start.identity} if self.start else {}))
+        # The canonical JSON of a mapping of these, put together from parts that many trials share.
+        start = f',"start":{canonical_json(self.start.identity)}' if self.start else ""
+        what = f'"architecture":{self.architecture.canonical_json},"data":{self.data.canonical_json}'
+        return text_hash(f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}}}')
 
 
 @dataclass(frozen=True)
@@ -379,7 +392,7 @@ class Plan:
     space: Space
     cells: tuple[Cell, ...]
 
-    @property
+    @cached_property
     def trials(self) -> tuple[Trial, ...]:
         """Each distinct trial once, seed by seed, so that an interrupted study has whole rows of few seeds."""
         rows = [cell.trials for cell in self.cells if cell.trials]

@@ -35,7 +35,7 @@ BARE = """
 import sys, tempfile
 from pathlib import Path
 from ablate import space
-from ablate.models import resolve
+from ablate.families import resolve
 from ablate.records import Trial
 from ablate.training import Training
 

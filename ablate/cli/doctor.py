@@ -70,7 +70,7 @@ def _store(url: str) -> str:
 
 def _model() -> str:
     from ablate.cost import count
-    from ablate.models import resolve
+    from ablate.families import resolve
 
     cost = count(resolve("deit_tiny_patch16_224", 224, 3, 1000, {}))
     return f"deit_tiny_patch16_224 costs {cost.params / 1e6:.2f} M parameters, {cost.flops / 1e9:.2f} GFLOPs"

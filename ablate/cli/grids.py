@@ -154,8 +154,7 @@ def _texts(values: Mapping[str, Any]) -> list[str]:
 def one_architecture(model: str, settings: list[str], image_size: int | None, classes: int) -> Architecture:
     """The architecture of `--model NAME --set FACTOR=LEVEL ...`."""
     from ablate import factors
-    from ablate.families import find
-    from ablate.models import resolve
+    from ablate.families import find, resolve
 
     family = find(model)
     said: dict[str, Level] = {}

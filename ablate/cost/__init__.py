@@ -1,7 +1,6 @@
 """What a network costs: parameters, FLOPs in two conventions, activations; throughput and latency on request."""
 
 from ablate.cost.count import count, module_flops, operators
-from ablate.cost.rules import REVISION
 from ablate.cost.timing import Timing, time_model
 
-__all__ = ["REVISION", "Timing", "count", "module_flops", "operators", "time_model"]
+__all__ = ["Timing", "count", "module_flops", "operators", "time_model"]

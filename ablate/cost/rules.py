@@ -26,9 +26,6 @@ with warnings.catch_warnings():
     from fvcore.nn import jit_handles as fvcore_rules
     from fvcore.nn.jit_handles import get_shape
 
-REVISION = 2
-"""Counted up when a rule changes, so that stored costs of older rules are counted anew."""
-
 Rule = Callable[[list[Any], list[Any]], Any]
 Handle = Callable[[list[Any], list[Any]], Counter[str]]
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ablate import families
 from ablate.cost.count import count, module_flops, parameters
-from ablate.models import resolve
+from ablate.families import resolve
 from ablate.published import Row, Table
 from ablate.records import Architecture, Cost
 

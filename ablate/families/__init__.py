@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 
+from ablate import factors
 from ablate.errors import UnknownName, unknown
+from ablate.factors.factor import Dimensions
 from ablate.families.family import Family
+from ablate.records import Architecture, Settings
 
 
 @cache
@@ -44,4 +48,17 @@ def find(backbone: str) -> Family:
     raise UnknownName(nearest)
 
 
-__all__ = ["Family", "families", "find"]
+def resolve(backbone: str, image_size: int, channels: int, classes: int, settings: Settings) -> Architecture:
+    """The canonical architecture: a size that is the backbone's own, and whatever the model does not read, is left out.
+
+    Raises:
+        UnknownName: no such backbone.
+        Infeasible: the backbone is none that factors can attach to.
+    """
+    own = find(backbone).dimensions(backbone)
+    sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}
+    kept = {name: level for name, level in factors.canonical(settings).items() if name not in sizes or sizes[name] != level}
+    return Architecture(backbone, image_size, channels, classes, kept)
+
+
+__all__ = ["Family", "families", "find", "resolve"]

@@ -36,19 +36,6 @@ from ablate.records import Architecture, Settings
 F = TypeVar("F", bound=Factor)
 
 
-def resolve(backbone: str, image_size: int, channels: int, classes: int, settings: Settings) -> Architecture:
-    """The canonical architecture: a size that is the backbone's own, and whatever the model does not read, is left out.
-
-    Raises:
-        UnknownName: no such backbone.
-        Infeasible: the backbone is none that factors can attach to.
-    """
-    own = families.find(backbone).dimensions(backbone)
-    sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}
-    kept = {name: level for name, level in factors.canonical(settings).items() if name not in sizes or sizes[name] != level}
-    return Architecture(backbone, image_size, channels, classes, kept)
-
-
 def build(architecture: Architecture) -> nn.Module:
     """The network, initialised from torch's global random state.
 

@@ -93,7 +93,7 @@ class Cells:
 
 
 def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
-    from ablate.models import resolve
+    from ablate.families import resolve
 
     settings = {**space.fixed, **levels}
     built = {name: level for name, level in settings.items() if not _is_outside(name)}
@@ -139,9 +139,9 @@ def unread_reason(space: Space, name: str, levels: Settings) -> str:
 def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
     """A setting that is accepted and ignored everywhere would be a label without a meaning."""
     for name in (*space.fixed, *space.factors):
-        reasons = [unread_reason(space, name, cell.levels) for cell in cells]
-        if all(reasons):
-            raise AblateError(f"{space.name}: no cell reads {name}: {reasons[0]}; leave it out")
+        if all(unread_reason(space, name, cell.levels) for cell in cells):
+            reason = unread_reason(space, name, cells[0].levels)
+            raise AblateError(f"{space.name}: no cell reads {name}: {reason}; leave it out")
 
 
 def _why_same(space: Space, levels: Settings, others: Settings) -> str:

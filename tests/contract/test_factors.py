@@ -14,7 +14,8 @@ from ablate import factors
 from ablate.cost import count
 from ablate.errors import Infeasible
 from ablate.factors.factor import Factor, Parameter, always
-from ablate.models import build, resolve
+from ablate.families import resolve
+from ablate.models import build
 from ablate.records import Level
 
 SMALL: dict[str, Level] = {"size.patch_size": 2, "size.width": 24, "size.depth": 3, "size.heads": 3, "size.mlp_ratio": 4.0}

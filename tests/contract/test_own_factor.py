@@ -12,7 +12,8 @@ import torch
 from ablate import factors, layers, space
 from ablate.cost import count
 from ablate.errors import Infeasible
-from ablate.models import build, resolve
+from ablate.families import resolve
+from ablate.models import build
 from ablate.plan import make_plan
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

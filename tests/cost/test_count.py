@@ -11,7 +11,7 @@ from torch import nn
 from ablate.cost import count, operators, rules, time_model
 from ablate.cost.count import cost_of
 from ablate.errors import UncountedOperator
-from ablate.models import resolve
+from ablate.families import resolve
 
 PUBLISHED = {
     "deit_tiny_patch16_224": (5.72, 1.26),

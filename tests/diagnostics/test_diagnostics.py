@@ -14,8 +14,9 @@ from ablate.diagnostics.diagnostic import Layer
 from ablate.diagnostics.lipschitz import SLOPES, bound
 from ablate.diagnostics.observe import measure
 from ablate.errors import DiagnosticError, UnknownName
+from ablate.families import resolve
 from ablate.layers.attention import Seen
-from ablate.models import build, make_editable, resolve
+from ablate.models import build, make_editable
 from ablate.records import Level, Measurement
 
 

@@ -13,10 +13,11 @@ from ablate import factors, families
 from ablate.cost import count
 from ablate.errors import Infeasible, UnknownName
 from ablate.factors.factor import Factor, Join, LossFactor
+from ablate.families import resolve
 from ablate.families.family import Family
 from ablate.layers.attention import EditableAttention
 from ablate.layers.layout import to_tokens
-from ablate.models import build, make_editable, places_of, resolve
+from ablate.models import build, make_editable, places_of
 from ablate.models.block import arrange
 from ablate.records import Architecture, Level
 from ablate.training.patches import PatchTerms

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ablate.backbones.lvt import AtrousQueries, ConvolutionalSelfAttention, RecursiveAtrousSelfAttention
 from ablate.backbones.t2t import TokenPerformer, TokenTransformer, sinusoids
-from ablate.models import build, resolve
+from ablate.families import resolve
+from ablate.models import build
 from tests.layers.slowly import Arrays, agree, block_circulant, gelu, layer_norm, parameters, randomise, silu, softmax
 
 

@@ -10,7 +10,8 @@ import torch
 from ablate import factors
 from ablate.errors import AblateError, Infeasible, UnknownName, UnreadParameter
 from ablate.factors.factor import ArrangeFactor
-from ablate.models import build, resolve
+from ablate.families import resolve
+from ablate.models import build
 from ablate.records import Architecture
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablate import factors
+from ablate.families import resolve
 from ablate.identity import DIGITS, canonical_json, content_hash
-from ablate.models import resolve
 from ablate.records import Data, Level, Recipe, Trial
 
 scalars = (

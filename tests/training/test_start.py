@@ -10,7 +10,8 @@ import timm
 import torch
 
 from ablate.errors import CheckpointError, Infeasible
-from ablate.models import build, build_from, resolve
+from ablate.families import resolve
+from ablate.models import build, build_from
 from ablate.models.weights import take
 from ablate.plan.start import find_start, refuse_strange
 from ablate.records import Level, Start

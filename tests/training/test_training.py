@@ -13,7 +13,7 @@ import torch
 
 from ablate.data import describe
 from ablate.errors import CheckpointError
-from ablate.models import resolve
+from ablate.families import resolve
 from ablate.records import Epoch, Level, Recipe, Trial
 from ablate.training import Diverged, Training
 from ablate.training.checkpoint import CheckpointFolder
