@@ -221,7 +221,8 @@ class Writer:
     def _started(self, connection: Connection, happened: Started) -> None:
         mine = attempts.c.trial_hash == happened.trial
         tried = select(func.count(), func.count() - func.count(attempts.c.ended_at)).where(mine)
-        done = select(trials.c.epochs_done).where(trials.c.hash == happened.trial)
+        # Not `epochs_done`: an attempt that began at an older checkpoint has told fewer epochs than there are.
+        done = select(func.coalesce(func.max(epochs.c.number), 0)).where(epochs.c.trial_hash == happened.trial)
         before, still_open, stored = connection.execute(tried.add_columns(done.scalar_subquery())).one()
         if still_open:
             # A worker that died without a word leaves its attempt open; the next one shows that it was lost.

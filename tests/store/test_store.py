@@ -181,6 +181,19 @@ def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
     assert rows(url, "SELECT COUNT(*) FROM epochs") == [(2,)]
 
 
+def test_epochs_told_again_after_two_lost_workers_are_the_same_epochs(url: str, plan: Plan) -> None:
+    """The second worker begins at an older checkpoint and is lost sooner than the first one; the third tells both's epochs."""
+    key = plan.trials[0].hash
+    with Writer(url) as writer:
+        writer.begin(writer.register(plan, "tiny.yaml", 1), "document", provenance.collect())
+        for first, last in ((0, 5), (2, 3), (2, 7)):
+            writer.write(Started(key, PLACE, first))
+            for number in range(first + 1, last + 1):
+                writer.write(Progressed(key, (epoch(number),)))
+        writer.write(Ended(key, Status.COMPLETED))
+    assert rows(url, "SELECT number FROM epochs ORDER BY number") == [(number,) for number in range(1, 8)]
+
+
 def test_what_a_killed_run_left_open_is_lost_and_planned_again(url: str, plan: Plan) -> None:
     key = plan.trials[0].hash
     writer = begun(url, plan)
