@@ -6,7 +6,7 @@ SQL, and prints the table. Data flows one way:
     search_spaces/*.yaml
           |  space       read, validate, name every mistake       -> Space
           v
-          |  plan        a design: which cells, which trials      -> Trial, Trial, ...  <-----+
+          |  plan        a design, or a search that asks          -> Trial, Trial, ...  <-----+
           v                                                                                   | history: values
           |  trial       build, cost, train                       -> Cost, Epoch, ...         | handed over,
           v                                                                                   | never imports
@@ -16,7 +16,8 @@ SQL, and prints the table. Data flows one way:
           v
              report      effects, tables                          -> what people read
 
-`pipeline` alone connects the stages. The names below are the public face; `import ablate` loads none of the heavy ones.
+`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names below are the public face; `import ablate`
+loads none of the heavy ones.
 """
 
 from __future__ import annotations

@@ -158,6 +158,10 @@ def plan(
     if form == Format.table:
         known = len(shown.plan.trials) - len(shown.to_train)
         print(f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to train, about {duration(shown.seconds)}.")
+        if shown.more != 0:
+            print(
+                f"{'As many as there are' if shown.more is None else f'{shown.more} more cells'} will be proposed from results."
+            )
 
 
 @app.command()
