@@ -16,8 +16,8 @@ SQL, and prints the table. Data flows one way:
           v
              report      effects, tables                          -> what people read
 
-`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names below are the public face; `import ablate`
-loads none of the heavy ones.
+`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names below are the public face; importing
+`ablate` loads none of the heavy ones.
 """
 
 from __future__ import annotations

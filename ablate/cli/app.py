@@ -120,7 +120,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
     )
     kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
     joined = f" --ray-address {options.ray_address}" if options.ray_address else ""
-    if outcome.unfinished:
+    if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
         print(
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{joined}",
