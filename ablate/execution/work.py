@@ -66,7 +66,8 @@ class Work:
                 beginnings={key: f"{self._job.checkpoints}/{key}" for key in self._job.beginnings},
             )
         except Exception:
-            yield Started(self._trial, place, 0)
+            # It never came to its checkpoint, and so lost none of the epochs that are known.
+            yield Started(self._trial, place, len(self._job.history))
             yield self._failed()
             return
         done = tuple(self._training.epochs)
