@@ -87,26 +87,30 @@ def strategy(name: str, cells: int, seed: int) -> str:
     return f"strategy: {{name: {name}, cells: {cells}, seed: {seed}, parallel: 2}}"
 
 
-def interval(differences: list[float]) -> str:
+def interval(differences: list[float]) -> tuple[float, float, float]:
+    """The mean, and its 95 % interval."""
     mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
     reach = float(stats.t.ppf(0.975, len(differences) - 1)) * spread
-    return f"{mean:+.2f} ({mean - reach:+.2f} to {mean + reach:+.2f})"
+    return mean, mean - reach, mean + reach
 
 
-def against_random(name: str, repeats: int) -> list[str]:
-    """One row: best found by the strategy and by random, over pairs of seeds."""
-    cells, mine, others = CELLS[name], list[float](), list[float]()
+def against_random(name: str, repeats: int) -> tuple[list[float], list[float]]:
+    """Best found by the strategy and by random, over pairs of seeds."""
+    mine, others = list[float](), list[float]()
     for seed in range(repeats):
-        found = [searched(document(strategy(which, cells, seed), VARIED))[0] for which in (name, "random")]
-        if name == "quasi-random":
-            # Neither looks at results: one search is judged at every place where the optimum could be.
-            mine.append(anywhere(found[0]))
-            others.append(anywhere(found[1]))
-        else:
-            mine.append(best(found[0]))
-            others.append(best(found[1]))
-    means = [f"{float(np.mean(values)):.2f}" for values in (mine, others)]
-    return [name, str(cells), *means, interval([a - b for a, b in zip(mine, others, strict=True)])]
+        found = [searched(document(strategy(which, CELLS[name], seed), VARIED))[0] for which in (name, "random")]
+        # Where neither looks at results, one search is judged at every place where the optimum could be.
+        judge = anywhere if name == "quasi-random" else best
+        mine.append(judge(found[0]))
+        others.append(judge(found[1]))
+    return mine, others
+
+
+def row(name: str, repeats: int) -> str:
+    mine, others = against_random(name, repeats)
+    mean, low, high = interval([a - b for a, b in zip(mine, others, strict=True)])
+    values = f"{float(np.mean(mine)):.2f} | {float(np.mean(others)):.2f}"
+    return f"| {name} | {CELLS[name]} | {values} | {mean:+.2f} ({low:+.2f} to {high:+.2f}) |"
 
 
 def anywhere(results: StudyResults) -> float:
@@ -169,7 +173,7 @@ def main() -> None:
     start = time.monotonic()
     lines = ["| strategy | cells | best found | random | difference (95 % interval) |", "|---|--:|--:|--:|--:|"]
     for name in arguments.strategy or CELLS:
-        lines.append(f"| {' | '.join(against_random(name, arguments.repeats))} |")
+        lines.append(row(name, arguments.repeats))
         print(lines[-1], flush=True)
     text = [
         "# What strategies and schedulers are worth",
