@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +121,7 @@ class Hooks:
     """What the caller wants to hear of while a study runs, and how it asks to stop."""
 
     planned: Callable[[Preview], None] = lambda preview: None
-    proposed: Callable[[list[Cell]], None] = lambda cells: None
+    proposed: Callable[[list[Cell]], None] = lambda cells: None  # with the trials that are to be trained
     event: Listener = lambda event: None
     stop: Callable[[], bool] = lambda: False
 
@@ -238,8 +238,10 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
 
     def proposed(changed: list[Cell]) -> None:
         writer.extend(study, changed, COST_REVISION, again)
-        registered.update(trial.hash for cell in changed for trial in cell.trials)
-        hooks.proposed(changed)
+        hashes = [trial.hash for cell in changed for trial in cell.trials]
+        registered.update(hashes)
+        done = {key for key, known in results(hashes).items() if known.status in _results(declared)}
+        hooks.proposed([replace(c, trials=tuple(trial for trial in c.trials if trial.hash not in done)) for c in changed])
 
     return queue.Searched(_search(declared, reader, results), proposed)
 

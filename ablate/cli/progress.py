@@ -147,8 +147,9 @@ class Progress:
         left = (time.monotonic() - self._start) * (total - done) / done if done else None
         best = f", best {self._metric} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
         update = self._bars.update
-        update(self._trial_bar, completed=self._done, note=f"{len(self._running)} running{best}")
-        update(self._epoch_bar, completed=done, note=f"{duration(left)} left" if left is not None else "")
+        # A search adds trials as it goes.
+        update(self._trial_bar, total=len(self._trials), completed=self._done, note=f"{len(self._running)} running{best}")
+        update(self._epoch_bar, total=total, completed=done, note=f"{duration(left)} left" if left is not None else "")
 
     def _stop_bars(self) -> None:
         if self._bars is not None:
