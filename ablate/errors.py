@@ -9,6 +9,7 @@ AblateError                  a message for a person; the command line prints it 
 ├── DataError                data are missing or not what was declared
 ├── StoreError               the database is missing, of another version, locked or refuses a statement
 ├── CheckpointError          a checkpoint cannot be read or belongs to another trial
+│   └── TrialBusy            another process still trains the trial
 └── ExecutorError            an executor cannot do what the study asks
 """
 
@@ -53,6 +54,10 @@ class StoreError(AblateError):
 
 class CheckpointError(AblateError):
     """A checkpoint cannot be read, or belongs to another trial."""
+
+
+class TrialBusy(CheckpointError):
+    """Another process still trains the trial."""
 
 
 class ExecutorError(AblateError):

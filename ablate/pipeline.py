@@ -183,15 +183,19 @@ def run(
                 work.prepare(options.cpus, options.gpus)
             shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
-            study = writer.register(shown.plan, file, COST_REVISION, _again(declared))
+            study = writer.register(shown.plan, file, COST_REVISION, _again(declared), whole=shown.more == 0)
             tally = _Tally(writer.write, hooks.event)
             if shown.to_train or shown.more != 0:
                 _try_out(options.checkpoints)
                 writer.begin(study, declared.document, provenance.collect())
                 with Reader(options.url) as reader:
                     source = _source(shown, study, writer, reader, hooks)
-                    work.run(_order(shown, options, writer, reader, source), tally.emit, hooks.stop)
+                    jobs = _queue(shown, options, writer, reader, source)
+                    tally.returned = jobs.returned
+                    work.run(_order(shown, options, jobs), tally.emit, hooks.stop)
                     finished = source.finished
+                    if finished and isinstance(source, queue.Searched):
+                        writer.trim(study, source.cells)
             else:
                 finished = True
         finally:
@@ -232,9 +236,14 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
     again = _again(declared)
 
     def results(hashes: Iterable[str]) -> dict[str, Known]:
-        # Before a cell is registered, its trials may stand there as failed in some other study.
+        # Before a cell is registered, its trials may stand there as failed in some other study; afterwards that is news. One
+        # that another study's scheduler stopped is to be trained on.
         known = reader.known(hashes).items()
-        return {key: found for key, found in known if key in registered or found.status not in again}
+        return {
+            key: found
+            for key, found in known
+            if found.status not in again or (found.status == Status.FAILED and key in registered)
+        }
 
     def proposed(changed: list[Cell]) -> None:
         writer.extend(study, changed, COST_REVISION, again)
@@ -247,10 +256,15 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
 
 
 def _search(declared: Space, reader: Reader | None, results: Callable[[Iterable[str]], dict[str, Known]]) -> Search:
+    """The search of a space, with what was proposed of it before; of a study that was a design, with what is known of it."""
     from ablate.plan.search import Search
 
-    costs, chosen = (reader.costs(COST_REVISION), reader.proposed(declared.name)) if reader else ({}, [])
-    return Search(declared, Costs(costs), results, chosen)
+    costs: dict[str, Cost] = reader.costs(COST_REVISION) if reader else {}
+    stored = next((study for study in reader.studies() if study.name == declared.name), None) if reader else None
+    if reader is None or stored is None:
+        return Search(declared, Costs(costs), results)
+    was_search = space.load(stored.document, stored.file, stored=True).strategy is not None
+    return Search(declared, Costs(costs), results, reader.proposed(declared.name, only_known=not was_search))
 
 
 def _outcome(declared: Space, url: str, tally: _Tally, finished: bool) -> Outcome:
@@ -328,8 +342,8 @@ def diagnose(
             taken = look(trial, data, f"{root}/{trial.hash}", wanted) if trial.completed else None
             if taken is None:
                 without += 1
-            else:
-                writer.write(Measured(trial.hash, taken))
+            elif not writer.write(Measured(trial.hash, taken)):
+                raise StoreError(f"another driver trains {trial.hash}; wait for it, then look inside")
     return Looked(studies, len(chosen) - without, without)
 
 
@@ -385,10 +399,13 @@ def _seems_done(declared: Space, url: str) -> bool:
         )
 
 
-def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> Order:
+def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> queue.Queue:
     declared = shown.plan.space
     folder = options.checkpoints_of(writer.store_id)
-    results = _results(declared)
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    # What failed in an earlier run was planned again when the study was registered: what fails now, failed.
+    results = (*_results(declared), Status.FAILED)
 
     def job(trial: Trial) -> Job:
         changing = declared.strategy is not None or writer.shared
@@ -396,10 +413,15 @@ def _order(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
         history = known.epochs if known else ()
         return Job(trial, folder, declared.resources, history, declared.diagnostics, reader.beginnings(trial))
 
+    return queue.Queue(source, lambda key: writer.claim(key, results), job)
+
+
+def _order(shown: Preview, options: Options, jobs: queue.Queue) -> Order:
+    declared = shown.plan.space
     mine = {trial.hash for trial in shown.to_train}
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(
-        queue.jobs(source, lambda key: writer.claim(key, results), job),
+        jobs,
         declared.metric,
         declared.direction,
         declared.resources,
@@ -441,13 +463,17 @@ class _Tally:
     write: Callable[[Event], bool]
     listener: Listener
     ended: dict[str, Status] = field(default_factory=dict)
+    returned: Callable[[str], None] = lambda key: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def emit(self, event: Event) -> None:
         with self._lock:
             if not self.write(event):
                 # Another driver has taken the trial over, because this one was not heard of for too long.
+                self.returned(event.trial)
                 return
             if isinstance(event, Ended):
                 self.ended[event.trial] = event.status
+                if event.status == Status.RUNNING:
+                    self.returned(event.trial)
             self.listener(event)

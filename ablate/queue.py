@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -11,6 +11,8 @@ from ablate.records import Cell, Job, Trial
 if TYPE_CHECKING:
     from ablate.plan.search import Search
 
+MOST_RETURNS = 5
+"""How often one trial may come back before it is left for another run."""
 Claim = Callable[[str], Literal["granted", "taken", "known"]]
 
 
@@ -60,27 +62,49 @@ class Searched:
     def finished(self) -> bool:
         return self._search.finished
 
+    @property
+    def cells(self) -> int:
+        """Number of the cells proposed so far."""
+        return len(self._search.plan.cells)
 
-def jobs(source: Source, claim: Claim, make: Callable[[Trial], Job]) -> Iterator[Job | None]:
-    """One job after another, as an order takes them: None where others have what is left, or where a search waits for results.
+
+class Queue:
+    """Hands out one job after another, as an order takes them: None where others have what is left, or where a search waits.
 
     It ends when each trial has a result, whoever trained it. A trial whose other driver is lost is handed out in the end.
     """
-    waiting: deque[Trial] = deque()
-    while True:
-        waiting.extend(source.wanted())
-        granted = None
-        for _ in range(len(waiting)):
-            trial = waiting.popleft()
-            answer = claim(trial.hash)
+
+    def __init__(self, source: Source, claim: Claim, make: Callable[[Trial], Job]) -> None:
+        self._source, self._claim, self._make = source, claim, make
+        self._waiting: deque[Trial] = deque()
+        self._given: dict[str, Trial] = {}
+        self._returns: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Job | None]:
+        while True:
+            self._waiting.extend(self._source.wanted())
+            granted = self._next()
+            if granted is not None:
+                yield self._make(granted)
+            elif not self._waiting and self._source.finished:
+                return
+            else:
+                yield None
+
+    def _next(self) -> Trial | None:
+        for _ in range(len(self._waiting)):
+            trial = self._waiting.popleft()
+            answer = self._claim(trial.hash)
             if answer == "granted":
-                granted = trial
-                break
+                self._given[trial.hash] = trial
+                return trial
             if answer == "taken":
-                waiting.append(trial)
-        if granted is not None:
-            yield make(granted)
-        elif not waiting and source.finished:
-            return
-        else:
-            yield None
+                self._waiting.append(trial)
+        return None
+
+    def returned(self, key: str) -> None:
+        """A trial that was handed out came back without a result: its lease was lost, or another process still trains it."""
+        trial = self._given.pop(key, None)
+        self._returns[key] += 1
+        if trial is not None and self._returns[key] <= MOST_RETURNS:
+            self._waiting.append(trial)

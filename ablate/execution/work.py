@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 
-from ablate.errors import ExecutorError
+from ablate.errors import ExecutorError, TrialBusy
 from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
 from ablate.training import Diverged, Training
 
@@ -65,9 +65,14 @@ class Work:
                 processes=processes,
                 beginnings={key: f"{self._job.checkpoints}/{key}" for key in self._job.beginnings},
             )
+        except TrialBusy as error:
+            # A worker that outlived its driver, or whose driver lost its lease: its result, or its checkpoint, is still to come.
+            yield Started(self._trial, place, 0)
+            self.status = Status.PLANNED
+            yield Ended(self._trial, Status.RUNNING, str(error))
+            return
         except Exception:
-            # It never came to its checkpoint, and so lost none of the epochs that are known.
-            yield Started(self._trial, place, len(self._job.history))
+            yield Started(self._trial, place, 0)
             yield self._failed()
             return
         done = tuple(self._training.epochs)

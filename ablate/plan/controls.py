@@ -14,8 +14,10 @@ def add_controls(space: Space, made: Cells) -> None:
     """Adds a control for each variant, as a row of its own. Where the baseline itself is nearest in cost, it is the control.
 
     Raises:
-        AblateError: the backbone has not one width that could be changed.
+        AblateError: the baseline cannot be built, or has not one width that could be changed.
     """
+    if made.baseline.cost is None:
+        raise AblateError(f"control: the baseline cannot be built: {made.baseline.refusal}; leave the control out")
     cost = space.control.removeprefix("iso-")
     settings = {**space.fixed, **space.baseline}
     own = families.find(space.backbone).dimensions(space.backbone)

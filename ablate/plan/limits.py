@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -48,7 +49,10 @@ def _number(value: float) -> str:
 
 def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, float]:
     try:
-        return _value(limit.left, cost, baseline), _value(limit.right, cost, baseline)
+        sides = _value(limit.left, cost, baseline), _value(limit.right, cost, baseline)
+        if not all(map(math.isfinite, sides)):
+            raise Infeasible(f"limit {limit.text} comes to no number")
+        return sides
     except ZeroDivisionError:
         raise Infeasible(f"limit {limit.text} divides by zero") from None
     except AttributeError:

@@ -9,7 +9,7 @@ from typing import Any
 from ablate import data, factors
 from ablate.errors import AblateError, Infeasible
 from ablate.plan.designs import combinations
-from ablate.plan.limits import violated
+from ablate.plan.limits import violated, violations
 from ablate.plan.start import find_start, refuse_strange
 from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Trial
 
@@ -60,6 +60,13 @@ class Cells:
         self.cells: list[Cell] = []
         self._first: dict[tuple[str, str], int] = {}
 
+    def violations(self, cell: Cell) -> dict[str, float]:
+        """By how much a cell breaks each limit; nothing where that cannot be said."""
+        try:
+            return violations(self._space.limits, cell.cost, self.baseline.cost) if cell.cost is not None else {}
+        except Infeasible:
+            return {}
+
     def cost(self, levels: Settings) -> Cost:
         """What a cell of these levels would cost. Raises Infeasible where it cannot be built."""
         made = _candidate(self._space, levels, self._costs)
@@ -77,7 +84,10 @@ class Cells:
         unread = frozenset(name for name in levels if unread_reason(space, name, levels))
         cell = Cell(index, levels, role, unread, made.architecture, made.cost, note=made.refusal, control_of=control_of)
         if made.architecture is not None and made.recipe is not None and made.data is not None and made.cost is not None:
-            broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
+            try:
+                broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
+            except Infeasible as error:
+                broken = str(error)
             key = (made.architecture.hash, repr(made.recipe.canonical()))
             if broken:
                 cell = replace(cell, note=broken)

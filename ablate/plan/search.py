@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ablate.plan.limits import violations
 from ablate.plan.plan import Cells, Costs, unread_reason
 from ablate.plan.strategies import Factor, Sampler, Verdict
 from ablate.records import Cell, Cost, Epoch, Known, Level, Plan, Settings, Space, Status, Trial
@@ -48,8 +47,7 @@ class Search:
         ]
         self._factors = factors
         self._sampler = Sampler(self._strategy, factors, space.baseline, tuple(space.objectives.values()))
-        self._chosen = self._still_allowed(chosen)
-        self._told = 0
+        self._asked = self._told = 0
         self._refused: set[int] = set()
         self._verdicts: dict[int, Verdict] = {}
         self._best: dict[int, Mapping[int, float]] = {}
@@ -58,6 +56,10 @@ class Search:
         self._resolved: dict[str, Known] = {}
         self._proposed: set[tuple[Level, ...]] = set()
         self._useless, self._exhausted = 0, False
+        for levels in self._still_allowed(chosen):
+            if self._made.cells and self.more == 0:
+                break
+            self._add(levels)
 
     @property
     def plan(self) -> Plan:
@@ -74,15 +76,15 @@ class Search:
         if self._exhausted:
             return 0
         wanted = self._strategy.cells
-        return None if wanted is None else wanted - sum(cell.feasible for cell in self._made.cells)
+        return None if wanted is None else max(0, wanted - sum(cell.feasible for cell in self._made.cells))
 
     def advance(self) -> list[Cell]:
         """Proposes as far as results allow; gives the new cells, and those that get another seed."""
         first = self._told
-        while self.more != 0 and self._tell(len(self._made.cells) - self._strategy.parallel):
-            if not self._propose(len(self._made.cells)):
+        while (self._asked < len(self._made.cells) or self.more != 0) and self._tell(self._asked - self._strategy.parallel):
+            if not self._propose(self._asked):
                 self._exhausted = True
-        found = [self._with_seeds(cell) for cell in self._made.cells[first:]]
+        found = [self._with_seeds(cell) for cell in self._made.cells[first : self._asked]]
         changed = [cell for cell in found if self._seeds.get(cell.index) != len(cell.trials)]
         self._seeds.update((cell.index, len(cell.trials)) for cell in changed)
         return changed
@@ -90,7 +92,7 @@ class Search:
     def wanted(self) -> list[Trial]:
         """Trials to be trained now, each given once, in their order. Call `advance` first."""
         found = []
-        for cell in self._made.cells[self._told :]:
+        for cell in self._made.cells[self._told : self._asked]:
             trials, _ = self._needs(cell)
             found += [trial for trial in trials if trial.hash not in self._given and trial.hash not in self._resolved]
             self._given.update(trial.hash for trial in trials)
@@ -99,7 +101,7 @@ class Search:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to be proposed or trained."""
-        return self.more == 0 and self._tell(len(self._made.cells) - 1)
+        return self.more == 0 and self._asked == len(self._made.cells) and self._tell(self._asked - 1)
 
     def _tell(self, last: int) -> bool:
         """Tells the sampler what came of the proposals up to number `last`; False where that is not known yet."""
@@ -114,25 +116,28 @@ class Search:
         return True
 
     def _propose(self, number: int) -> bool:
-        """Adds the proposal of that number; False where nothing is left."""
-        chosen = self._chosen[number] if number < len(self._chosen) else None
-        if self._all and len(self._proposed) >= len(self._all):
+        """Asks the sampler for the proposal of that number; what was chosen before stands. False where nothing is left."""
+        chosen = self._made.cells[number].levels if number < len(self._made.cells) else None
+        if chosen is None and self._all and len(self._proposed) >= len(self._all):
             return False
         if chosen is None and self._useless >= PATIENCE:
             chosen = self._anything_new(number)
             if chosen is None:
                 return False
         levels = self._sampler.ask(number, chosen)
-        cell = self._made.add(levels)
-        self._proposed.add(tuple(levels.values()))
+        cell = self._made.cells[number] if number < len(self._made.cells) else self._add(levels)
+        self._asked += 1
         self._useless = 0 if cell.feasible else self._useless + 1
-        over = violations(self._space.limits, cell.cost, self._made.baseline.cost) if cell.cost else {}
-        self._sampler.constrain(number, over)
+        self._sampler.constrain(number, self._made.violations(cell))
         if not cell.feasible and cell.same_as is None:
             self._refused.add(number)
             self._sampler.refuse(number)
         self._best[number] = self._best_so_far() if self._space.adaptive else {}
         return True
+
+    def _add(self, levels: Settings) -> Cell:
+        self._proposed.add(tuple(levels.values()))
+        return self._made.add(levels)
 
     def _verdict(self, cell: Cell) -> Verdict | None:
         """What came of a cell, once it is known."""
@@ -152,6 +157,8 @@ class Search:
         resolved = [trial.hash in known for trial in cell.trials]
         if not self._space.adaptive:
             return cell.trials, all(resolved)
+        if cell.index not in self._best:
+            return cell.trials[:1], False
         best, mine = self._best[cell.index], dict[int, float]()
         for count, (trial, done) in enumerate(zip(cell.trials, resolved, strict=True), start=1):
             if not done:
@@ -194,7 +201,7 @@ class Search:
         for number, levels in enumerate(chosen):
             mine = {name: levels.get(name, baseline[name]) for name in baseline}
             if all(mine[name] in self._space.factors[name] for name in mine) and (number or mine != baseline):
-                kept.append(mine)
+                kept.append(self._plainly(list(mine.values())))
         return [baseline, *kept]
 
     def _anything_new(self, number: int) -> Settings | None:

@@ -200,27 +200,28 @@ def export(
         AblateError: the storage has a study of that name already, or cannot be opened.
     """
     states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+    # Levels of today's declaration, and those that cells of an earlier one were at.
+    occurring = {name: [cell.levels[name] for cell in cells if name in cell.levels] for cell in cells for name in cell.levels}
+    choices = {name: tuple(dict.fromkeys([*factors.get(name, ()), *found])) for name, found in occurring.items()}
     with _quiet():
+        made = [
+            optuna.create_trial(
+                state=states[cell.verdict.state],
+                values=list(cell.verdict.values) if cell.verdict.state == "completed" else None,
+                params=dict(cell.levels),
+                distributions={key: CategoricalDistribution(choices[key]) for key in cell.levels},
+                intermediate_values=dict(cell.verdict.curve or {}) if len(directions) == 1 else {},
+                user_attrs=dict(cell.attributes),
+                constraints=dict(cell.violations) or None,
+            )
+            for cell in cells
+        ]
         try:
             study = optuna.create_study(storage=to, study_name=name, directions=[_direction(d) for d in directions.values()])
         except optuna.exceptions.DuplicatedStudyError:
-            raise AblateError(
-                f"the Optuna storage has a study '{name}' already; delete it there, or name another storage"
-            ) from None
+            raise AblateError(f"{to} has a study '{name}' already; delete it there, or name another storage") from None
         except Exception as error:
             # Of whatever kind the storage's driver raises.
             raise AblateError(f"--optuna {to}: {error}; write a URL such as sqlite:///optuna.db") from error
         study.set_metric_names(list(directions))
-        for cell in cells:
-            done = cell.verdict.state == "completed"
-            study.add_trial(
-                optuna.create_trial(
-                    state=states[cell.verdict.state],
-                    values=list(cell.verdict.values) if done else None,
-                    params=dict(cell.levels),
-                    distributions={key: CategoricalDistribution(factors[key]) for key in cell.levels},
-                    intermediate_values=dict(cell.verdict.curve or {}) if len(directions) == 1 else {},
-                    user_attrs=dict(cell.attributes),
-                    constraints=dict(cell.violations) or None,
-                )
-            )
+        study.add_trials(made)

@@ -10,6 +10,8 @@ from ablate.records import Arithmetic, Cost, CostOf, Limit, Term
 EXAMPLES = '"<= 6e6", "<= 1.1 * baseline", "< baseline"'
 FULL_EXAMPLES = '"params <= 6e6", "flops <= 1.05 * baseline.flops", "flops / baseline.flops + params / baseline.params <= 2.1"'
 LONGEST = 500
+MOST = 1e30
+"""More than any cost; a number beyond would be a slip, and its products no numbers."""
 _COSTS = tuple(field.name for field in fields(Cost))
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _RELATIONS: dict[type[ast.cmpop], str] = {ast.LtE: "<=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">"}
@@ -38,7 +40,7 @@ def parse(text: str, cost: str = "") -> Limit | None:
 def _term(node: ast.expr, cost: str) -> Term | None:
     if isinstance(node, ast.Constant):
         value = node.value
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST else None
     if isinstance(node, ast.Name):
         if node.id == "baseline":
             return CostOf(cost, of_baseline=True) if cost else None

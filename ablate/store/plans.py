@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
@@ -18,6 +18,7 @@ from ablate.store import views
 from ablate.store.tables import architectures, cell_trials, cells, levels, studies, trials
 
 CHUNK = 500
+Rest = Literal["remove", "keep", "keep unless changed"]
 
 
 def now() -> datetime:
@@ -49,19 +50,19 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
 
 
 def put_cells(
-    connection: Connection, study: int, planned: Sequence[Cell], revision: int, again: Sequence[Status], *, whole: bool
+    connection: Connection, study: int, planned: Sequence[Cell], revision: int, again: Sequence[Status], rest: Rest
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials. Trials are only added.
 
     Args:
         again: states of trials that are to be trained again.
-        whole: these are all cells of the study; others, of an earlier plan, go.
+        rest: what becomes of the study's other cells.
     """
     rows = connection.execute(select(cells.c.number, cells.c.digest).where(cells.c.study_id == study))
     stored: dict[int, str] = {row[0]: row[1] for row in rows}
     digests = {cell.index: _digest(cell) for cell in planned}
     changed = [number for number, digest in digests.items() if stored.get(number, digest) != digest]
-    if whole:
+    if rest == "remove" or (rest == "keep unless changed" and changed):
         changed += [number for number in stored if number not in digests]
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])

@@ -12,7 +12,20 @@ from sqlalchemy import event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.records import Architecture, CellResult, Cost, Epoch, Known, Level, Recipe, Status, StudyResults, Trained, Trial
+from ablate.records import (
+    KNOWN,
+    Architecture,
+    CellResult,
+    Cost,
+    Epoch,
+    Known,
+    Level,
+    Recipe,
+    Status,
+    StudyResults,
+    Trained,
+    Trial,
+)
 from ablate.store.database import open_reader
 from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
@@ -107,12 +120,13 @@ class Reader:
         with self._engine.connect() as connection:
             for start in range(0, len(wanted), CHUNK):
                 chunk = wanted[start : start + CHUNK]
+                # States first: somebody may be writing, and whoever is seen to be completed has all epochs in the store.
+                states = connection.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))).all()
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
                     for row in connection.execute(select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)):
                         curves.setdefault(row[0], []).append(Epoch(*row[1:]))
-                for key, state in connection.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))):
-                    found[key] = Known(Status(state), tuple(curves.get(key, ())))
+                found |= {key: Known(Status(state), tuple(curves.get(key, ()))) for key, state in states}
         return found
 
     def beginnings(self, trial: Trial) -> tuple[str, ...]:
@@ -190,14 +204,22 @@ class Reader:
             ),
         )
 
-    def proposed(self, name: str) -> list[dict[str, Level]]:
-        """The levels of a study's cells in their order; none where there is no such study."""
+    def proposed(self, name: str, *, only_known: bool = False) -> list[dict[str, Level]]:
+        """The levels of a study's cells in their order; none where there is no such study. Controls are no proposals.
+
+        Args:
+            only_known: leave out cells that have no trial with a result.
+        """
         wanted = (
             select(cells.c.number, levels.c.factor, levels.c.level)
             .join(levels, levels.c.cell_id == cells.c.id)
             .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .where(cells.c.role != "control")
             .order_by(cells.c.number, levels.c.position)
         )
+        if only_known:
+            ended = select(cell_trials.c.cell_id).join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            wanted = wanted.where(cells.c.id.in_(ended.where(trials.c.status.in_((*KNOWN, Status.PRUNED)))))
         found: dict[int, dict[str, Level]] = {}
         with self._engine.connect() as connection:
             for number, factor, level in connection.execute(wanted):

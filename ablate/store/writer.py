@@ -34,8 +34,8 @@ class Heart:
 
     def _live(self) -> None:
         while not self._ended.wait(LEASE_SECONDS / 4):
-            # A beat that fails is made up for by the next one; if none gets through, the lease is lost, as it should be.
-            with contextlib.suppress(StoreError):
+            # A beat that fails, for whatever reason, is made up for by the next one; if none gets through, the lease is lost.
+            with contextlib.suppress(Exception):
                 self._beat()
 
     def stop(self) -> None:
@@ -95,11 +95,14 @@ class Writer:
                 connection.execute(insert(stores).values(id=found, created_at=now()))
             return str(found)
 
-    def register(self, plan: Plan, file: str, cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> int:
+    def register(
+        self, plan: Plan, file: str, cost_revision: int, again: Sequence[Status] = (Status.FAILED,), *, whole: bool = True
+    ) -> int:
         """Stores a study's declaration and plan, in the place of an earlier plan of the same name. Trials are only added.
 
         Args:
             again: states of trials that are to be trained again.
+            whole: the plan has all cells that the study will have; else another driver may have stored more of them.
 
         Returns:
             the study's number.
@@ -112,7 +115,7 @@ class Writer:
             alone(connection)
             self._refuse_another_declaration(connection, space)
             study = put_study(connection, space, file)
-            put_cells(connection, study, plan.cells, cost_revision, again, whole=space.strategy is None)
+            put_cells(connection, study, plan.cells, cost_revision, again, "remove" if whole else "keep unless changed")
             put_view(connection, study, space)
         return study
 
@@ -120,7 +123,12 @@ class Writer:
         """Adds the cells that a search has proposed to its study."""
         with written(self._engine) as connection:
             alone(connection)
-            put_cells(connection, study, new, cost_revision, again, whole=False)
+            put_cells(connection, study, new, cost_revision, again, "keep")
+
+    def trim(self, study: int, count: int) -> None:
+        """Removes cells of an earlier search beyond the first `count`."""
+        with written(self._engine) as connection:
+            connection.execute(delete(cells).where(cells.c.study_id == study, cells.c.number >= count))
 
     def _refuse_another_declaration(self, connection: Connection, space: Space) -> None:
         leased = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from ablate.errors import CheckpointError
+from ablate.errors import CheckpointError, TrialBusy
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -59,10 +59,17 @@ class Folder:
         """Waits for the kernel's lock, which ends with the process that has it.
 
         Raises:
-            CheckpointError: another process keeps it for so long.
+            TrialBusy: another process keeps it for so long.
+            CheckpointError: the folder of all checkpoints is not there.
         """
         folder = self._file.parent
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            # Only this one: where all checkpoints have gone, a new folder would have the trial begin anew beside them.
+            folder.mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise CheckpointError(
+                f"no checkpoint can be written to {folder}: {error.strerror}; was it moved, or is it not mounted on this machine?"
+            ) from error
         self._lock = (folder / "lock").open("w")
         deadline = time.monotonic() + seconds
         while True:
@@ -72,7 +79,7 @@ class Folder:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     self.release()
-                    raise CheckpointError(
+                    raise TrialBusy(
                         f"another process has been training {trial} for {seconds:.0f} s; it holds {folder}/lock"
                     ) from None
                 time.sleep(0.05)

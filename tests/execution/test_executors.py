@@ -45,6 +45,7 @@ def trials(text: str) -> tuple[Trial, ...]:
 def order(
     wanted: tuple[Trial, ...], folder: Path, resources: Resources | None = None, scheduler: Scheduler | None = None
 ) -> Order:
+    folder.mkdir(parents=True, exist_ok=True)
     jobs = tuple(Job(trial, str(folder), resources or Resources()) for trial in wanted)
     epochs = max(trial.recipe.epochs for trial in wanted)
     return Order(jobs, "top1", "max", resources or Resources(), epochs, scheduler or Scheduler(), cpus=2, gpus=0)

@@ -241,3 +241,24 @@ def test_violations_are_shares_of_the_bound() -> None:
     limits = load(TEXT + 'limits: ["flops <= 1.05 * baseline.flops", "params >= 500", "flops / params < 2"]\n').limits
     found = violations(limits, Cost(1000, 1100, 1, 1, 1), Cost(1000, 1000, 1, 1, 1))
     assert list(found.values()) == [pytest.approx(50 / 1050), 0.0 - 1.0, pytest.approx((1.1 - 2) / 2)]
+
+
+def test_fewer_cells_keep_the_first_ones() -> None:
+    bench = Bench()
+    many = finish(Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench)
+    few = Search(load(TEXT.replace("cells: 30", "cells: 5")), free, bench, many)
+    assert finish(few, bench) == many[:5]
+    assert few.more == 0
+
+
+def test_a_limit_that_comes_to_no_number_refuses_the_cell_only() -> None:
+    def cost(architecture: Architecture) -> Cost:
+        return replace(free(architecture), params=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)))
+
+    declared = load(CONDITIONAL + 'limits: ["flops / (params - 1100) <= 5"]\n')
+    bench = Bench()
+    search = Search(declared, cost, bench)
+    finish(search, bench)
+    notes = {cell.note for cell in search.plan.cells if not cell.feasible and cell.same_as is None}
+    assert any("divides by zero" in note for note in notes)
+    assert any(cell.feasible for cell in search.plan.cells)
