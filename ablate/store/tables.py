@@ -53,6 +53,15 @@ studies = Table(
     Column("finished_at", DateTime, nullable=True, comment="when a run left nothing to do"),
 )
 
+drivers = Table(
+    "drivers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("digest", String(20), nullable=False, comment="hash of the YAML text that it runs"),
+    Column("leased_until", Float, nullable=False, comment="seconds since 1970 by the database's clock"),
+)
+
 architectures = Table(
     "architectures",
     metadata,

@@ -13,10 +13,11 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, select, update
 
 from ablate.errors import StoreError
+from ablate.identity import text_hash
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
 from ablate.store.database import WriterLock, alone, clock, open_writer, written
 from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
-from ablate.store.tables import attempts, cell_trials, cells, diagnostics, epochs, provenance, stores, studies, trials
+from ablate.store.tables import attempts, cells, diagnostics, drivers, epochs, provenance, stores, studies, trials
 
 FINAL = ("train_loss", "loss", "top1", "top5")
 LEASE_SECONDS = float(os.environ.get("ABLATE_LEASE_SECONDS", "60"))
@@ -72,9 +73,10 @@ class Writer:
         if self._heart is not None:
             self._heart.stop()
         with contextlib.suppress(StoreError):
-            if self._fences:
+            if self._heart is not None:
                 with written(self._engine) as connection:
                     connection.execute(update(trials).where(trials.c.owner == self._owner).values(owner=None))
+                    connection.execute(delete(drivers).where(drivers.c.id == self._owner))
         self._engine.dispose()
         self._lock.release()
 
@@ -113,10 +115,15 @@ class Writer:
         space = plan.space
         with written(self._engine) as connection:
             alone(connection)
-            self._refuse_another_declaration(connection, space)
+            if self.shared:
+                self._refuse_another_declaration(connection, space)
             study = put_study(connection, space, file)
+            if self.shared:
+                self._sign_in(connection, study, space.document)
             put_cells(connection, study, plan.cells, cost_revision, again, "remove" if whole else "keep unless changed")
             put_view(connection, study, space)
+        if self.shared and self._heart is None:
+            self._heart = Heart(self._beat)
         return study
 
     def extend(self, study: int, new: Sequence[Cell], cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> None:
@@ -131,19 +138,25 @@ class Writer:
             connection.execute(delete(cells).where(cells.c.study_id == study, cells.c.number >= count))
 
     def _refuse_another_declaration(self, connection: Connection, space: Space) -> None:
-        leased = (
+        others = (
             select(func.count())
-            .select_from(studies)
-            .join(cells, cells.c.study_id == studies.c.id)
-            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
-            .where(studies.c.name == space.name, studies.c.document != space.document, self._elsewhere(connection))
+            .select_from(drivers)
+            .join(studies, studies.c.id == drivers.c.study_id)
+            .where(studies.c.name == space.name, drivers.c.id != self._owner, drivers.c.digest != text_hash(space.document))
+            .where(drivers.c.leased_until > clock(connection))
         )
-        if self.shared and connection.execute(leased).scalar_one():
+        if connection.execute(others).scalar_one():
             raise StoreError(
                 f"another driver is at work on study '{space.name}' with another declaration; "
                 "wait for it, or give this one a `name:` of its own"
             )
+
+    def _sign_in(self, connection: Connection, study: int, document: str) -> None:
+        """Notes that this driver is at work on the study."""
+        until = clock(connection) + LEASE_SECONDS
+        connection.execute(delete(drivers).where((drivers.c.id == self._owner) | (drivers.c.leased_until < clock(connection))))
+        mine = {"id": self._owner, "study_id": study, "digest": text_hash(document), "leased_until": until}
+        connection.execute(insert(drivers).values(**mine))
 
     def begin(self, study: int, document: str, found: Provenance) -> None:
         """Notes on what the coming attempts run, and clears up after drivers that were killed: their open attempts are lost."""
@@ -157,8 +170,6 @@ class Writer:
                 insert(provenance).values(study_id=study, document=document, started_at=now(), **asdict(found))
             )
             self._provenance = key_of(made)
-        if self.shared:
-            self._heart = Heart(self._beat)
 
     def finish(self, study: int) -> None:
         """Notes that nothing of a study is left to do."""
@@ -198,6 +209,7 @@ class Writer:
         with written(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
             connection.execute(update(trials).where(trials.c.owner == self._owner).values(leased_until=until))
+            connection.execute(update(drivers).where(drivers.c.id == self._owner).values(leased_until=until))
 
     def write(self, happened: Event) -> bool:
         """Stores one event of an executor.

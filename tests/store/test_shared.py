@@ -165,11 +165,15 @@ def test_two_drivers_share_a_search(url: str, tmp_path: Path) -> None:
 
 
 def test_another_declaration_of_a_running_study_is_refused(url: str, plan: Plan, tmp_path: Path) -> None:
-    with opened(url, plan) as one:
-        assert one.claim(plan.trials[0].hash, RESULTS) == "granted"
-        changed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
+    changed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
+    options = Options(runs=tmp_path, store=url)
+    with opened(url, plan):
         with pytest.raises(StoreError, match="another driver is at work on study 'tiny'"):
-            pipeline.run(changed, "tiny.yaml", Options(runs=tmp_path, store=url), executor=SimulatedExecutor())
+            pipeline.run(changed, "tiny.yaml", options, executor=SimulatedExecutor())
+        other = space.load(TINY, "other.yaml")
+        with opened(url, make_plan(other, lambda architecture: Cost(1, 1, 1, 1, 1))) as writer:
+            assert writer.claim(plan.trials[0].hash, RESULTS) == "granted", "the same trial in a study of another name"
+    assert not pipeline.run(changed, "tiny.yaml", options, executor=SimulatedExecutor()).interrupted, "the other one has ended"
 
 
 FORTY = """

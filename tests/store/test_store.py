@@ -396,6 +396,7 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Pla
         for view in connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'view'")).scalars().all():
             connection.execute(text(f'DROP VIEW "{view}"'))
         connection.execute(text("DROP TABLE diagnostics"))
+        connection.execute(text("DROP TABLE drivers"))
         connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
         connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
         later = ("trials.owner", "trials.fence", "trials.leased_until", "cells.digest", "cells.control_of", "studies.finished_at")

@@ -28,4 +28,13 @@ def upgrade() -> None:
     op.add_column(
         "studies", sa.Column("finished_at", sa.DateTime(), nullable=True, comment="when a run left nothing to do")
     )
+    op.create_table(
+        "drivers",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("study_id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.String(length=20), nullable=False, comment="hash of the YAML text that it runs"),
+        sa.Column("leased_until", sa.Float(), nullable=False, comment="seconds since 1970 by the database's clock"),
+        sa.ForeignKeyConstraint(["study_id"], ["studies.id"], name=op.f("fk_drivers_study_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_drivers")),
+    )
     op.execute("UPDATE studies SET finished_at = updated_at")
