@@ -6,6 +6,7 @@ checkpoint was written. It is then asked again, until the run has ended.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,5 +66,5 @@ def fault(
 def one_message(scene: Scene, what: str, tried: subprocess.CompletedProcess[str], part: str) -> None:
     """A refused command ends with code 2 and one message."""
     lines = [line for line in tried.stderr.splitlines() if line.startswith("error: ")]
-    if tried.returncode != 2 or len(lines) != 1 or part not in lines[0] or "Traceback" in tried.stderr:
+    if tried.returncode != 2 or len(lines) != 1 or not re.search(part, lines[0]) or "Traceback" in tried.stderr:
         scene.problems.append(f"{what}: exit code {tried.returncode}, {tried.stderr[-1500:]}")

@@ -134,7 +134,8 @@ def second_driver(scene: Scene) -> bool:
     if not scene.alive:
         # The first had ended when the second came.
         return False
-    one_message(scene, "two drivers on one study", tried, "is writing to")
+    # Or it is told of the data first, if those are spoilt just then.
+    one_message(scene, "two drivers on one study", tried, "is writing to|is not a readable")
     return True
 
 
