@@ -16,14 +16,14 @@ def add_controls(space: Space, made: Cells) -> None:
     Raises:
         AblateError: the baseline cannot be built, or has not one width that could be changed.
     """
-    if made.baseline.cost is None:
-        raise AblateError(f"control: the baseline cannot be built: {made.baseline.refusal}; leave the control out")
     cost = space.control.removeprefix("iso-")
     settings = {**space.fixed, **space.baseline}
     own = families.find(space.backbone).dimensions(space.backbone)
     width, heads = int(settings.get(WIDTH, own.width)), int(settings.get("size.heads", own.heads))
     if not width:
         raise AblateError(f"control: {space.backbone} has not one width in all its blocks, so it cannot be widened; leave it out")
+    if made.baseline.cost is None:
+        raise AblateError(f"control: the baseline cannot be built: {made.baseline.refusal}; leave the control out")
     step = max(heads, 1)
     for variant in [cell for cell in made.cells if cell.role == "variant" and cell.feasible]:
         nearest = _nearest(space, made, variant, cost, width, step)

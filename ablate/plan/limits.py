@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ablate.errors import Infeasible
+from ablate.errors import AblateError, Infeasible
 from ablate.records import Arithmetic, Cost, CostOf, Limit, Term
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -56,7 +56,8 @@ def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, floa
     except ZeroDivisionError:
         raise Infeasible(f"limit {limit.text} divides by zero") from None
     except AttributeError:
-        raise Infeasible(f"limit {limit.text}: the baseline itself cannot be built") from None
+        # Not of this cell alone: no cell can be held against it.
+        raise AblateError(f"limit {limit.text}: the baseline itself cannot be built") from None
 
 
 def _value(term: Term, cost: Cost, baseline: Cost | None) -> float:

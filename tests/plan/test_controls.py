@@ -76,3 +76,9 @@ def test_a_backbone_of_several_widths_has_no_control() -> None:
     )
     with pytest.raises(AblateError, match="has not one width in all its blocks"):
         pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")
+
+
+def test_a_baseline_that_cannot_be_built_has_no_control() -> None:
+    text = TEXT.replace("CONTROL", "iso-flops").replace("ffn.kernel: [none, 3]", "recipe.warmup_epochs: [3, 0]")
+    with pytest.raises(AblateError, match="control: the baseline cannot be built: 3 warm-up epochs leave nothing of 3 epochs"):
+        pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")
