@@ -402,8 +402,8 @@ def _seems_done(declared: Space, url: str) -> bool:
 def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> queue.Queue:
     declared = shown.plan.space
     folder = options.checkpoints_of(writer.store_id)
-    if "://" not in folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    if "://" not in folder.removeprefix("file://"):
+        Path(folder.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
     # What failed in an earlier run was planned again when the study was registered: what fails now, failed.
     results = (*_results(declared), Status.FAILED)
 

@@ -23,6 +23,7 @@ from ablate.errors import ExecutorError
 from ablate.execution import make
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event, Progressed, Started
+from ablate.study import Study
 from tests.conftest import TINY
 from tests.execution.test_executors import listening
 
@@ -122,7 +123,7 @@ class TestCluster:
 
         here = Options(tmp_path / "here", executor="inline")
         pipeline.run(space.load(LONG, "tiny.yaml"), "tiny.yaml", here)
-        assert pipeline.Study("tiny", there.url).table("csv") == pipeline.Study("tiny", here.url).table("csv")
+        assert Study("tiny", there.url).table("csv") == Study("tiny", here.url).table("csv")
 
     def test_it_is_joined_again_and_left_running(self, cluster: Any, tmp_path: Path) -> None:
         """The cluster that another run has left; checkpoints at a URL."""
