@@ -184,7 +184,7 @@ factors:
   recipe.weight_decay: [0.0, 0.01, 0.05, 0.1]
 seeds: 1
 data: {name: digits, train_images: 400, test_images: 100}
-recipe: {epochs: 6, batch_size: 20, warmup_epochs: 0}
+recipe: {epochs: 12, batch_size: 20, warmup_epochs: 0}
 """
 
 
