@@ -60,13 +60,11 @@ class Disk:
                     process.rlimit(psutil.RLIMIT_FSIZE, (left, resource.RLIM_INFINITY))
                     self._limited.append(process)
             return
-        with (self.folder / "filler").open("wb") as filler:
+        # Without a buffer, which would hold what does not fit and try again.
+        with (self.folder / "filler").open("wb", buffering=0) as filler:
             with contextlib.suppress(OSError):
                 while True:
                     filler.write(bytes(64 * 1024))
-                    filler.flush()
-            with contextlib.suppress(OSError):
-                filler.flush()
             filler.truncate(max(0, filler.seek(0, os.SEEK_END) - left))
 
     def free(self) -> None:
