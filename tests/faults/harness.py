@@ -186,7 +186,8 @@ def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
         found.append(f"exit code {code} is none of {sorted(ran.codes)}")
     if "Traceback" in log:
         found.append("a traceback")
-    if len(errors) != (code == 2):
+    # One that was killed may have given its message before.
+    if len(errors) > 1 or (code >= 0 and len(errors) != (code == 2)):
         found.append(f"{len(errors)} messages")
     # Killed, terminated or interrupted before it could say anything: there is nothing to read.
     if code > 0 and ran.says and not re.search("|".join(ran.says), log):
