@@ -25,7 +25,8 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     timm_models.require_multiple(image_size, 32, name)
     model: Any = timm_models.create(name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate", attention=False))
     model.image_side = image_size
-    return model  # type: ignore[no-any-return]
+    made: nn.Module = model
+    return made
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:

@@ -95,11 +95,13 @@ def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
         with warnings.catch_warnings():
             # torch deprecates how timm's interpolation indexes, and tells it that it could be quicker.
             warnings.simplefilter("ignore", UserWarning)
-            return resize_rel_pos_bias_table(tensor, (side, side), tuple(place.shape))  # type: ignore[no-any-return]
+            table: Tensor = resize_rel_pos_bias_table(tensor, (side, side), tuple(place.shape))
+        return table
     if last == "weight" and tensor.ndim == place.ndim == 4 and tensor.shape[:2] == place.shape[:2] and "patch_embed" in name:
         from timm.layers.patch_embed import resample_patch_embed
 
-        return resample_patch_embed(tensor, list(place.shape[2:]))  # type: ignore[no-any-return]
+        kernel: Tensor = resample_patch_embed(tensor, list(place.shape[2:]))
+        return kernel
     return None
 
 

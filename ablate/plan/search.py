@@ -8,7 +8,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from ablate.plan.plan import Cells, Costs, unread_reason
 from ablate.plan.strategies import Factor, Sampler, Verdict
@@ -41,10 +41,7 @@ class Search:
         assert space.strategy is not None
         self._space, self._strategy, self._results = space, space.strategy, results
         self._made = Cells(space, costs)
-        factors = [
-            Factor(name, tuple(space.factors[name]), lambda levels, name=name: not unread_reason(space, name, levels))  # type: ignore[misc]
-            for name in reading_order(space)
-        ]
+        factors = [Factor(name, tuple(space.factors[name]), partial(_is_read, space, name)) for name in reading_order(space)]
         self._factors = factors
         self._sampler = Sampler(self._strategy, factors, space.baseline, tuple(space.objectives.values()))
         self._asked = self._told = 0
@@ -253,6 +250,10 @@ def judge(known: Sequence[Known], objectives: Iterable[str], cost: Cost | None) 
             by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
         return Verdict("pruned", curve={number: statistics.fmean(values) for number, values in by_epoch.items()})
     return Verdict("failed")
+
+
+def _is_read(space: Space, name: str, levels: Settings) -> bool:
+    return not unread_reason(space, name, levels)
 
 
 def reading_order(space: Space) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import fields
 
-from ablate.records import Arithmetic, Cost, CostOf, Limit, Term
+from ablate.records import Arithmetic, Cost, CostOf, Limit, Relation, Term
 
 EXAMPLES = '"<= 6e6", "<= 1.1 * baseline", "< baseline"'
 FULL_EXAMPLES = '"params <= 6e6", "flops <= 1.05 * baseline.flops", "flops / baseline.flops + params / baseline.params <= 2.1"'
@@ -14,7 +14,7 @@ MOST = 1e30
 """More than any cost; a number beyond would be a slip, and its products no numbers."""
 _COSTS = tuple(field.name for field in fields(Cost))
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_RELATIONS: dict[type[ast.cmpop], str] = {ast.LtE: "<=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">"}
+_RELATIONS: dict[type[ast.cmpop], Relation] = {ast.LtE: "<=", ast.Lt: "<", ast.GtE: ">=", ast.Gt: ">"}
 
 
 def parse(text: str, cost: str = "") -> Limit | None:
@@ -34,7 +34,7 @@ def parse(text: str, cost: str = "") -> Limit | None:
     left, right = _term(tree.left, cost), _term(tree.comparators[0], cost)
     if relation is None or left is None or right is None or not (_has_cost(left) or _has_cost(right)):
         return None
-    return Limit(words, left, relation, right)  # type: ignore[arg-type]
+    return Limit(words, left, relation, right)
 
 
 def _term(node: ast.expr, cost: str) -> Term | None:

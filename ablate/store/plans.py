@@ -68,7 +68,7 @@ def put_cells(
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
-    _architectures(connection, new if new or not planned else planned[:1], revision)
+    _architectures(connection, planned, revision)
     _trials(connection, [trial for cell in planned for trial in cell.trials], again)
     _cells(connection, study, new, digests)
 

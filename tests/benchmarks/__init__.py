@@ -1,0 +1,17 @@
+"""Benchmarks are scripts, no package: a test loads them by their file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+
+def load(name: str) -> ModuleType:
+    """The module of `benchmarks/NAME.py`."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

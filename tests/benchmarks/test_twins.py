@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -10,18 +9,12 @@ import numpy as np
 import pytest
 
 from ablate.pipeline import Options
-
-ROOT = Path(__file__).parents[2]
+from tests.benchmarks import load
 
 
 @pytest.fixture(scope="module")
 def twins() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("twins", ROOT / "benchmarks" / "twins.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("twins")
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ def test_a_search_is_an_optuna_study(run_text: RunText, options: Options, tmp_pa
         assert trial.values == [pytest.approx(sum(cell.values.values()) / 2), cell.cost and cell.cost.flops]
         assert trial.params == {name: level for name, level in cell.levels.items() if name not in cell.unread}
     refused = [trial for trial in study.trials if trial.state.name == "FAIL"]
+    assert refused
     assert all(trial.user_attrs["note"] for trial in refused)
     with pytest.raises(AblateError, match="has a study 'tiny' already"):
         Study("tiny", options.url).export_optuna(to)
