@@ -72,7 +72,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
 
 def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options) -> Iterator[Grid]:
     """Takes diagnostics, and shows them: one grid a study and diagnostic."""
-    from ablate import diagnostics, pipeline
+    from ablate import diagnosis, diagnostics
     from ablate.records import Diagnostics
     from ablate.report import layers_grid
     from ablate.study import Study
@@ -82,7 +82,7 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, opt
     def hear(done: int, every: int) -> None:
         print(f"\rtrial {done + 1} of {every}", end="", file=sys.stderr, flush=True)
 
-    looked = pipeline.diagnose(targets, Diagnostics(chosen, images), options, hear)
+    looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, hear)
     print(f"\r{looked.trials} trials looked at", file=sys.stderr)
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"

@@ -9,11 +9,12 @@ import time
 import traceback
 from collections.abc import Iterator
 
+from ablate.environment import seconds
 from ablate.errors import ExecutorError, TrialBusy
 from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
 from ablate.training import Diverged, Training
 
-CHECKPOINT_SECONDS = float(os.environ.get("ABLATE_CHECKPOINT_SECONDS", "20"))
+CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
 """A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
 
 

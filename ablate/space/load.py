@@ -10,13 +10,14 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
-from ablate.document import Document, Where, parse, unknown_key
-from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, did_you_mean, unknown
+from ablate.document import Document, Where, parse
+from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space, Strategy
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES
 from ablate.space.schema import RecipeForm, SeedsForm, SpaceForm
+from ablate.space.shape import shape_problems
 
 TRAINED = ("top1", "top5", "loss")
 """Metrics that a training gives; the others are costs."""
@@ -51,7 +52,7 @@ def load(text: str, file: str, *, stored: bool = False) -> Space:
     try:
         form = SpaceForm.model_validate(document.values)
     except ValidationError as error:
-        raise SpaceError(_shape_problem(document, details) for details in _one_a_place(error.errors())) from None
+        raise SpaceError(shape_problems(document, error)) from None
     return _Loader(document, form, stored).space()
 
 
@@ -61,62 +62,6 @@ def study_name(file: str) -> str:
     below = parts[len(parts) - parts[::-1].index("search_spaces") :] if "search_spaces" in parts else parts[-1:]
     safe = ["".join(c if c.isalnum() or c in "_.-" else "-" for c in part) for part in below or parts[-1:]]
     return "/".join(part.strip("-.") or "study" for part in safe)
-
-
-def _one_a_place(found: list[Any]) -> list[Any]:
-    """A level that is of none of the four types is one mistake, not four."""
-    kept: dict[tuple[Any, ...], Any] = {}
-    for details in found:
-        *place, last = details["loc"]
-        if last in ("bool", "int", "float", "str"):
-            details = {
-                **details,
-                "loc": tuple(place),
-                "type": "level_type",
-                "msg": "Input should be a number, a word, true or false",
-            }
-        kept.setdefault((details["loc"], details["type"]), details)
-    return list(kept.values())
-
-
-def _shape_problem(document: Document, details: Any) -> Problem:
-    """Pydantic's finding in our words."""
-    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>", "<list>", "<flag>"))
-    # Types of a union stand in a location too; what is no place in the document is dropped.
-    while where and where not in document.lines and details["type"] != "missing":
-        where = where[:-1]
-    kind, found, path = details["type"], details["input"], ".".join(map(str, where))
-    if kind == "extra_forbidden":
-        return document.problem(where, unknown_key(str(where[-1]), _keys_of(where[:-1])))
-    if kind == "missing":
-        inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
-        return document.problem(where, f"missing key '{where[-1]}'{inside}")
-    if kind == "literal_error":
-        allowed = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        return document.problem(
-            where, f"{path}: {found!r} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}"
-        )
-    message = details["msg"].removeprefix("Input ").replace("should be", "must be")
-    if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
-        message += " (found an empty text)"
-    return document.problem(where, f"{path}: {message[:1].lower() + message[1:]}, found {found!r}")
-
-
-def _keys_of(where: Where) -> list[str]:
-    """The keys that a mapping of the document may have."""
-    model: Any = SpaceForm
-    for part in where:
-        annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
-        forms = [a for a in _flatten(annotation) if isinstance(a, type) and hasattr(a, "model_fields")]
-        if not forms:
-            return []
-        model = forms[0]
-    return list(model.model_fields)
-
-
-def _flatten(annotation: Any) -> list[Any]:
-    arguments = getattr(annotation, "__args__", ())
-    return [annotation, *(inner for argument in arguments for inner in _flatten(argument))]
 
 
 class _Loader:

@@ -13,13 +13,23 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError, OperationalError, ProgrammingError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.store import views
 from ablate.store.migrations import HEAD
 
-BUSY_SECONDS = float(os.environ.get("ABLATE_BUSY_SECONDS", "30"))
+BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
 """How long to wait for another program that holds the database file."""
 ADVISORY_LOCK = 0x61626C617465
 """PostgreSQL's number of our lock: `ablate` in ASCII."""
@@ -174,7 +184,7 @@ def written(engine: Engine) -> Iterator[Connection]:
             yield connection
     except (IntegrityError, ProgrammingError):
         raise
-    except DatabaseError as error:
+    except (DatabaseError, InterfaceError, PoolTimeout) as error:
         reason = str(getattr(error, "orig", None) or error)
         hints = {"locked": "end the other program that holds it", "full": "free some room", "readonly": "give the right to write"}
         hint = next((told for word, told in hints.items() if word in reason), "see that it can be written to")

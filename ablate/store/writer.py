@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, select, update
 
+from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
@@ -20,7 +20,7 @@ from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, pu
 from ablate.store.tables import attempts, cells, diagnostics, drivers, epochs, provenance, stores, studies, trials
 
 FINAL = ("train_loss", "loss", "top1", "top5")
-LEASE_SECONDS = float(os.environ.get("ABLATE_LEASE_SECONDS", "60"))
+LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 """A driver that is not heard of for so long has lost its trials to others."""
 Claim = Literal["granted", "taken", "known"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, space
+from ablate import diagnosis, pipeline, space
 from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
@@ -47,7 +47,7 @@ def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
 def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> None:
     study = Study("tiny", options.url)
     before = study.layers("token_cosine")
-    looked = pipeline.diagnose(("tiny",), Diagnostics(("token_cosine", "high_frequency"), 20), options)
+    looked = diagnosis.diagnose(("tiny",), Diagnostics(("token_cosine", "high_frequency"), 20), options)
     assert (looked.trials, looked.without) == (4, 0)
     assert study.layers("token_cosine") == before
     assert study.diagnostics() == ["high_frequency", "token_cosine", "token_similarity"]
@@ -57,14 +57,14 @@ def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> N
 def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
     with Reader(options.url) as reader:
         key = str(reader.trials("tiny")[0]["trial"])
-    assert pipeline.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials == 1
+    assert diagnosis.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials == 1
     with pytest.raises(UnknownName, match="unknown study or trial 'tini'; did you mean 'tiny'"):
-        pipeline.diagnose(("tini",), Diagnostics(("diversity",)), options)
+        diagnosis.diagnose(("tini",), Diagnostics(("diversity",)), options)
 
 
 def test_trials_without_a_checkpoint_are_counted(run_text: RunText, tiny: str, options: Options) -> None:
     run_text(tiny)
-    looked = pipeline.diagnose(("tiny",), Diagnostics(("diversity",)), options)
+    looked = diagnosis.diagnose(("tiny",), Diagnostics(("diversity",)), options)
     assert (looked.trials, looked.without) == (0, 8)
     with pytest.raises(UnknownName, match="take them with: ablate diagnose tiny"):
         Study("tiny", options.url).layers("diversity")
@@ -108,7 +108,7 @@ def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> Non
 def test_trials_known_before_are_counted_until_someone_looks(run_text: RunText, tiny: str, options: Options) -> None:
     assert run_text(tiny, InlineExecutor()).undiagnosed == 0
     assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 8
-    pipeline.diagnose(("tiny",), Diagnostics(("diversity",), 5), options)
+    diagnosis.diagnose(("tiny",), Diagnostics(("diversity",), 5), options)
     assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 0
 
 
@@ -133,7 +133,7 @@ def test_a_diagnostic_asked_for_later_is_missed_until_someone_looks(run_text: Ru
     one = tiny.replace("seeds: 2", "seeds: 1")
     run_text(one + "diagnostics: [diversity]\n", InlineExecutor())
     assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 4
-    pipeline.diagnose(("tiny",), Diagnostics(("token_cosine",), 5), options)
+    diagnosis.diagnose(("tiny",), Diagnostics(("token_cosine",), 5), options)
     assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 0
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 
-from ablate import pipeline, space
+from ablate import diagnosis, pipeline, space
 from ablate.errors import CheckpointError
 from ablate.pipeline import Options
 from ablate.records import Diagnostics
@@ -152,6 +152,6 @@ def test_a_study_with_its_checkpoints_at_a_url(tiny: str, options: Options, tmp_
     found = list((tmp_path / "far").glob("*/*/last.pt"))
     assert len(found) == 4
     assert not (options.runs / "checkpoints").exists()
-    looked = pipeline.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), wanted)
+    looked = diagnosis.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), wanted)
     assert (looked.trials, looked.without) == (4, 0)
-    assert pipeline.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), options).without == 4
+    assert diagnosis.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), options).without == 4

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import ray
 
+from ablate.environment import seconds
 from ablate.errors import ExecutorError
 
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial as TuneTrial
 
-HANG_SECONDS = float(os.environ.get("ABLATE_HANG_SECONDS", "1800"))
+HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
 """A running trial that gives no sign of life for so long has its worker killed, and goes on from its checkpoint; 0: never.
 
 A sign of life is each batch, not each epoch: an epoch may take as long as it likes.
