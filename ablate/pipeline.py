@@ -179,7 +179,10 @@ def run(
                 work.prepare(options.cpus, options.gpus)
             shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
-            study = writer.register(shown.plan, file, COST_REVISION, _again(declared), whole=shown.more == 0)
+            with Reader(options.url) as reader:
+                # What a search has proposed may be more than this driver knows of; rows of a design are none of it.
+                whole = shown.more == 0 or not _was_search(declared, reader)
+            study = writer.register(shown.plan, file, COST_REVISION, _again(declared), whole=whole)
             tally = _Tally(writer.write, hooks.event)
             if shown.to_train or shown.more != 0:
                 _try_out(options.checkpoints)
@@ -221,7 +224,6 @@ def _again(declared: Space) -> tuple[Status, ...]:
 
 def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks) -> queue.Source:
     """Where the trials come from: the plan, or a search that goes on from what is stored of it."""
-
     declared = shown.plan.space
     if declared.strategy is None and declared.scheduler.name == "fifo":
         return queue.Planned(shown.to_train)
@@ -255,12 +257,16 @@ def _search(declared: Space, reader: Reader | None, results: Callable[[Iterable[
     """The search of a space, with what was proposed of it before; of a study that was a design, with what is known of it."""
     from ablate.plan.search import Search
 
-    costs: dict[str, Cost] = reader.costs(COST_REVISION) if reader else {}
-    stored = next((study for study in reader.studies() if study.name == declared.name), None) if reader else None
-    if reader is None or stored is None:
-        return Search(declared, Costs(costs), results)
-    was_search = space.load(stored.document, stored.file, stored=True).strategy is not None
-    return Search(declared, Costs(costs), results, reader.proposed(declared.name, only_known=not was_search))
+    if reader is None:
+        return Search(declared, Costs({}), results)
+    chosen = reader.proposed(declared.name, only_known=not _was_search(declared, reader))
+    return Search(declared, Costs(reader.costs(COST_REVISION)), results, chosen)
+
+
+def _was_search(declared: Space, reader: Reader) -> bool:
+    """Whether the study was a search when it was last run."""
+    stored = (study for study in reader.studies() if study.name == declared.name)
+    return any(space.load(study.document, study.file, stored=True).strategy is not None for study in stored)
 
 
 def _outcome(declared: Space, url: str, tally: _Tally, finished: bool) -> Outcome:

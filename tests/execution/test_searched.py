@@ -107,6 +107,7 @@ def test_another_baseline_keeps_what_was_proposed(run_text: RunText, options: Op
 def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     design = SEARCH.replace("strategy: {name: tpe, cells: 8, parallel: 3}", "design: grid")
     run_text(design, hooks=after(4))
+    grid = levels(options)
     with Reader(options.url) as reader:
         known = [trial["row"] for trial in reader.trials("tiny") if trial["status"] == "completed"]
     outcome = run_text(SEARCH)
@@ -115,6 +116,9 @@ def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     found = levels(options)
     assert len(found) == len(set(found)) == 8
     assert outcome.known_before == len(known) == 4
+    first = len(set(known))
+    assert found[:first] == [grid[row] for row in sorted(set(known))], "what is known comes first"
+    assert found[first:] != grid[first:8], "and the rest is proposed"
 
 
 def test_a_failed_trial_is_failed_for_this_run_and_tried_by_the_next(run_text: RunText, options: Options) -> None:
