@@ -38,6 +38,8 @@ RESTARTED = (
     "SELECT COUNT(*) FROM attempts a JOIN attempts b ON b.trial_hash = a.trial_hash AND b.number = a.number + 1"
     " AND b.provenance_id = a.provenance_id WHERE a.status = 'lost' AND a.provenance_id > ?"
 )
+MOST_PROBLEMS = 5
+"""After so many there is enough to mend."""
 IN_ONE_RUN = 3
 """Faults that one run has before the one that ends it."""
 
@@ -238,7 +240,7 @@ def main(seed: int, count: int, names: list[str] | None = None) -> Tally:
     expected, typical = undisturbed(generator)
     print(f"undisturbed: {typical:.0f} s", flush=True)
     deck = draw(count, generator, names)
-    while deck and not tally.problems:
+    while deck and len(tally.problems) < MOST_PROBLEMS:
         with study_scene(generator) as scene:
             disturb(scene, deck, tally, typical)
             if not scene.problems:

@@ -199,7 +199,14 @@ class Scene:
             lost = floor - int(str(first))
             if int(str(number)) > after and lost > 0 and pid != worker:
                 self.epochs_lost += lost
-                self.problems.append(f"attempt {number} of {trial} began after epoch {first}, its checkpoint had {floor}")
+                told = self.rows(
+                    "SELECT number, provenance_id, pid, status, first_epoch, error FROM attempts WHERE trial_hash = ?",
+                    trial,
+                )
+                self.problems.append(
+                    f"attempt {number} of {trial} began after epoch {first}, its checkpoint had {floor} when there were {after} "
+                    f"attempts (worker {worker}); {self.ran.faults}; attempts {told}\n{self.log[-1500:]}"
+                )
 
     def settle(self) -> None:
         """Waits until no process of the run is left, as the next command finds it; what stays is counted and ended."""
