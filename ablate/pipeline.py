@@ -87,7 +87,8 @@ class Options:
 class Preview:
     """A plan, what is known of its trials, and how long the rest would take in seconds (None: nobody can say).
 
-    Of a search it is what has been proposed so far; `more` cells are to come (None: as many as there are).
+    Of a search it is what has been proposed so far; `more` cells are to come (None: as many as there are). Where seeds are added
+    until something is decided, it has those that are due by now, and `whole` all that there may be.
     """
 
     plan: Plan
@@ -95,6 +96,7 @@ class Preview:
     to_train: tuple[Trial, ...]
     seconds: float | None
     more: int | None = 0
+    whole: Plan | None = None
 
 
 @dataclass(frozen=True)
@@ -151,11 +153,16 @@ class Costs:
 def preview(declared: Space, url: str, options: Options | None = None, *, probe: bool = True) -> Preview:
     """What running a space would do. Reads the store if there is one; `probe` times a few steps where it holds no times."""
     found, more = _plan(declared, url)
-    known = _known(url, found)
+    known, whole = _known(url, found), None
+    if declared.looks:
+        from ablate.rounds import granted
+
+        whole, again = found, _again(declared)
+        found, _ = granted(found, {key: one for key, one in known.items() if one.status not in again})
     to_train = tuple(
         trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in _results(declared)
     )
-    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe), more)
+    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe), more, whole)
 
 
 def run(
@@ -225,9 +232,9 @@ def _again(declared: Space) -> tuple[Status, ...]:
 def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks) -> queue.Source:
     """Where the trials come from: the plan, or a search that goes on from what is stored of it."""
     declared = shown.plan.space
-    if declared.strategy is None and declared.scheduler.name == "fifo":
+    if declared.strategy is None and declared.scheduler.name == "fifo" and shown.whole is None:
         return queue.Planned(shown.to_train)
-    if declared.strategy is None:
+    if declared.strategy is None and shown.whole is None:
         # A scheduler compares each trial with those before it: neighbours of a grid, one after the other, would mislead it.
         return queue.Planned(tuple(sorted(shown.to_train, key=lambda trial: trial.hash)))
     registered = {trial.hash for trial in shown.plan.trials}
@@ -244,12 +251,16 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
         }
 
     def proposed(changed: list[Cell]) -> None:
-        writer.extend(study, changed, COST_REVISION, again)
+        writer.extend(study, changed, COST_REVISION, again, registered)
         hashes = [trial.hash for cell in changed for trial in cell.trials]
         registered.update(hashes)
         done = {key for key, known in results(hashes).items() if known.status in _results(declared)}
         hooks.proposed([replace(c, trials=tuple(trial for trial in c.trials if trial.hash not in done)) for c in changed])
 
+    if shown.whole is not None:
+        from ablate.rounds import UntilDecided
+
+        return UntilDecided(shown.whole, shown.plan, results, proposed)
     return queue.Searched(_search(declared, reader, results), proposed)
 
 
@@ -362,7 +373,7 @@ def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
     results = (*_results(declared), Status.FAILED)
 
     def job(trial: Trial) -> Job:
-        changing = declared.strategy is not None or writer.shared
+        changing = declared.strategy is not None or shown.whole is not None or writer.shared
         known = (reader.known([trial.hash]) if changing else shown.known).get(trial.hash)
         history = known.epochs if known else ()
         return Job(trial, folder, declared.resources, history, declared.diagnostics, reader.beginnings(trial))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -63,6 +64,8 @@ class Recipe:
     """How a network is trained. Each field can be a factor, as `recipe.lr`.
 
     `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
+    `select` says which weights are tested: those of the last epoch, or of the first one with the best top-1 on the validation
+    split; with `ema` they are the averaged ones.
     """
 
     epochs: Annotated[int, Ge(1)] = 20
@@ -86,6 +89,7 @@ class Recipe:
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     repeats: Annotated[int, Ge(1)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
+    select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
 
     @property
@@ -128,7 +132,8 @@ class Data:
 
     `fingerprint` is the content's hash where the content is the user's own (files and folders), so that moving a file
     changes no identity and editing it does; sets that are the same everywhere are told by their name. `images` is the number
-    of training images, 0 where nobody has counted them.
+    of training images, 0 where nobody has counted them. `validation` is the share of the training images that is held out: each
+    epoch is measured on them, and the test set is looked at once, at the end.
     """
 
     name: str
@@ -141,10 +146,16 @@ class Data:
     test_images: int | None = None
     fingerprint: str = ""
     workers: int = 4
+    validation: float = 0.0
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""
-        subset = {"train_images": self.train_images, "test_images": self.test_images, "fingerprint": self.fingerprint}
+        subset = {
+            "train_images": self.train_images,
+            "test_images": self.test_images,
+            "fingerprint": self.fingerprint,
+            "validation": self.validation,
+        }
         return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
 
     @cached_property
@@ -246,11 +257,26 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class Design:
-    """Which cells of the space are trained. `cells` and `seed` are read by the random design only."""
+    """Which cells of the space are trained. `cells` and `seed` are read by the random design only, `resolution` by the
+    fractional:
+    how many factors an effect must have together with another one that it cannot be told from."""
 
-    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "random", "rows"] = "grid"
+    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "fractional", "plackett-burman", "random", "rows"] = (
+        "grid"
+    )
     cells: Annotated[int, Ge(1)] | None = None
     seed: Annotated[int, Ge(0)] = 0
+    resolution: Annotated[int, Ge(3), Le(5)] = 4
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The fields that this design reads beside its name."""
+        return frozenset({"random": ("cells", "seed"), "fractional": ("resolution",)}.get(self.name, ()))
+
+    @property
+    def two_levels(self) -> bool:
+        """Whether each factor is at its baseline or at its full level."""
+        return self.name in ("leave-one-out", "add-one-in", "fractional", "plackett-burman")
 
 
 @dataclass(frozen=True)
@@ -265,6 +291,25 @@ class Strategy:
     cells: Annotated[int, Ge(1)] | None = None
     seed: Annotated[int, Ge(0)] = 0
     parallel: Annotated[int, Ge(1)] = 4
+
+
+@dataclass(frozen=True)
+class Looks:
+    """At which numbers of seeds verdicts are taken: at `first`, then after every `step` more, at most at `most`; cells that are
+    decided get no further seed."""
+
+    first: int
+    most: int
+    step: int
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """The numbers of seeds, in their order."""
+        return (*range(self.first, self.most, self.step), self.most)
+
+    @property
+    def number(self) -> int:
+        return len(self.at)
 
 
 @dataclass(frozen=True)
@@ -325,6 +370,7 @@ class Space:
     first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
     With a `control`, each variant gets a baseline of its own, of the same cost.
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
+    `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
     """
 
     name: str
@@ -355,6 +401,8 @@ class Space:
     published: str = ""
     pretrained: str = ""
     diagnostics: Diagnostics = Diagnostics()
+    margin: float = 0.5
+    looks: Looks | None = None
 
 
 Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
@@ -396,12 +444,16 @@ class Plan:
     def trials(self) -> tuple[Trial, ...]:
         """Each distinct trial once, seed by seed, so that an interrupted study has whole rows of few seeds."""
         rows = [cell.trials for cell in self.cells if cell.trials]
-        return tuple({trial.hash: trial for seed in zip(*rows, strict=True) for trial in seed}.values())
+        in_turn = (trial for seed in itertools.zip_longest(*rows) for trial in seed if trial is not None)
+        return tuple({trial.hash: trial for trial in in_turn}.values())
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` is circumstance."""
+    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` is circumstance.
+
+    `loss`, `top1` and `top5` are of the validation split where there is one, else of the test set.
+    """
 
     number: int
     train_loss: float
@@ -413,11 +465,22 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class Tested:
+    """What the test set gave, looked at once, with the weights after `epoch` epochs."""
+
+    epoch: int
+    loss: float
+    top1: float
+    top5: float
+
+
+@dataclass(frozen=True)
 class Known:
-    """What is known of a trial: its state and its epochs."""
+    """What is known of a trial: its state, its epochs, and if it is completed what it came to, by metric."""
 
     status: Status
     epochs: tuple[Epoch, ...]
+    final: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -470,11 +533,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt has ended. `status` running means: interrupted, to be resumed."""
+    """An attempt has ended. `status` running means: interrupted, to be resumed. `tested` is what a completed trial with a
+    validation split came to; without one it is its last epoch."""
 
     trial: str
     status: Status
     error: str = ""
+    tested: Tested | None = None
 
 
 Event: TypeAlias = Started | Progressed | Measured | Ended
@@ -530,6 +595,23 @@ class CellResult:
     states: Mapping[int, Status]
     values: Mapping[int, float]
     control_of: int | None = None
+
+
+def cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
+    """What is known of a planned cell."""
+    found = {trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known}
+    return CellResult(
+        cell.index,
+        cell.levels,
+        cell.unread,
+        cell.role,
+        cell.note,
+        cell.same_as,
+        cell.cost,
+        {trial.seed: found[trial.seed].status if trial.seed in found else Status.PLANNED for trial in cell.trials},
+        {seed: one.final[metric] for seed, one in found.items() if one.status == Status.COMPLETED and metric in one.final},
+        cell.control_of,
+    )
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ablate import report, space
 from ablate.errors import AblateError
-from ablate.records import Cost, StudyResults
+from ablate.records import Cost, Space, StudyResults
+from ablate.report.effects import Effect, control_effects, effects
+from ablate.report.grid import plain
+from ablate.report.wording import policy
 from ablate.store.reader import Reader
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ablate.plan.strategies import Exported
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,69 @@ class Study:
         with Reader(self.store) as reader:
             return reader.results(self.name)
 
+    def declared(self) -> Space:
+        """The space as it was last run."""
+        return space.load(self.results().document, self.name, stored=True)
+
+    def grid(self, *, published: bool = False, group: str = "") -> report.Grid:
+        """The study's table.
+
+        Args:
+            published: the paper's top-1 in a column of its own.
+            group: a factor; rows of equal levels of it stand together.
+        """
+        results, declared = self.results(), self.declared()
+        printed = self.published() if published else None
+        return report.results_grid(results, printed, looks=declared.looks, policy=policy(declared), group=group)
+
     def table(self, form: str = "md") -> str:
-        """The study's table as md, latex, csv or json."""
-        return report.render(report.results_grid(self.results()), form)
+        """The study's table as md, latex, html, csv or json."""
+        return report.render(self.grid(), form)
+
+    def effects(self, margin: float | None = None) -> list[Effect]:
+        """What each row does against the first: paired differences with intervals, adjusted p values and verdicts.
+
+        Args:
+            margin: the least difference that counts as one; by default the study's.
+        """
+        declared = self.declared()
+        return effects(self.results(), declared.margin if margin is None else margin, declared.looks)
+
+    def effects_grid(self, of: str = "rows", margin: float | None = None) -> report.Grid:
+        """Effects of rows, controls, factors, interactions or contributions as a table; or the importance of factors.
+
+        Raises:
+            AblateError: there are not the cells or seeds to tell them.
+        """
+        from ablate.report import effects_grid as grids
+
+        results, declared = self.results(), self.declared()
+        least = declared.margin if margin is None else margin
+        if of == "importance":
+            return self._importance(results, declared)
+        if of in ("factors", "interactions"):
+            return grids.factors_grid(results, declared.baseline, least, interactions=of == "interactions")
+        if of == "contributions":
+            return grids.contributions_grid(results, declared.baseline, declared.full, least)
+        found = control_effects(results, least, declared.looks) if of == "controls" else self.effects(least)
+        if not found:
+            missing = "no variant with an iso-cost control; add `control: iso-flops`" if of == "controls" else "no variant"
+            raise AblateError(f"{self.name} has {missing}")
+        return grids.effects_grid(results, found, least, controls=of == "controls")
+
+    def _importance(self, results: StudyResults, declared: Space) -> report.Grid:
+        from ablate.plan.strategies import importances
+
+        found = importances(self._exported(results, declared), declared.factors, results.direction)
+        names = sorted(results.factors, key=lambda name: -found["ped_anova"].get(name, 0.0))
+        data = [{"factor": name, **{by: shares.get(name) for by, shares in found.items()}} for name in names]
+        grid = plain(data, results.question)
+        notes = [
+            "Shares of what each factor matters for the metric among completed cells: ped_anova by what sets the better "
+            "cells off, "
+            "fanova by the variance that a random forest explains (only factors that every cell reads)."
+        ]
+        return replace(grid, notes=notes)
 
     def published(self) -> dict[int, float]:
         """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
@@ -101,12 +166,19 @@ class Study:
         Raises:
             AblateError: the storage has a study of that name already, or cannot be opened.
         """
+        from ablate.plan.strategies import export
+
+        results, declared = self.results(), self.declared()
+        found = self._exported(results, declared)
+        export(found, declared.factors, declared.objectives, to, self.name)
+        return len(found)
+
+    def _exported(self, results: StudyResults, declared: Space) -> list[Exported]:
+        """The cells that have come to something, for Optuna."""
         from ablate.plan.limits import violations
         from ablate.plan.search import RESOLVED, judge
-        from ablate.plan.strategies import Exported, Verdict, export
+        from ablate.plan.strategies import Exported, Verdict
 
-        results = self.results()
-        declared = space.load(results.document, self.name, stored=True)
         with Reader(self.store) as reader:
             hashes: dict[int, list[str]] = {}
             for trial in reader.trials(self.name):
@@ -124,8 +196,7 @@ class Study:
             costs = {} if cell.cost is None else {"params": cell.cost.params, "flops": cell.cost.flops}
             verdict = judge(each, declared.objectives, cell.cost) if each else Verdict("failed")
             found.append(Exported(levels, verdict, broken, attributes | costs))
-        export(found, declared.factors, declared.objectives, to, self.name)
-        return len(found)
+        return found
 
     def wide(self) -> tuple[list[str], list[Any]]:
         """Columns and rows of the study's wide SQL view."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate.cli.output import Format, TableFormat, duration, show
+from ablate.cli.output import Format, duration, show
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
@@ -69,6 +69,12 @@ def run(
     gpus: GpusOption = None,
     ray_address: AddressOption = "",
     checkpoints: CheckpointsOption = "",
+    until_decided: Annotated[
+        int | None,
+        typer.Option(
+            "--until-decided", metavar="SEEDS", min=3, help="Add seeds where nothing can be said yet, up to so many a cell."
+        ),
+    ] = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Train what is not known yet of a search space, and print its table."""
@@ -76,7 +82,7 @@ def run(
     from ablate.pipeline import Options
 
     options = Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints)
-    _train(lambda hooks: _run_space(space.read(file), file, options, hooks), options, form)
+    _train(lambda hooks: _run_space(space.read(file, until_decided), file, options, hooks), options, form)
 
 
 def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outcome:
@@ -110,7 +116,6 @@ def _train(start: Any, options: Options, form: Format) -> None:
     """Runs with progress, prints the table, and says what to do next."""
     from ablate import pipeline
     from ablate.cli.progress import Progress
-    from ablate.report import results_grid
     from ablate.study import Study
 
     with Progress() as progress:
@@ -127,7 +132,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
             file=sys.stderr,
         )
         raise typer.Exit(130)
-    show(results_grid(Study(outcome.study, options.url).results()), form.value)
+    show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
         print(
             f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}",
@@ -210,17 +215,51 @@ def table(
     study: StudyArgument,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
-    form: Annotated[TableFormat, typer.Option("--format", help="How to print.")] = TableFormat.table,
+    form: FormatOption = Format.table,
+    group: Annotated[str, typer.Option("--group", metavar="FACTOR", help="Rows of equal levels of it stand together.")] = "",
     published: Annotated[
         bool, typer.Option("--published", help="The paper's top-1 in a column of its own, for a study that names its table.")
     ] = False,
 ) -> None:
-    """The table of a study: mean ± sd over seeds, difference to the baseline, cost."""
-    from ablate.report import results_grid
+    """The table of a study: mean ± sd over seeds, difference to the first row, cost; the best in bold."""
     from ablate.study import Study
 
-    found = Study(study, _url(store, runs))
-    show(results_grid(found.results(), found.published() if published else None), form.value)
+    show(Study(study, _url(store, runs)).grid(published=published, group=group), form.value)
+
+
+class Kind(StrEnum):
+    """Effects of what."""
+
+    rows = "rows"
+    controls = "controls"
+    factors = "factors"
+    interactions = "interactions"
+    contributions = "contributions"
+    importance = "importance"
+
+
+@app.command()
+def effects(
+    study: StudyArgument,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            "--of",
+            help="rows: each against the first; controls: each against the baseline of its cost; factors: main effects; "
+            "interactions: of two factors; contributions: alone, left out, Shapley; importance: for searches.",
+        ),
+    ] = Kind.rows,
+    margin: Annotated[
+        float | None, typer.Option("--margin", min=0, help="Least difference that counts. [default: the study's]")
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """What helps, what hurts, what makes no difference, and what cannot be told yet: paired over seeds, with intervals."""
+    from ablate.study import Study
+
+    show(Study(study, _url(store, runs)).effects_grid(kind.value, margin), form.value)
 
 
 @app.command(name="verify-costs")

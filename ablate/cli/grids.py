@@ -56,7 +56,17 @@ def plan_grid(shown: Preview) -> Grid:
         )
     costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
     columns = ["row", *names, *costs, "fate", "to train", "known", "why"]
-    return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question, folding_notes(plan.cells))
+    return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question, _plan_notes(plan))
+
+
+def _plan_notes(plan: Plan) -> list[str]:
+    """What was folded, and what a fraction of the grid cannot tell apart."""
+    from ablate.plan.designs import aliases
+
+    notes = folding_notes(plan.cells)
+    if plan.space.strategy is None and plan.space.design.name in ("fractional", "plackett-burman"):
+        notes += [f"Not told apart: {line}." for line in aliases(plan.space)]
+    return notes
 
 
 def _level_texts(cell: Cell, names: list[str]) -> list[str]:

@@ -17,16 +17,8 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     md = "md"
-
-
-class TableFormat(StrEnum):
-    """How a study's table is printed."""
-
-    table = "table"
-    md = "md"
     latex = "latex"
-    csv = "csv"
-    json = "json"
+    html = "html"
 
 
 def show(grid: Grid, form: str) -> None:
@@ -51,8 +43,11 @@ def show(grid: Grid, form: str) -> None:
     )
     for column in grid.columns:
         table.add_column(Text(column), justify="right" if column in grid.right else "left")
-    for row in grid.rows:
-        table.add_row(*(Text(text) for text in row))
+    for number, row in enumerate(grid.rows):
+        if number in grid.groups:
+            table.add_section()
+        bold = ["bold" if (number, column) in grid.bold else "" for column in grid.columns]
+        table.add_row(*(Text(text, style=style) for text, style in zip(row, bold, strict=True)))
     console.print(table)
     for note in grid.notes:
         console.print(Text(note, style="dim"), soft_wrap=True)

@@ -14,20 +14,25 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ablate.data.catalogue import held_out
 from ablate.errors import DataError
 from ablate.records import Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+Splits = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Training images and labels, test images and labels."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images uint8 (n, channels, height, width) and labels int64 (n), of both splits."""
+    """Images uint8 (n, channels, height, width) and labels int64 (n) of each split; no validation images unless asked for."""
 
     train: Tensor
     train_labels: Tensor
     test: Tensor
     test_labels: Tensor
+    validation: Tensor
+    validation_labels: Tensor
 
 
 @lru_cache(maxsize=2)
@@ -38,17 +43,17 @@ def load(data: Data) -> Arrays:
         DataError: the files are missing or malformed; the message says how to get them.
     """
     if data.name == "digits":
-        arrays = _digits()
+        images, labels, test_images, test_labels = _digits()
     elif data.path.endswith(".npz"):
-        arrays = _npz(Path(data.path))
+        images, labels, test_images, test_labels = _npz(Path(data.path))
     else:
-        arrays = _torchvision(data)
-    train, test = data.train_images, data.test_images
-    for wanted, got, split in ((train, len(arrays.train), "train"), (test, len(arrays.test), "test")):
+        images, labels, test_images, test_labels = _torchvision(data)
+    for wanted, got, split in ((data.train_images, len(images), "train"), (data.test_images, len(test_images), "test")):
         if wanted and wanted > got:
             raise DataError(f"data: {split}_images = {wanted}, but {data.name} has {got}")
-    chosen, tested = drawn(len(arrays.train), train), drawn(len(arrays.test), test)
-    return Arrays(arrays.train[chosen], arrays.train_labels[chosen], arrays.test[tested], arrays.test_labels[tested])
+    train, held_out = parted(drawn(len(images), data.train_images), data.validation)
+    test = drawn(len(test_images), data.test_images)
+    return Arrays(images[train], labels[train], test_images[test], test_labels[test], images[held_out], labels[held_out])
 
 
 def drawn(available: int, wanted: int | None) -> Tensor:
@@ -56,6 +61,15 @@ def drawn(available: int, wanted: int | None) -> Tensor:
     if not wanted:
         return torch.arange(available)
     return torch.randperm(available, generator=torch.Generator().manual_seed(0))[:wanted]
+
+
+def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
+    """Training indices to those that stay and those that are held out: an even draw of that share, always the same."""
+    if not validation:
+        return indices, indices[:0]
+    order = torch.randperm(len(indices), generator=torch.Generator().manual_seed(1))
+    count = held_out(len(indices), validation)
+    return indices[order[count:].sort().values], indices[order[:count].sort().values]
 
 
 def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
@@ -70,7 +84,7 @@ def _images(array: npt.NDArray[Any]) -> Tensor:
     return tensor.unsqueeze(1) if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2).contiguous()
 
 
-def _digits() -> Arrays:
+def _digits() -> Splits:
     """A fifth of the digits, stratified by class and always the same, is the test set. Grey values 0..16 become 0..255."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -79,10 +93,10 @@ def _digits() -> Arrays:
     images = np.round(digits.images * (255 / 16)).astype(np.uint8)
     labels = digits.target.astype(np.int64)
     x_train, x_test, y_train, y_test = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)
-    return Arrays(_images(x_train), torch.from_numpy(y_train), _images(x_test), torch.from_numpy(y_test))
+    return _images(x_train), torch.from_numpy(y_train), _images(x_test), torch.from_numpy(y_test)
 
 
-def _torchvision(data: Data) -> Arrays:
+def _torchvision(data: Data) -> Splits:
     from torchvision import datasets
 
     classes = {
@@ -100,7 +114,7 @@ def _torchvision(data: Data) -> Arrays:
             f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or put it in Keras' layout at {data.path}.npz, or set data.path"
         ) from error
     train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
-    return Arrays(*train, *test)
+    return (*train, *test)
 
 
 def _read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -139,8 +153,8 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
     return images.shape[1], images.shape[3] if images.ndim == 4 else 1, int(arrays["y_train"].max()) + 1, len(images)
 
 
-def _npz(path: Path) -> Arrays:
+def _npz(path: Path) -> Splits:
     npz_shape(path)
     arrays = _read_npz(path)
     labels = {split: torch.from_numpy(arrays[f"y_{split}"].reshape(-1).astype(np.int64)) for split in ("train", "test")}
-    return Arrays(_images(arrays["x_train"]), labels["train"], _images(arrays["x_test"]), labels["test"])
+    return _images(arrays["x_train"]), labels["train"], _images(arrays["x_test"]), labels["test"]

@@ -59,14 +59,14 @@ class Batches(Protocol):
 
     A batch is images float32 (n, channels, side, side), normalised, and labels int64 (n), both on the device. `order` draws
     the data order and every augmentation, so that its state is all that a resumed epoch needs. Of several processes each gets
-    its share of the same batches; `whole` gives all test images to whoever asks.
+    its share of the same batches; `whole` gives all test images to whoever asks, `validation` those that were held out instead.
     """
 
     updates: int
 
     def train(self, order: torch.Generator) -> Iterator[Batch]: ...
 
-    def test(self, whole: bool = False) -> Iterator[Batch]: ...
+    def test(self, whole: bool = False, validation: bool = False) -> Iterator[Batch]: ...
 
 
 def batches(data: Data, recipe: Recipe, device: torch.device, share: Share = WHOLE) -> Batches:
@@ -92,8 +92,9 @@ class MemoryBatches:
 
     def __init__(self, data: Data, recipe: Recipe, device: torch.device, share: Share) -> None:
         loaded = arrays.load(data)
-        self._train, self._test = loaded.train.to(device), loaded.test.to(device)
-        self._train_labels, self._test_labels = loaded.train_labels.to(device), loaded.test_labels.to(device)
+        self._train, self._train_labels = loaded.train.to(device), loaded.train_labels.to(device)
+        self._test = loaded.test.to(device), loaded.test_labels.to(device)
+        self._validation = loaded.validation.to(device), loaded.validation_labels.to(device)
         values = loaded.train.double() if len(loaded.train) <= 10_000 else loaded.train[:10_000].double()
         self._mean = values.mean((0, 2, 3), keepdim=True).float().to(device)
         self._std = values.std((0, 2, 3), keepdim=True).clamp_min(1.0).float().to(device)
@@ -115,12 +116,13 @@ class MemoryBatches:
             images = self._normalise(images)
             yield (self._erase(images) if self._erase else images), self._train_labels[chosen]
 
-    def test(self, whole: bool = False) -> Iterator[Batch]:
+    def test(self, whole: bool = False, validation: bool = False) -> Iterator[Batch]:
         mine = slice(None) if whole else self._share.test()
-        for start in range(0, len(self._test), 512):
-            images, labels = self._test[start : start + 512][mine], self._test_labels[start : start + 512][mine]
-            if len(images):
-                yield self._normalise(images), labels
+        images, labels = self._validation if validation else self._test
+        for start in range(0, len(images), 512):
+            taken = images[start : start + 512][mine]
+            if len(taken):
+                yield self._normalise(taken), labels[start : start + 512][mine]
 
     def _normalise(self, images: Tensor) -> Tensor:
         normal = (images.float() - self._mean) / self._std

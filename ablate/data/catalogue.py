@@ -61,6 +61,7 @@ def describe(
     train_images: int | None = None,
     test_images: int | None = None,
     workers: int = 4,
+    validation: float = 0.0,
 ) -> Data:
     """The shape and the fingerprint of a data set.
 
@@ -91,22 +92,33 @@ def describe(
         classes, images, fingerprint = _folder_content(Path(where), classes)
     if image_size is not None:
         size = image_size
+    count = train_images or images
+    if count and validation and not 0 < held_out(count, validation) < count:
+        raise DataError(f"data: validation = {validation:g} of {count} training images leaves none to one of both splits")
     return Data(
         name,
         os.path.abspath(where),
         size,
         channels,
         classes,
-        train_images or images,
+        count - held_out(count, validation),
         train_images,
         test_images,
         fingerprint,
         workers,
+        validation,
     )
+
+
+def held_out(images: int, validation: float) -> int:
+    """Number of the training images that are held out for validation."""
+    return round(images * validation)
 
 
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
     """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
+    if recipe.select == "best" and not data.validation:
+        raise Infeasible("recipe.select = best chooses an epoch on a validation split; set data.validation, as to 0.1")
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
     kind = find(data.name).kind

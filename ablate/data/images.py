@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ablate.data.arrays import drawn, repeated
+from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.batches import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
@@ -43,10 +43,10 @@ def dataset(data: Data, split: str) -> Any:
 
 
 class Drawn(Dataset[Any]):
-    """An even draw of `count` images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
+    """Some images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
 
-    def __init__(self, images: Any, count: int) -> None:
-        self._images, self._indices = images, drawn(len(images), count).tolist()
+    def __init__(self, images: Any, indices: list[int]) -> None:
+        self._images, self._indices = images, indices
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -89,10 +89,18 @@ def _worker_seed(rank: int, info: Any) -> int:
     return int(info.seed) + 1000 * rank
 
 
-def _subset(images: Any, count: int | None, split: str) -> Any:
+def _split(data: Data, split: str) -> Any:
+    """The images of train, validation or test, as far as the data are to be used."""
+    count = data.test_images if split == "test" else data.train_images
+    images = dataset(data, "test" if split == "test" else "train")
     if count and count > len(images):
-        raise DataError(f"data: {split}_images = {count}, but the data set has {len(images)}")
-    return Drawn(images, count) if count else images
+        raise DataError(f"data: {'test' if split == 'test' else 'train'}_images = {count}, but the data set has {len(images)}")
+    if not count and not data.validation:
+        return images
+    indices = drawn(len(images), count)
+    if split != "test":
+        indices = parted(indices, data.validation)[split == "validation"]
+    return Drawn(images, indices.tolist())
 
 
 class Shared:
@@ -131,10 +139,9 @@ class ImageBatches:
         from timm.data import create_loader
 
         self._device = device
-        train = _subset(dataset(data, "train"), data.train_images, "train")
+        train = _split(data, "train")
         self._repeated = Repeated(train, recipe.repeats) if recipe.repeats > 1 else None
         train = self._repeated or train
-        test = _subset(dataset(data, "test"), data.test_images, "test")
         shape = (data.channels, data.image_size, data.image_size)
         common: dict[str, Any] = {
             "input_size": shape,
@@ -156,12 +163,16 @@ class ImageBatches:
             worker_seeding=partial(_worker_seed, share.rank) if share.rank else "all",
             **common,
         )
-        self._test_loader = create_loader(test, batch_size=recipe.batch_size, is_training=False, **common)
+        # Each has a data set of its own: timm sets the transform of the set itself.
+        splits = ("validation", "test") if data.validation else ("test",)
+        self._loaders = {
+            split: create_loader(_split(data, split), batch_size=recipe.batch_size, is_training=False, **common) for split in splits
+        }
         self.updates = len(self._train_loader)
-        self._share, self._test_share = share, None
+        self._share, self._shares = share, dict[str, Shared]()
         if share.of > 1:
             _shared(self._train_loader, share.training(min(recipe.batch_size, len(train)), recipe.mixes))
-            self._test_share = _shared(self._test_loader, share.test())
+            self._shares = {split: _shared(loader, share.test()) for split, loader in self._loaders.items()}
 
     def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         if self._repeated is not None:
@@ -177,10 +188,11 @@ class ImageBatches:
                 random.seed(seed + self._share.rank)
             yield batch
 
-    def test(self, whole: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        if self._test_share is not None:
-            self._test_share.mine = slice(None) if whole else self._share.test()
-        yield from self._on_device(self._test_loader)
+    def test(self, whole: bool = False, validation: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        split = "validation" if validation else "test"
+        if self._shares:
+            self._shares[split].mine = slice(None) if whole else self._share.test()
+        yield from self._on_device(self._loaders[split])
 
     def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in loader:

@@ -148,7 +148,8 @@ class Work:
 
     def _end(self, status: Status, error: str = "") -> Ended:
         self.status = status
-        return Ended(self._trial, status, error)
+        tested = self._training.tested if self._training is not None and status == Status.COMPLETED else None
+        return Ended(self._trial, status, error, tested)
 
     def _failed(self) -> Ended:
         return self._end(Status.FAILED, traceback.format_exc(limit=-8))

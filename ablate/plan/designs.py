@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from string import ascii_lowercase
+from typing import Any
 
 from ablate.errors import AblateError
 from ablate.records import Level, Settings, Space
@@ -26,6 +28,8 @@ def combinations(space: Space) -> list[Settings]:
         "one-at-a-time": _one_at_a_time,
         "leave-one-out": _leave_one_out,
         "add-one-in": _add_one_in,
+        "fractional": _fractional,
+        "plackett-burman": _plackett_burman,
         "random": _random,
         "rows": _rows,
     }
@@ -74,6 +78,90 @@ def _switched(space: Space, start: Settings, other: Settings) -> Iterator[Settin
     for name in space.factors:
         if start[name] != other[name]:
             yield {**start, name: other[name]}
+
+
+def _fractional(space: Space) -> Iterator[Settings]:
+    """The baseline and the other cells of the smallest two-level fraction of the wanted resolution."""
+    from pyDOE3 import fracfact
+
+    factors, resolution = switches(space), space.design.resolution
+    words = generators(len(factors), resolution)
+    if words is None:
+        raise AblateError(
+            f"design: there is no fraction of resolution {resolution} of {len(factors)} factors that is smaller than the whole; "
+            "use design: grid, or a lower resolution: design: {name: fractional, resolution: 3}"
+        )
+    yield from _on_and_off(space, factors, fracfact(" ".join(words)))
+
+
+def generators(factors: int, resolution: int) -> list[str] | None:
+    """Each factor as a product of base factors (letters), of as few base factors as the resolution allows; None where it takes
+    all.
+
+    A word is taken if it is no product of fewer than `resolution` - 1 words before: so the shortest word of the defining relation
+    has `resolution` letters (Conway and Sloane's lexicodes, 1986). pyDOE3's own choice promises more than it keeps: its 32 runs
+    of 8 factors at resolution 5 have resolution 4.
+    """
+    for base in range(1, factors):
+        # products[n]: of n words taken so far, as sets of base factors in bits.
+        products: list[set[int]] = [{0}, *(set() for _ in range(resolution - 2))]
+        taken: list[int] = []
+        for word in sorted(range(1, 2**base), key=lambda bits: (bits.bit_count(), bits)):
+            if len(taken) < factors and not any(word in found for found in products):
+                taken.append(word)
+                for size in range(resolution - 2, 0, -1):
+                    products[size] |= {other ^ word for other in products[size - 1]}
+        if len(taken) == factors:
+            return ["".join(letter for place, letter in enumerate(ascii_lowercase) if word >> place & 1) for word in taken]
+    return None
+
+
+def _plackett_burman(space: Space) -> Iterator[Settings]:
+    """The baseline and the other cells of a Plackett-Burman design: main effects from as few cells as can tell them."""
+    from pyDOE3 import pbdesign
+
+    factors = switches(space)
+    if len(factors) < 2:
+        raise AblateError("design: plackett-burman is for two factors and more; use design: grid")
+    yield from _on_and_off(space, factors, pbdesign(len(factors)))
+
+
+def switches(space: Space) -> list[str]:
+    """The factors whose full level is not that of the baseline."""
+    return [name for name in space.factors if space.full[name] != space.baseline[name]]
+
+
+def _on_and_off(space: Space, factors: list[str], signs: Any) -> Iterator[Settings]:
+    """Rows of signs to cells, each sign taken so that the row with most low ones is the baseline: signs of columns are free."""
+    first = min(range(len(signs)), key=lambda row: signs[row].sum())
+    order = [first, *(row for row in range(len(signs)) if row != first)]
+    for row in order:
+        on = {name: space.full[name] for place, name in enumerate(factors) if signs[row][place] != signs[first][place]}
+        yield {**space.baseline, **on}
+
+
+def aliases(space: Space) -> list[str]:
+    """Which effects of one or two factors a fractional design cannot tell apart, one line each, as `a = b x c`."""
+    factors, cells = switches(space), combinations(space)
+    columns = {
+        names: [_product(cell[name] != space.baseline[name] for name in names) for cell in cells]
+        for size in (1, 2)
+        for names in itertools.combinations(factors, size)
+    }
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for names, column in columns.items():
+        # A column and its negative are one effect but for the sign.
+        key = tuple(sign * column[0] for sign in column)
+        groups.setdefault(key, []).append(" x ".join(names))
+    found = [" = ".join(effects) for effects in groups.values() if len(effects) > 1]
+    products = [abs(sum(a * b for a, b in zip(*pair, strict=True))) for pair in itertools.combinations(columns.values(), 2)]
+    if any(0 < product < len(cells) for product in products):
+        found.append("each main effect holds a part of every interaction of other factors")
+    return found
+
+
+def _product(on: Iterable[bool]) -> int:
+    return math.prod(1 if one else -1 for one in on)
 
 
 def _rows(space: Space) -> Iterator[Settings]:

@@ -1,4 +1,4 @@
-"""A grid of values, and how it is written: for a terminal, Markdown, LaTeX, CSV, JSON. Equal grids give equal bytes."""
+"""A grid of values, and how it is written: for a terminal, Markdown, LaTeX, HTML, CSV, JSON. Equal grids give equal bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMATS = ("table", "md", "csv", "json")
+FORMATS = ("table", "md", "latex", "html", "csv", "json")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Grid:
         rows: the text of each cell.
         data: one mapping a row, in full precision, for CSV and JSON.
         title, notes: lines above and below.
+        bold: row and column of texts that stand out.
+        groups: rows before which a line is drawn.
     """
 
     columns: Sequence[str]
@@ -29,6 +31,8 @@ class Grid:
     right: frozenset[str] = frozenset()
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
+    bold: frozenset[tuple[int, str]] = frozenset()
+    groups: frozenset[int] = frozenset()
 
 
 def plain(data: Sequence[Mapping[str, Any]], title: str = "") -> Grid:
@@ -48,12 +52,12 @@ def _text(value: Any) -> str:
 
 def render(grid: Grid, form: str) -> str:
     """The grid as text in one of the formats, ending with a line feed. `table` is for a terminal's eyes and is made there."""
-    return {"md": markdown, "csv": comma_separated, "json": as_json, "latex": latex}[form](grid)
+    return {"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid)
 
 
 def markdown(grid: Grid) -> str:
     """GitHub's Markdown, columns padded so that the source reads as a table too."""
-    cells = [[_escape(text, "|") for text in row] for row in [grid.columns, *grid.rows]]
+    cells = [[_escape(text, "|") for text in row] for row in [grid.columns, *_marked(grid, "**", "**")]]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(grid.columns))]
     right = [column in grid.right for column in grid.columns]
 
@@ -64,6 +68,15 @@ def markdown(grid: Grid) -> str:
     head = [f"**{grid.title}**", ""] if grid.title else []
     foot = ["", *(f"{note}  " for note in grid.notes)] if grid.notes else []
     return "\n".join([*head, line(cells[0]), rule, *map(line, cells[1:]), *(note.rstrip() for note in foot)]) + "\n"
+
+
+def _marked(grid: Grid, before: str, after: str) -> list[list[str]]:
+    """The rows with what stands out between two marks."""
+    found = [list(row) for row in grid.rows]
+    for number, column in grid.bold:
+        place = list(grid.columns).index(column)
+        found[number][place] = f"{before}{found[number][place]}{after}"
+    return found
 
 
 def _escape(text: str, character: str) -> str:
@@ -90,8 +103,43 @@ def latex(grid: Grid) -> str:
     spec = "".join("r" if column in grid.right else "l" for column in grid.columns)
     lines = [f"% {line}" for line in [grid.title, *grid.notes] if line]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(map(safe, grid.columns)) + r" \\", r"\midrule"]
-    lines += [" & ".join(map(safe, row)) + r" \\" for row in grid.rows]
+    for number, row in enumerate(grid.rows):
+        texts = [
+            rf"\textbf{{{safe(text)}}}" if (number, column) in grid.bold else safe(text)
+            for text, column in zip(row, grid.columns, strict=True)
+        ]
+        lines += [r"\midrule"] if number in grid.groups else []
+        lines.append(" & ".join(texts) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def html(grid: Grid) -> str:
+    """A table element; rows between two lines are a tbody of their own."""
+    from html import escape
+
+    def cell(tag: str, text: str, column: str) -> str:
+        number = ' class="number"' if column in grid.right else ""
+        return f"<{tag}{number}>{text}</{tag}>"
+
+    lines = ["<table>"]
+    if grid.title:
+        lines.append(f"<caption>{escape(grid.title)}</caption>")
+    lines.append("<thead><tr>" + "".join(cell("th", escape(c), c) for c in grid.columns) + "</tr></thead>")
+    lines.append("<tbody>")
+    for number, row in enumerate(grid.rows):
+        if number in grid.groups:
+            lines.append("</tbody><tbody>")
+        texts = [
+            f"<b>{escape(text)}</b>" if (number, column) in grid.bold else escape(text)
+            for text, column in zip(row, grid.columns, strict=True)
+        ]
+        lines.append("<tr>" + "".join(cell("td", text, c) for text, c in zip(texts, grid.columns, strict=True)) + "</tr>")
+    if grid.notes:
+        notes = "<br>".join(map(escape, grid.notes))
+        lines.append(f'</tbody><tfoot><tr><td colspan="{len(grid.columns)}">{notes}</td></tr></tfoot>')
+    else:
+        lines.append("</tbody>")
+    return "\n".join([*lines, "</table>"]) + "\n"
 
 
 def comma_separated(grid: Grid) -> str:

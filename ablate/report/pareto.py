@@ -11,14 +11,19 @@ import numpy as np
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
+from ablate.report.blocks import pooled_spread
 from ablate.report.grid import Grid
 from ablate.report.summary import shown_levels
 from ablate.report.table import DIGITS, level_text
 from ablate.report.units import cost_units
 
+WORTH_SHOWING = 0.05
+"""Probability of being on the front from which a cell is shown."""
+PROBABILITY = "P(front)"
+
 
 def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history: bool = False) -> Grid:
-    """The Pareto front: means over seeds, cells with all their seeds completed.
+    """The Pareto front: means over seeds, cells with all their seeds completed, each with the probability of being on it.
 
     The hypervolume is that between the front and the worst value of each objective; `history` gives it cell by cell, in the order
     in which cells were planned or proposed, as a share of the last.
@@ -36,8 +41,12 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     maximise = [direction == "max" for direction in objectives.values()]
     if history:
         return _history(cells, points, maximise)
-    front = [index for index, on in enumerate(moocore.is_nondominated(points, maximise=maximise, keep_weakly=True)) if on]
-    front.sort(key=lambda index: tuple(points[index][::-1]))
+    sure = _probabilities(
+        results, cells, points, maximise, list(objectives).index(results.metric) if results.metric in objectives else None
+    )
+    on_front = moocore.is_nondominated(points, maximise=maximise, keep_weakly=True)
+    shown = [index for index in range(len(cells)) if on_front[index] or (sure is not None and sure[index] >= WORTH_SHOWING)]
+    shown.sort(key=lambda index: tuple(points[index][::-1]))
     worst = np.where(maximise, points.min(0), points.max(0))
     covered = float(moocore.hypervolume(points, ref=worst, maximise=maximise))
     units = cost_units((cell.cost for cell in cells), [name for name in objectives if name != results.metric])
@@ -52,21 +61,62 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
             *(level_text(shown_levels(cells[index]).get(factor)) for factor in results.factors),
             *(text(name, value) for name, value in zip(objectives, points[index], strict=True)),
             str(len(cells[index].values)),
+            "yes" if on_front[index] else "",
+            *([f"{sure[index]:.2f}"] if sure is not None else []),
         ]
-        for index in front
+        for index in shown
     ]
     data = [
-        {"row": cells[i].index, **shown_levels(cells[i]), **dict(zip(objectives, points[i].tolist(), strict=True))} for i in front
+        {
+            "row": cells[i].index,
+            **shown_levels(cells[i]),
+            **dict(zip(objectives, points[i].tolist(), strict=True)),
+            "n": len(cells[i].values),
+            "front": bool(on_front[i]),
+            "probability": float(sure[i]) if sure is not None else None,
+        }
+        for i in shown
     ]
     corner = zip(heads, objectives, worst, strict=True)
     reference = ", ".join(f"{head} {text(name, value)}" for head, name, value in corner)
     notes = [
-        f"{len(front)} of {len(cells)} completed cells: no other is at least as good in all of "
+        f"front: {int(on_front.sum())} of {len(cells)} completed cells: no other is at least as good in all of "
         f"{', '.join(f'{name} ({direction})' for name, direction in objectives.items())}, and better in one. Means over n seeds.",
         f"Hypervolume {covered:.6g}, against the worst of each: {reference}.",
     ]
-    columns = ["row", *results.factors, *heads, "n"]
-    return Grid(columns, rows, data, frozenset({"row", "n", *heads}), results.question, notes)
+    if sure is not None:
+        notes.append(
+            f"P(front): probability of being on the true front, given the spread over seeds; rows from {WORTH_SHOWING:g} up."
+        )
+    columns = ["row", *results.factors, *heads, "n", "front", *([PROBABILITY] if sure is not None else [])]
+    return Grid(columns, rows, data, frozenset({"row", "n", PROBABILITY, *heads}), results.question, notes)
+
+
+def _probabilities(
+    results: StudyResults, cells: Sequence[CellResult], points: np.ndarray[Any, Any], maximise: list[bool], metric: int | None
+) -> np.ndarray[Any, Any] | None:
+    """How often each cell is on the front when the means are drawn anew from what the seeds leave open; None where the spread
+    cannot be told, or where costs alone decide.
+
+    A mean is drawn around the one found with the pooled spread of single trainings around their cell's and seed's mean (the
+    posterior under a flat prior). Equal results give equal numbers.
+    """
+    if metric is None:
+        return None
+    try:
+        sd, freedom = pooled_spread(results)
+    except AblateError:
+        return None
+    generator = np.random.default_rng(0)
+    draws = max(200, min(2000, 200_000 // len(cells)))
+    spread = sd * np.sqrt(freedom / generator.chisquare(freedom, draws))
+    noise = generator.standard_normal((draws, len(cells))) / np.sqrt([len(cell.values) for cell in cells])
+    often = np.zeros(len(cells))
+    for one, drawn in zip(spread, noise, strict=True):
+        moved = points.copy()
+        moved[:, metric] += one * drawn
+        often += moocore.is_nondominated(moved, maximise=maximise, keep_weakly=True)
+    return often / draws
 
 
 def _value(cell: CellResult, name: str, metric: str) -> float:

@@ -13,20 +13,25 @@ from ablate import data, diagnostics, factors, families
 from ablate.document import Document, Where, parse
 from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, unknown
 from ablate.factors.factor import explain_refusal
-from ablate.records import Data, Design, Diagnostics, Level, Limit, Recipe, Resources, Scheduler, Space, Strategy
+from ablate.records import Data, Design, Diagnostics, Level, Limit, Looks, Recipe, Resources, Scheduler, Space, Strategy
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES
-from ablate.space.schema import RecipeForm, SeedsForm, SpaceForm
+from ablate.space.schema import AdaptiveForm, RecipeForm, SpaceForm, UntilDecidedForm
 from ablate.space.shape import shape_problems
 
 TRAINED = ("top1", "top5", "loss")
 """Metrics that a training gives; the others are costs."""
+MARGINS = {"loss": 0.02}
+"""The least difference that counts, where it is not half a per cent point."""
 PUBLISHED_WEIGHTS = "timm"
 """What `pretrained: true` is in a Space."""
 
 
-def read(path: Path) -> Space:
+def read(path: Path, until_decided: int | None = None) -> Space:
     """The space that a file declares.
+
+    Args:
+        until_decided: add seeds to cells of which nothing can be said, up to so many, as `seeds: {until_decided: N}` would.
 
     Raises:
         SpaceError: the file is missing, or has mistakes; each is told with its line.
@@ -36,7 +41,19 @@ def read(path: Path) -> Space:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpaceError([Problem(str(path), 1, f"cannot be read: {reason}")]) from None
-    return load(text, str(path))
+    return load(text if until_decided is None else _until_decided(text, str(path), until_decided), str(path))
+
+
+def _until_decided(text: str, file: str, most: int) -> str:
+    """The document with other seeds."""
+    import yaml
+
+    values = parse(text, file).values
+    said = values.get("seeds", 3)
+    if isinstance(said, list):
+        raise AblateError(f"--until-decided {most} takes seeds 0, 1, ...; {file} lists its seeds: write a number of them")
+    first = {"start": said} if isinstance(said, int) else said if isinstance(said, dict) else {}
+    return yaml.safe_dump({**values, "seeds": {**first, "until_decided": most}}, sort_keys=False, allow_unicode=True)
 
 
 def load(text: str, file: str, *, stored: bool = False) -> Space:
@@ -77,6 +94,7 @@ class _Loader:
     def space(self) -> Space:
         form = self._form
         backbone, sizes = self._backbone()
+        metric = next(iter(form.metric), "top1")
         levels = {name: tuple(found) for name, found in form.factors.items()}
         fixed = {**sizes, **form.fixed}
         self._check_names(levels, sizes)
@@ -86,8 +104,11 @@ class _Loader:
             self._wrong(("baseline",), "with design rows the first row is the baseline; leave `baseline` out")
         baseline = self._corner("baseline", form.baseline, levels, {n: found[0] for n, found in levels.items() if found})
         full = self._corner("full", form.full, levels, {n: found[-1] for n, found in levels.items() if found})
-        if form.full and design.name not in ("leave-one-out", "add-one-in"):
-            self._wrong(("full",), f"full is read by the designs leave-one-out and add-one-in, not by {design.name}")
+        if form.full and not design.two_levels:
+            self._wrong(
+                ("full",),
+                f"full is read by the designs leave-one-out, add-one-in, fractional and plackett-burman, not by {design.name}",
+            )
         space = Space(
             name=form.name or study_name(self._document.file),
             named=form.name is not None,
@@ -104,11 +125,13 @@ class _Loader:
             seeds=self._seeds(),
             data=self._data(),
             recipe=self._recipe(),
-            metric=next(iter(form.metric), "top1"),
+            metric=metric,
             direction=next(iter(form.metric.values()), "max"),
             objectives={str(name): direction for name, direction in form.metric.items()},
             strategy=self._strategy(levels),
-            adaptive=isinstance(form.seeds, SeedsForm),
+            adaptive=isinstance(form.seeds, AdaptiveForm),
+            looks=self._looks(),
+            margin=MARGINS.get(metric, 0.5) if form.margin is None else form.margin,
             control=self._control(levels),
             limits=self._limits(),
             resources=self._resources(),
@@ -341,8 +364,10 @@ class _Loader:
         said = {} if isinstance(form, str) else form.model_dump(exclude_none=True, exclude={"name"})
         if design.name == "random" and design.cells is None:
             self._wrong(("design",), "design random needs a number of cells: design: {name: random, cells: 20}")
-        if design.name != "random" and said:
-            self._wrong(("design",), f"{', '.join(said)} is read by design random, not by {design.name}")
+        ignored = [name for name in said if name not in design.read]
+        if ignored:
+            reader = "fractional" if ignored[0] == "resolution" else "random"
+            self._wrong(("design",), f"{', '.join(ignored)} is read by design {reader}, not by {design.name}")
         return design
 
     def _scheduler(self) -> Scheduler:
@@ -364,7 +389,7 @@ class _Loader:
         """How the space is searched, if it is, with what the strategy can do on it."""
         form: Any = self._form.strategy
         if form is None:
-            if isinstance(self._form.seeds, SeedsForm):
+            if isinstance(self._form.seeds, AdaptiveForm):
                 self._wrong(("seeds",), "adaptive seeds belong to a search; write a number of seeds, or a `strategy`")
             if len(self._form.metric) > 1:
                 self._wrong(("metric",), "a design has one metric, as {top1: max}; several belong to a search: add a `strategy`")
@@ -381,7 +406,9 @@ class _Loader:
             self._wrong(("strategy",), f"strategy {strategy.name} needs a number of cells: {example}")
         if len(self._form.metric) > 1 and self._form.scheduler != "fifo":
             self._wrong(("metric",), "a scheduler that stops trials compares one metric; leave the scheduler or the others out")
-        if len(self._form.metric) > 1 and isinstance(self._form.seeds, SeedsForm):
+        if isinstance(self._form.seeds, UntilDecidedForm):
+            self._wrong(("seeds",), "seeds until decided compare the cells of a design; in a search write {adaptive: N}")
+        if len(self._form.metric) > 1 and isinstance(self._form.seeds, AdaptiveForm):
             self._wrong(("seeds",), "adaptive seeds compare one metric; write a number of seeds")
         if strategy.name == "cmaes":
             self._check_cmaes(levels)
@@ -408,13 +435,26 @@ class _Loader:
 
     def _seeds(self) -> tuple[int, ...]:
         seeds = self._form.seeds
-        if isinstance(seeds, SeedsForm):
+        if isinstance(seeds, AdaptiveForm):
             return tuple(range(seeds.adaptive))
+        if isinstance(seeds, UntilDecidedForm):
+            return tuple(range(seeds.until_decided))
         if isinstance(seeds, int):
             return tuple(range(seeds))
         if len(set(seeds)) < len(seeds):
             self._wrong(("seeds",), "a seed stands twice")
         return tuple(seeds)
+
+    def _looks(self) -> Looks | None:
+        """When verdicts are taken, where seeds are added until they are found."""
+        seeds = self._form.seeds
+        if not isinstance(seeds, UntilDecidedForm):
+            return None
+        if seeds.start >= seeds.until_decided:
+            self._wrong(("seeds",), f"until_decided is the most seeds of a cell, and must be more than start = {seeds.start}")
+        if self._form.scheduler != "fifo":
+            self._wrong(("seeds",), "seeds until decided compare trials that were trained to their end; leave the scheduler out")
+        return Looks(seeds.start, seeds.until_decided, seeds.step)
 
     def _data(self) -> Data:
         form = self._form.data

@@ -35,6 +35,8 @@ def _which_limits(value: object) -> str:
 
 
 def _which_seeds(value: object) -> str:
+    if isinstance(value, dict) and "until_decided" in value:
+        return "<until>"
     return "<list>" if isinstance(value, list) else "<full>" if isinstance(value, dict | BaseModel) else "<short>"
 
 
@@ -65,6 +67,8 @@ class DataForm(Form):
     test_images: Annotated[int, Field(ge=1)] | None = None
     workers: Annotated[int, Field(ge=0)] = 4
     """Loading processes, for image files."""
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the training images that is held out: each epoch is measured on them, and the test set once, at the end."""
 
 
 def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
@@ -81,9 +85,18 @@ DesignForm = _form_of(Design, "DesignForm", name=(get_type_hints(Design)["name"]
 StrategyForm = _form_of(Strategy, "StrategyForm", name=(get_type_hints(Strategy)["name"], ...))
 
 
-class SeedsForm(Form):
+class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
     """In a search: up to so many seeds a cell, the next one only while the cell is no worse than the best so far."""
+
+
+class UntilDecidedForm(Form):
+    until_decided: Annotated[int, Field(ge=3, le=1000)]
+    """In a design: the most seeds that a cell gets; it gets more only while nothing can be said of it."""
+    start: Annotated[int, Field(ge=2)] = 3
+    """Seeds that every cell gets."""
+    step: Annotated[int, Field(ge=1)] = 3
+    """Seeds between two looks. The risk of a false verdict is shared by all looks."""
 
 
 class DiagnosticsForm(Form):
@@ -141,10 +154,12 @@ class SpaceForm(Form):
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
-        | Annotated[SeedsForm, Tag("<full>")],
+        | Annotated[AdaptiveForm, Tag("<full>")]
+        | Annotated[UntilDecidedForm, Tag("<until>")],
         Discriminator(_which_seeds),
     ] = 3
-    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with each. In a search also {adaptive: N}."""
+    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with each. In a design also {until_decided: N},
+    in a search {adaptive: N}."""
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
@@ -152,6 +167,8 @@ class SpaceForm(Form):
     metric: dict[Metric, Literal["max", "min"]] = {"top1": "max"}
     """The metric that decides, taken at the last epoch on the test set, and its direction; in a search also costs beside it,
     as {top1: max, flops: min}."""
+    margin: Annotated[float, Field(gt=0)] | None = None
+    """The least difference of the metric that counts as one; by default 0.5 per cent points, of the loss 0.02."""
     limits: Annotated[
         Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
     ] = {}

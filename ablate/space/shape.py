@@ -34,7 +34,7 @@ def _one_a_place(found: list[Any]) -> list[Any]:
 
 def _shape_problem(document: Document, details: Any) -> Problem:
     """Pydantic's finding in our words."""
-    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>", "<list>", "<flag>"))
+    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>"))
     # Types of a union stand in a location too; what is no place in the document is dropped.
     while where and where not in document.lines and details["type"] != "missing":
         where = where[:-1]

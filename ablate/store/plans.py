@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,12 +50,18 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
 
 
 def put_cells(
-    connection: Connection, study: int, planned: Sequence[Cell], revision: int, again: Sequence[Status], rest: Rest
+    connection: Connection,
+    study: int,
+    planned: Sequence[Cell],
+    revision: int,
+    again: Sequence[Status],
+    rest: Rest,
+    begun: Collection[str] = (),
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials. Trials are only added.
 
     Args:
-        again: states of trials that are to be trained again.
+        again: states of trials that are to be trained again, unless they have `begun` in this run.
         rest: what becomes of the study's other cells.
     """
     rows = connection.execute(select(cells.c.number, cells.c.digest).where(cells.c.study_id == study))
@@ -69,7 +75,7 @@ def put_cells(
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
     _architectures(connection, planned, revision)
-    _trials(connection, [trial for cell in planned for trial in cell.trials], again)
+    _trials(connection, [trial for cell in planned for trial in cell.trials if trial.hash not in begun], again)
     _cells(connection, study, new, digests)
 
 

@@ -30,6 +30,7 @@ from ablate.store.database import open_reader
 from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
 
 COSTS = tuple(field.name for field in fields(Cost))
+METRICS = ("top1", "top5", "loss")
 CHUNK = 500
 
 
@@ -121,12 +122,15 @@ class Reader:
             for start in range(0, len(wanted), CHUNK):
                 chunk = wanted[start : start + CHUNK]
                 # States first: somebody may be writing, and whoever is seen to be completed has all epochs in the store.
-                states = connection.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))).all()
+                final = [trials.c[name] for name in METRICS]
+                states = connection.execute(select(trials.c.hash, trials.c.status, *final).where(trials.c.hash.in_(chunk))).all()
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
                     for row in connection.execute(select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)):
                         curves.setdefault(row[0], []).append(Epoch(*row[1:]))
-                found |= {key: Known(Status(state), tuple(curves.get(key, ()))) for key, state in states}
+                for key, state, *values in states:
+                    final_values = {name: value for name, value in zip(METRICS, values, strict=True) if value is not None}
+                    found[key] = Known(Status(state), tuple(curves.get(key, ())), final_values)
         return found
 
     def beginnings(self, trial: Trial) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -126,11 +126,18 @@ class Writer:
             self._heart = Heart(self._beat)
         return study
 
-    def extend(self, study: int, new: Sequence[Cell], cost_revision: int, again: Sequence[Status] = (Status.FAILED,)) -> None:
-        """Adds the cells that a search has proposed to its study."""
+    def extend(
+        self,
+        study: int,
+        new: Sequence[Cell],
+        cost_revision: int,
+        again: Sequence[Status] = (Status.FAILED,),
+        begun: Collection[str] = (),
+    ) -> None:
+        """Adds cells, or seeds of cells, to a study under way. What came of trials that this run has `begun` stands."""
         with written(self._engine) as connection:
             alone(connection)
-            put_cells(connection, study, new, cost_revision, again, "keep")
+            put_cells(connection, study, new, cost_revision, again, "keep", begun)
 
     def trim(self, study: int, count: int) -> None:
         """Removes cells of an earlier search beyond the first `count`."""
@@ -303,8 +310,12 @@ class Writer:
         if happened.status == Status.COMPLETED:
             mine = epochs.c.trial_hash == happened.trial
             seconds = select(func.sum(epochs.c.seconds)).where(mine).scalar_subquery().label("seconds")
-            final = select(*(epochs.c[key] for key in FINAL), seconds).where(mine).order_by(epochs.c.number.desc()).limit(1)
-            values |= connection.execute(final).mappings().one()
+            chosen = select(epochs.c.number.label("selected_epoch"), *(epochs.c[key] for key in FINAL), seconds).where(mine)
+            if happened.tested is not None:
+                chosen = chosen.where(epochs.c.number == happened.tested.epoch)
+            values |= connection.execute(chosen.order_by(epochs.c.number.desc()).limit(1)).mappings().one()
+            if happened.tested is not None:
+                values |= {key: getattr(happened.tested, key) for key in ("loss", "top1", "top5")}
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
         values["owner"] = None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.models import build_from
-from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Trial
+from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Tested, Trial
 from ablate.training.checkpoint import (
     CheckpointFolder,
     State,
@@ -70,6 +70,7 @@ class Training:
         epochs: all epochs so far, those of earlier attempts among them.
         measurements: all diagnostics taken so far.
         weights: what was taken from the weights that the trial starts from, in words.
+        tested: what the test set gave at the end, of a trial with a validation split.
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class Training:
         self._updates = 0
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
+        self.tested: Tested | None = None
+        self._best: State = {}
         reseed_python(self._trial.seed)
         state = self._group.state(self._load())
         if state is not None:
@@ -137,7 +140,7 @@ class Training:
         return len(self.epochs) >= self._recipe.epochs
 
     def epoch(self) -> Epoch:
-        """Trains one epoch and looks at the test set.
+        """Trains one epoch and looks at the validation split, or at the test set where there is none.
 
         Raises:
             Diverged: the loss is not finite.
@@ -146,19 +149,46 @@ class Training:
         start = time.perf_counter()
         with self._group.together():
             train_loss = self._train()
-            loss, top1, top5 = self._test()
+            loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
         lr = float(self._optimizer.param_groups[0]["lr"])
         epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, time.perf_counter() - start)
         self.epochs.append(epoch)
+        if self._trial.data.validation:
+            self._select(epoch)
         return epoch
+
+    @property
+    def _tested_model(self) -> nn.Module:
+        """The network whose numbers count: that of the EMA weights if the recipe keeps them."""
+        return self._model if self._ema is None else self._ema.module
+
+    def _select(self, epoch: Epoch) -> None:
+        """Keeps the best weights where they are asked for; after the last epoch, looks at the test set, once."""
+        if self._recipe.select == "best" and (not self._best or epoch.top1 > self._best["top1"]):
+            kept = {name: tensor.detach().cpu().clone() for name, tensor in self._tested_model.state_dict().items()}
+            self._best = {"epoch": epoch.number, "top1": epoch.top1, "model": kept}
+        if not self.finished:
+            return
+        model, last = self._tested_model, dict[str, Tensor]()
+        if self._best:
+            last = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+            model.load_state_dict(self._best["model"])
+        with self._group.together():
+            loss, top1, top5 = self._test()
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} on the test set")
+        if last:
+            # A longer training may begin here, and goes on from the last weights.
+            model.load_state_dict(last)
+        self.tested = Tested(self._best.get("epoch", epoch.number), loss, top1, top5)
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
         """Looks inside the network, that of the EMA weights if the recipe keeps them, on the first test images."""
         with torch.random.fork_rng(devices=[]):
             taken = measure(
-                self._model if self._ema is None else self._ema.module,
+                self._tested_model,
                 self._trial.architecture.backbone,
                 first_images(self._batches, wanted.images),
                 wanted.names,
@@ -232,13 +262,13 @@ class Training:
         return loss.detach()
 
     @torch.inference_mode()
-    def _test(self) -> tuple[float, float, float]:
-        """Mean loss, top-1 and top-5 in per cent on the test set, of the EMA weights if the recipe keeps them."""
-        model = self._model if self._ema is None else self._ema.module
+    def _test(self, *, validation: bool = False) -> tuple[float, float, float]:
+        """Mean loss, top-1 and top-5 in per cent on the test set or the validation split."""
+        model = self._tested_model
         model.eval()
         self._group.same_buffers(model)
         sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
-        for inputs, labels in self._batches.test():
+        for inputs, labels in self._batches.test(validation=validation):
             self._beat()
             with self._autocast():
                 logits = model(inputs)
@@ -261,6 +291,8 @@ class Training:
             "measurements": [
                 {**asdict(taken), "values": None if taken.values is None else list(taken.values)} for taken in self.measurements
             ],
+            "best": self._best,
+            "tested": asdict(self.tested) if self.tested is not None else {},
         }
 
     def _restore(self, state: State) -> None:
@@ -278,6 +310,10 @@ class Training:
             Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])})
             for taken in state.get("measurements", [])
         ]
+        self._best = state.get("best", {})
+        # A training that is longer than the one that was tested is tested at its own end.
+        if self.finished and state.get("tested"):
+            self.tested = Tested(**state["tested"])
         set_random_states(state["random"], self._order)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 
 def load(name: str) -> ModuleType:
     """The module of `benchmarks/NAME.py`."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Records look their own module up.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -1,0 +1,102 @@
+"""Seeds until something can be said: every cell gets the first seeds, and those of which nothing can be said get more.
+
+Which cells have which seeds is a function of the plan and of results, never of timing: made again after a kill, it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ablate.records import Cell, Known, Plan, Status, StudyResults, Trial, cell_result
+from ablate.report.effects import effects
+from ablate.report.verdicts import Verdict
+
+RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
+Results = Callable[[Iterable[str]], Mapping[str, Known]]
+
+
+def granted(plan: Plan, known: Mapping[str, Known]) -> tuple[Plan, bool]:
+    """The plan with the seeds that its cells have come to, and whether none will get more.
+
+    All cells begin with the first number of seeds. When all of them are trained verdicts are taken; undecided cells, their
+    controls, and the reference go on to the next number, as long as there is one.
+    """
+    looks = plan.space.looks
+    assert looks is not None
+    counts = {cell.index: looks.first for cell in plan.cells if cell.trials}
+    for count in (*looks.at[1:], None):
+        cut = Plan(plan.space, tuple(replace(cell, trials=cell.trials[: counts.get(cell.index, 0)]) for cell in plan.cells))
+        trials = [trial for cell in cut.cells for trial in cell.trials]
+        if not all(_resolved(trial, known) for trial in trials):
+            return cut, False
+        going_on = _undecided(cut, known)
+        if not going_on or count is None:
+            return cut, True
+        counts |= {index: count for index in going_on if index in counts}
+    raise AssertionError("the last look ends the loop")
+
+
+def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
+    return trial.hash in known and known[trial.hash].status in RESOLVED
+
+
+def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
+    """The cells that need more seeds: those of which nothing can be said, and what they are compared with."""
+    found = effects(results_of(plan, known), plan.space.margin, plan.space.looks, predict=False)
+    most = max(len(cell.trials) for cell in plan.cells)
+    # A cell that was decided at an earlier look has fewer seeds than the reference; it stays as it was said.
+    counts = {cell.index: len(cell.trials) for cell in plan.cells}
+    open_ = {effect.row for effect in found if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most}
+    controls = {cell.index for cell in plan.cells if cell.control_of in open_}
+    return open_ | controls | {0} if open_ else set()
+
+
+def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
+    """A plan and what is known of its trials, as the store would give it."""
+    space = plan.space
+    cells = tuple(cell_result(cell, known, space.metric) for cell in plan.cells)
+    return StudyResults(
+        space.name,
+        space.question,
+        space.expect,
+        space.source,
+        space.metric,
+        space.direction,
+        tuple(space.factors),
+        cells,
+        space.document,
+    )
+
+
+class UntilDecided:
+    """The trials of a plan, round by round.
+
+    Args:
+        plan: with all seeds that a cell may get; `begun` with those that are stored.
+        results: state and value of trials, by hash, of those that are known.
+        more: is given each cell that gets seeds, before its trials are.
+    """
+
+    def __init__(self, plan: Plan, begun: Plan, results: Results, more: Callable[[list[Cell]], None]) -> None:
+        self._plan, self._results, self._more = plan, results, more
+        self._given: set[str] = set()
+        self._counts = {cell.index: len(cell.trials) for cell in begun.cells}
+        self._last = False
+
+    def wanted(self) -> list[Trial]:
+        if self._last:
+            return []
+        known = self._results([trial.hash for trial in self._plan.trials])
+        cut, self._last = granted(self._plan, known)
+        changed = [cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]]
+        if changed:
+            self._more(changed)
+            self._counts |= {cell.index: len(cell.trials) for cell in changed}
+        open_ = [trial for trial in cut.trials if trial.hash not in self._given and not _resolved(trial, known)]
+        self._given |= {trial.hash for trial in open_}
+        return open_
+
+    @property
+    def finished(self) -> bool:
+        return self._last

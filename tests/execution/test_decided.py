@@ -1,0 +1,96 @@
+"""Seeds until something can be said: who gets how many, killed at any event or not, and from the command line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.errors import AblateError
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Hooks, Options
+from ablate.records import Epoch, Event, Trial
+from ablate.report.verdicts import Verdict
+from ablate.study import Study
+from tests.conftest import TINY, RunText
+
+UNTIL = TINY.replace("seeds: 2", "seeds: {until_decided: 9}")
+
+
+def curve(trial: Trial, number: int) -> Epoch:
+    """One shortcut helps by 2 points, the layout does next to nothing; noise of 0.4."""
+    helps = 2.0 if trial.architecture.settings.get("shortcuts.count") else 0.0
+    top1 = 70 + helps + random.Random(f"seed {trial.seed}").gauss(0, 1) + random.Random(trial.hash).gauss(0, 0.4)
+    return Epoch(number, 1.0, 1.0, top1, 99.0, 1e-3, 1.0)
+
+
+def counts(options: Options) -> list[int]:
+    return [len(cell.states) for cell in Study("tiny", options.url).results().cells]
+
+
+def test_decided_cells_get_no_further_seed(run_text: RunText, options: Options) -> None:
+    outcome = run_text(UNTIL, SimulatedExecutor(curve))
+    found = Study("tiny", options.url).effects()
+    assert counts(options)[0] == max(counts(options)), "the reference has the seeds of every cell"
+    assert min(counts(options)) < max(counts(options)), "a clear effect needs fewer"
+    assert set(counts(options)) <= {3, 6, 9}
+    for effect in found:
+        assert effect.verdict is not Verdict.INCONCLUSIVE or len(effect.seeds) == 9
+    assert any(effect.verdict is Verdict.HELPS for effect in found)
+    assert outcome.trained == sum(counts(options))
+    again = run_text(UNTIL, SimulatedExecutor(curve))
+    assert (again.trained, again.known_before) == (0, outcome.trained)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+def test_killed_at_any_event_it_ends_the_same(
+    run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    undisturbed = Options(runs=tmp_path_factory.mktemp("undisturbed"), cpus=2)
+    declared = space.load(UNTIL, "tiny.yaml")
+    pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor(curve))
+    for at in range(7, 120, 16):
+        seen = 0
+
+        def event(happened: Event, at: int = at) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                raise Killed
+
+        try:
+            run_text(UNTIL, SimulatedExecutor(curve), Hooks(event=event))
+        except Killed:
+            continue
+        break
+    run_text(UNTIL, SimulatedExecutor(curve))
+    assert Study("tiny", options.url).table("json") == Study("tiny", undisturbed.url).table("json")
+
+
+def test_a_failed_trial_does_not_hold_the_others_up(run_text: RunText, options: Options) -> None:
+    def failing(trial: Trial, number: int) -> Epoch:
+        if trial.seed == 1 and trial.architecture.settings.get("layout") == "parallel":
+            raise RuntimeError("out of luck")
+        return curve(trial, number)
+
+    outcome = run_text(UNTIL, SimulatedExecutor(failing))
+    assert outcome.failed == 2
+    assert not outcome.interrupted
+    assert max(counts(options)) == 9
+    assert run_text(UNTIL, SimulatedExecutor(curve)).failed == 0
+    assert all(set(cell.values) == set(cell.states) for cell in Study("tiny", options.url).results().cells)
+
+
+def test_the_option_is_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    assert space.read(file, 9).looks == space.load(UNTIL.replace("9}", "9, start: 2}"), "tiny.yaml").looks
+    assert space.load(space.read(file, 9).document, "tiny.yaml").seeds == tuple(range(9)), "the stored document says it too"
+    file.write_text(TINY.replace("seeds: 2", "seeds: [3, 4]"))
+    with pytest.raises(AblateError, match="lists its seeds"):
+        space.read(file, 9)

@@ -1,0 +1,165 @@
+"""Effects and verdicts of single studies, and how they read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from scipy import stats
+
+from ablate.errors import AblateError
+from ablate.records import Looks, Status, StudyResults
+from ablate.report.effects import control_effects, effects
+from ablate.report.factorial import Factorial
+from ablate.report.verdicts import Estimate, Verdict, judge
+from ablate.report.wording import sentence
+from tests.benchmarks import load
+
+
+@pytest.fixture(scope="module")
+def trust() -> ModuleType:
+    return load("trust")
+
+
+def study(
+    trust: ModuleType, values: Sequence[Sequence[float]], levels: Sequence[Mapping[str, object]] | None = None
+) -> StudyResults:
+    made: StudyResults = trust.made(values, levels or trust.names(len(values)))
+    return made
+
+
+def test_an_effect_is_the_paired_t_test(trust: ModuleType) -> None:
+    a, b = [79.1, 80.3, 78.2, 79.9], [80.0, 80.9, 79.4, 80.6]
+    (effect,) = effects(study(trust, [a, b]), 0.5)
+    expected = stats.ttest_rel(b, a)
+    assert effect.estimate is not None
+    assert effect.estimate.p == pytest.approx(expected.pvalue)
+    low, high = expected.confidence_interval(0.95)
+    assert (effect.estimate.low, effect.estimate.high) == (pytest.approx(low), pytest.approx(high))
+    assert effect.verdict is Verdict.HELPS
+    assert sentence(effect, "top1", 0.5) == (
+        f"cell = 1 helps by 0.85 points (95 % interval {low:.2f} to {high:.2f}, 4 seeds) at equal FLOPs."
+    )
+
+
+def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:
+    results = replace(study(trust, [[1.0, 1.1, 1.2], [0.5, 0.61, 0.7]]), metric="loss", direction="min")
+    assert effects(results, 0.02)[0].verdict is Verdict.HELPS
+    assert effects(replace(results, direction="max"), 0.02)[0].verdict is Verdict.HURTS
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([[80.0], [81.0]], "one seed says nothing of noise"),
+        ([[80.0, 80.0, 81.0], [80.5, 80.5, 81.5]], "all differences are equal"),
+        ([[80.0, 81.0], [81.5, 81.4]], "we cannot tell yet"),
+        ([[80.0, 81.0, 79.0, 80.5], [80.01, 81.02, 79.0, 80.5]], "makes no difference of 0.5 points or more"),
+    ],
+)
+def test_what_cannot_be_told_is_said(trust: ModuleType, values: list[list[float]], words: str) -> None:
+    (effect,) = effects(study(trust, values), 0.5)
+    assert words in sentence(effect, "top1", 0.5)
+    assert effect.verdict in (Verdict.INCONCLUSIVE, Verdict.SAME)
+
+
+def test_diverged_and_pruned_seeds_are_shown_and_in_no_mean(trust: ModuleType) -> None:
+    results = study(trust, [[80.0, 81.0, 79.0], [81.0, 82.1, 80.2]])
+    states = {0: Status.COMPLETED, 1: Status.COMPLETED, 2: Status.COMPLETED, 3: Status.DIVERGED, 4: Status.PRUNED}
+    cell = replace(results.cells[1], states=states)
+    (effect,) = effects(replace(results, cells=(results.cells[0], cell)), 0.5)
+    assert effect.mean == pytest.approx(1.1)
+    assert effect.left_out == {"diverged": 1, "pruned": 1}
+    assert "3 seeds; 1 diverged; 1 pruned" in sentence(effect, "top1", 0.5)
+
+
+def test_looks_share_the_risk(trust: ModuleType) -> None:
+    results = study(trust, [[80.0, 81.0, 79.0], [81.0, 81.8, 80.3]])
+    assert effects(results, 0.5)[0].verdict is Verdict.HELPS
+    assert effects(results, 0.5, Looks(3, 12, 3))[0].verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_predicted_seeds_are_fewer_where_the_effect_is_clearer(trust: ModuleType) -> None:
+    def further(shift: float) -> int:
+        (effect,) = effects(study(trust, [[80.0, 81.0, 79.0], [80.9 + shift, 81.2 + shift, 80.1 + shift]]), 0.5)
+        assert effect.verdict is Verdict.INCONCLUSIVE
+        assert effect.further is not None
+        return effect.further
+
+    assert further(0.2) <= further(0.0) < further(-0.3)
+
+
+def test_no_estimates_no_verdicts() -> None:
+    assert judge([], 0.5, "max") == []
+    (found,) = judge([Estimate.of(1.0, 0.1, 9)], 0.5, "max")
+    assert found.verdict is Verdict.HELPS
+
+
+GRID = [dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1, 2))]
+
+
+def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
+    noise = [[0.1, -0.1, 0.0], [0.0, 0.1, -0.1], [-0.1, 0.0, 0.1], [0.1, 0.0, -0.1], [0.0, -0.1, 0.1], [-0.1, 0.1, 0.0]]
+    means = [70 + 2 * c["a"] + c["b"] + c["a"] * c["b"] for c in GRID]
+    model = Factorial(study(trust, [[m + e for e in row] for m, row in zip(means, noise, strict=True)], GRID), {"a": 0, "b": 0})
+    found = {(term.factors, term.levels): term.estimate for term in model.main_effects(0.5, "max")}
+    assert {key: round(estimate.value, 6) for key, estimate in found.items() if estimate} == {
+        (("a",), (1,)): 3.0,  # 2 + the mean of b
+        (("b",), (1,)): 1.5,
+        (("b",), (2,)): 3.0,
+    }
+    together = {term.levels: term.estimate for term in model.interactions(0.5, "max")}
+    assert {key: round(estimate.value, 6) for key, estimate in together.items() if estimate} == {(1, 1): 1.0, (1, 2): 2.0}
+    terms = model.contributions({"a": 1, "b": 2}, 0.5, "max")
+    assert {(t.kind, t.factors[0]): round(t.estimate.value, 6) for t in terms if t.estimate} == {
+        ("alone", "a"): 2.0,
+        ("alone", "b"): 2.0,
+        ("left out", "a"): 4.0,
+        ("left out", "b"): 4.0,
+        ("shapley", "a"): 3.0,
+        ("shapley", "b"): 3.0,
+    }
+    shapley = sum(t.estimate.value for t in terms if t.estimate and t.kind == "shapley")
+    assert shapley == pytest.approx(means[-1] - means[0]), "Shapley values add up to what all do together"
+
+
+def test_a_repeated_cell_counts_once_and_stands_for_its_levels(trust: ModuleType) -> None:
+    """Where a is 0 the model does not read b: those cells are one, with one mean and no degrees of freedom of their own."""
+    values = [[70.0, 70.2, 69.9], [0.0] * 3, [71.0, 71.1, 71.2], [72.0, 72.3, 71.9]]
+    results = study(trust, values, [dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1))])
+    cells = list(results.cells)
+    cells[1] = replace(cells[1], values={}, states={}, same_as=0, unread=frozenset("b"))
+    model = Factorial(replace(results, cells=tuple(cells)), {"a": 0, "b": 0})
+    assert model.freedom == (3 - 1) * (3 - 1)
+    (a, b) = model.main_effects(0.5, "max")
+    assert a.estimate is not None
+    assert b.estimate is not None
+    assert a.estimate.value == pytest.approx((71.1 + 72.0667) / 2 - 70.0333, abs=1e-3)
+    assert b.estimate.value == pytest.approx((72.0667 - 71.1) / 2, abs=1e-3), "half of the cells do not read it"
+
+
+def test_one_at_a_time_tells_main_effects_only(trust: ModuleType) -> None:
+    levels = [{"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1}]
+    model = Factorial(study(trust, [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4]], levels), {"a": 0, "b": 0})
+    assert model.additive
+    assert [round(t.estimate.value, 3) for t in model.main_effects(0.5, "max") if t.estimate] == [1.0, 0.0]
+    assert all(term.estimate is None for term in model.interactions(0.5, "max"))
+    alone = {t.factors[0]: t.estimate for t in model.contributions({"a": 1, "b": 1}, 0.5, "max")}
+    assert set(alone) == {"a", "b"}
+
+
+def test_one_seed_has_no_spread(trust: ModuleType) -> None:
+    with pytest.raises(AblateError, match="no spread to measure with 1 seeds"):
+        Factorial(study(trust, [[70.0], [71.0]]), {"cell": 0})
+
+
+def test_effects_against_controls_of_the_same_cost(trust: ModuleType) -> None:
+    results = study(trust, [[70, 71, 70.5], [72, 73.1, 72.4], [71.9, 73.0, 72.5]])
+    control = replace(results.cells[2], role="control", control_of=1)
+    (effect,) = control_effects(replace(results, cells=(*results.cells[:2], control)), 0.5)
+    assert (effect.row, effect.against) == (1, 2)
+    assert effect.mean == pytest.approx(1 / 30, abs=1e-6)
+    assert len(effects(replace(results, cells=(*results.cells[:2], control)), 0.5)) == 1, "controls are no variants"
