@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ablate import pipeline, space
+from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.study import Study
@@ -54,3 +56,26 @@ def run_text(options: Options) -> RunText:
 def table(options: Options) -> Callable[[], str]:
     """The table of the study `tiny`."""
     return lambda: Study("tiny", options.url).table()
+
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tiny: str) -> Say:
+    """Runs `ablate WORDS` in a folder with tiny.yaml; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.yaml").write_text(tiny.replace("seeds: 2", "seeds: 1"))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ablate", *words])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -59,6 +59,11 @@ def _url(store: str, runs: Path = DEFAULT_RUNS) -> str:
     return Options(runs=runs, store=store).url
 
 
+def _where(store: str, runs: Path) -> str:
+    """What to add to a command so that it finds the same store."""
+    return (f" --runs {runs}" if runs != DEFAULT_RUNS else "") + (f" --store {store}" if store else "")
+
+
 @app.command()
 def run(
     file: FileArgument,
@@ -120,9 +125,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
 
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
-    where = "".join(
-        [f" --runs {options.runs}" if options.runs != DEFAULT_RUNS else "", f" --store {options.store}" if options.store else ""]
-    )
+    where = _where(options.store, options.runs)
     kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
     joined = f" --ray-address {options.ray_address}" if options.ray_address else ""
     if outcome.interrupted:
@@ -260,6 +263,35 @@ def effects(
     from ablate.study import Study
 
     show(Study(study, _url(store, runs)).effects_grid(kind.value, margin), form.value)
+
+
+@app.command()
+def review(
+    study: StudyArgument, store: StoreOption = "", runs: RunsOption = DEFAULT_RUNS, form: FormatOption = Format.table
+) -> None:
+    """What a sceptical referee would object to, each with the command that mends it. Ends with 1 where there is something."""
+    from ablate.cli.inside import reviewed
+
+    grid = reviewed(study, _url(store, runs), _where(store, runs))
+    show(grid, form.value)
+    if grid.rows:
+        raise typer.Exit(1)
+
+
+@app.command()
+def reproduce(
+    trial: Annotated[
+        str, typer.Argument(metavar="TRIAL", help="A completed trial's hash, or its beginning; see `ablate status`.")
+    ],
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Train a stored trial again, and say whether it came out the same. Ends with 1 where it did not; writes nothing."""
+    from ablate.cli.inside import reproduced
+    from ablate.pipeline import Options
+
+    if not reproduced(trial, Options(runs, store)):
+        raise typer.Exit(1)
 
 
 @app.command(name="verify-costs")

@@ -104,6 +104,39 @@ def _stored(study: object, name: str) -> list[str]:
     return [stored for stored in study.diagnostics() if stored == name or stored.startswith(name + ".")]
 
 
+def reviewed(study: str, url: str, where: str) -> Grid:
+    """A referee's findings."""
+    from ablate.review import review
+
+    found = review(study, url, where)
+    rows = [[finding.name, finding.text, finding.command] for finding in found]
+    data = [{"finding": finding.name, "text": finding.text, "command": finding.command} for finding in found]
+    notes = [f"{len(found)} findings."] if found else ["Nothing to object to."]
+    return Grid(["finding", "what", "command"], rows, data, title=f"Review of {study}", notes=notes)
+
+
+def reproduced(trial: str, options: Options) -> bool:
+    """Trains a trial again, and prints what came of it; whether it agrees."""
+    from ablate.reproduce import reproduce
+
+    def hear(done: int, of: int) -> None:
+        print(f"\repoch {done} of {of}", end="", file=sys.stderr, flush=True)
+
+    found = reproduce(trial, options, hear)
+    print(file=sys.stderr)
+    for name, (before, now) in found.changed.items():
+        print(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
+    told = f"{found.study}, trial {found.trial}: {found.metric} {found.found:.6g}"
+    if found.same:
+        print(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
+        return True
+    where = f"from epoch {found.first} on" if found.first else "in the number of epochs"
+    noise = "" if found.noise is None else f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
+    verdict = "agrees within the noise of a seed" if found.agrees else "did NOT come out the same"
+    print(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
+    return found.agrees
+
+
 def drawn(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
     """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
     from ablate import diagnostics

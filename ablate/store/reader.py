@@ -27,10 +27,22 @@ from ablate.records import (
     Trial,
 )
 from ablate.store.database import open_reader
-from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, levels, studies, trials
+from ablate.store.tables import (
+    architectures,
+    attempts,
+    cell_trials,
+    cells,
+    diagnostics,
+    epochs,
+    levels,
+    provenance,
+    studies,
+    trials,
+)
 
 COSTS = tuple(field.name for field in fields(Cost))
 METRICS = ("top1", "top5", "loss")
+PROVENANCE = ("command", "ablate", "commit", "dirty", "python", "torch", "timm", "ray", "platform", "cpu", "gpus", "started_at")
 CHUNK = 500
 
 
@@ -393,6 +405,40 @@ class Reader:
                 .where(diagnostics.c.name == diagnostic, diagnostics.c.layer >= 0, trials.c.status == Status.COMPLETED)
                 .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
             )
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def circumstances(self, name: str) -> list[dict[str, Any]]:
+        """On what each completed trial of a study ended: row, seed, trial, and device, threads and provenance of its last
+        attempt.
+
+        Raises UnknownName.
+        """
+        self.study(name)
+        last = (
+            select(attempts.c.trial_hash, func.max(attempts.c.id).label("id"))
+            .where(attempts.c.status == Status.COMPLETED)
+            .group_by(attempts.c.trial_hash)
+            .subquery()
+        )
+        wanted = (
+            select(
+                cells.c.number.label("row"),
+                cell_trials.c.seed,
+                trials.c.hash.label("trial"),
+                attempts.c.device,
+                attempts.c.threads,
+                attempts.c.host,
+                *(provenance.c[key] for key in PROVENANCE),
+            )
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(last, last.c.trial_hash == trials.c.hash)
+            .join(attempts, attempts.c.id == last.c.id)
+            .join(provenance, provenance.c.id == attempts.c.provenance_id)
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def attempts(self, trial: str) -> list[dict[str, Any]]:

@@ -13,36 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ablate import pipeline, space
-from ablate.cli import main
-from tests.conftest import TINY
-
-Say = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tiny: str) -> Say:
-    """Runs `ablate WORDS` in a folder with tiny.yaml; gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    Path("tiny.yaml").write_text(tiny.replace("seeds: 2", "seeds: 1"))
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ablate", *words])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+from tests.conftest import TINY, Say
 
 
 @pytest.fixture(scope="module")

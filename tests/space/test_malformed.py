@@ -149,7 +149,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "full in a grid": (
         added("full: {shortcuts.count: 1}"),
         9,
-        "full is read by the designs leave-one-out and add-one-in, not by grid",
+        "full is read by the designs leave-one-out, add-one-in, fractional and plackett-burman, not by grid",
     ),
     "unknown design": (added("design: gird"), 9, "unknown design 'gird'; did you mean 'grid'?"),
     "random without a number": (added("design: random"), 9, "design random needs a number of cells"),

@@ -1,0 +1,139 @@
+"""Trains a stored trial again, from what the store says of it, and holds every epoch against what was stored."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scipy import special
+
+from ablate import execution, provenance, space
+from ablate.errors import AblateError, StoreError
+from ablate.pipeline import Options, cost_plan
+from ablate.records import COST_REVISION, Ended, Epoch, Event, Job, Order, Progressed, Space, Status, StudyResults, Trial
+from ablate.report.blocks import pooled_spread
+from ablate.store.reader import Reader
+
+CIRCUMSTANCES = ("ablate", "commit", "torch", "timm", "cpu", "gpus")
+COMPARED = ("train_loss", "loss", "top1", "top5", "lr")
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of training a trial again.
+
+    Attributes:
+        same: every number of every epoch is the same, to the last bit.
+        first: the first epoch that differs.
+        stored, found: the metric at the last epoch.
+        noise: the largest difference that chance alone gives two trainings in 99 of 100 cases, None where nobody can say.
+        changed: what is not as it was: versions, commit, hardware, by name with before and now.
+    """
+
+    study: str
+    trial: str
+    metric: str
+    epochs: int
+    same: bool
+    first: int | None
+    stored: float
+    found: float
+    noise: float | None
+    device: str
+    changed: dict[str, tuple[str, str]]
+
+    @property
+    def within_noise(self) -> bool:
+        return self.noise is not None and abs(self.found - self.stored) <= self.noise
+
+    @property
+    def agrees(self) -> bool:
+        """On the same kind of CPU to the last bit; elsewhere within the noise of a seed."""
+        exact = self.device == "cpu" and not {"torch", "cpu"} & set(self.changed)
+        return self.same or (not exact and self.within_noise)
+
+
+def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = lambda done, of: None) -> Reproduced:
+    """Trains a completed trial again in this process. Nothing is written to the store.
+
+    Killed, it goes on from its own checkpoint (under RUNS/reproduced) when it is called again.
+
+    Args:
+        text: the trial's hash, or the beginning of it.
+        hear: is told how many of how many epochs are done.
+
+    Raises:
+        UnknownName: there is no such trial.
+        AblateError: it is not completed, or not part of its study's plan any more, or fails.
+    """
+    with Reader(options.url) as reader:
+        study, key = reader.target(text)
+        if key is None:
+            raise AblateError(f"'{text}' is a study; name one of its trials, as `ablate status {text}` lists them")
+        stored = reader.study(study)
+        known = reader.known([key])[key]
+        results = reader.results(study)
+        before = next((one for one in reader.circumstances(study) if one["trial"] == key), None)
+    if known.status != Status.COMPLETED or before is None:
+        raise AblateError(f"trial {key} is {known.status}; only completed trials can be reproduced: ablate resume {study}")
+    declared = space.load(stored.document, stored.file)
+    trial = next((t for t in cost_plan(declared, options.url).trials if t.hash == key), None)
+    if trial is None:
+        raise StoreError(
+            f"trial {key} is not in the plan of {study} any more (cost rules {COST_REVISION}); run it with ablate run"
+        )
+    folder = options.runs / "reproduced" / Path(options.url).stem
+    epochs = _trained(trial, declared, folder, hear)
+    shutil.rmtree(folder / key, ignore_errors=True)
+    now = vars(provenance.collect())
+    first = next((e.number for e, old in zip(epochs, known.epochs, strict=False) if _differs(e, old)), None)
+    metric = declared.metric
+    return Reproduced(
+        study,
+        key,
+        metric,
+        len(epochs),
+        first is None and len(epochs) == len(known.epochs),
+        first,
+        float(getattr(known.epochs[-1], metric)),
+        float(getattr(epochs[-1], metric)),
+        _noise(results),
+        before["device"],
+        {name: (str(before[name]), str(now[name])) for name in CIRCUMSTANCES if str(before[name]) != str(now[name])},
+    )
+
+
+def _noise(results: StudyResults) -> float | None:
+    try:
+        sd, freedom = pooled_spread(results)
+    except AblateError:
+        return None
+    return float(special.stdtrit(freedom, 0.995)) * sd * math.sqrt(2)
+
+
+def _differs(one: Epoch, other: Epoch) -> bool:
+    return any(getattr(one, name) != getattr(other, name) for name in COMPARED)
+
+
+def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]) -> list[Epoch]:
+    """The epochs of the trial, trained here."""
+    epochs: dict[int, Epoch] = {}
+    ended: list[Ended] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Progressed):
+            epochs.update({epoch.number: epoch for epoch in event.epochs})
+            hear(len(epochs), trial.recipe.epochs)
+        elif isinstance(event, Ended):
+            ended.append(event)
+
+    job = Job(trial, str(folder.resolve()), declared.resources)
+    order = Order([job], declared.metric, declared.direction, declared.resources, trial.recipe.epochs)
+    execution.make("inline").run(order, emit, lambda: False)
+    if not ended or ended[-1].status != Status.COMPLETED:
+        reason = ended[-1].error.strip().splitlines()[-1:] if ended else []
+        raise AblateError(f"trial {trial.hash} did not complete this time: {' '.join(reason) or 'it was stopped'}")
+    return [epochs[number] for number in sorted(epochs)]
