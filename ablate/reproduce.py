@@ -86,6 +86,7 @@ def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = la
             f"trial {key} is not in the plan of {study} any more (cost rules {COST_REVISION}); run it with ablate run"
         )
     folder = options.runs / "reproduced" / Path(options.url).stem
+    folder.mkdir(parents=True, exist_ok=True)
     epochs = _trained(trial, declared, folder, hear)
     shutil.rmtree(folder / key, ignore_errors=True)
     now = vars(provenance.collect())
