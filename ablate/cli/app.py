@@ -331,20 +331,76 @@ def diagnose(
         show(grid, form.value)
 
 
+class Drawn(StrEnum):
+    """What is drawn."""
+
+    effects = "effects"
+    factors = "factors"
+    interactions = "interactions"
+    contributions = "contributions"
+    pareto = "pareto"
+    curves = "curves"
+    importance = "importance"
+    parallel = "parallel"
+
+
 @app.command()
 def plot(
     study: StudyArgument,
-    diagnostic: Annotated[str, typer.Option("--diagnostic", help="A stored diagnostic, by layer.")],
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Figure to write: .svg, .png or .pdf.")],
-    rows: Annotated[list[int] | None, typer.Option("--row", help="A row of the table; repeatable. [default: all]")] = None,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Figure to write: .svg, .png, .pdf, or .html to zoom in.")],
+    of: Annotated[Drawn, typer.Option("--of", help="What to draw.")] = Drawn.effects,
+    diagnostic: Annotated[str, typer.Option("--diagnostic", help="Instead: a stored diagnostic, by layer.")] = "",
+    rows: Annotated[
+        list[int] | None, typer.Option("--row", help="Of curves and diagnostics: a row of the table; repeatable. [default: all]")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="Of curves: top1, top5, loss or train_loss. [default: the study's]")
+    ] = "",
+    cost: Annotated[str, typer.Option("--cost", help="Of pareto: flops, params or activations.")] = "flops",
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Draw a diagnostic as the papers do: layers on x, one line an architecture."""
-    from ablate.cli.inside import drawn
+    """Draw effects, interactions, the Pareto front, learning curves, importance, parallel coordinates, or a diagnostic by
+    layer."""
+    from ablate.cli.inside import drawn, drawn_layers
 
-    drawn(study, diagnostic, to, rows, _url(store, runs))
+    if diagnostic:
+        drawn_layers(study, diagnostic, to, rows, _url(store, runs))
+    else:
+        drawn(study, of.value, to, rows, metric, cost, _url(store, runs))
     print(f"wrote {to}", file=sys.stderr)
+
+
+@app.command()
+def report(
+    study: StudyArgument,
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="HTML file to write. [default: STUDY.html]")] = None,
+    interactive: Annotated[bool, typer.Option("--interactive", help="Figures that can be zoomed (5 MB more).")] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Write one HTML file with question, verdicts, tables, figures, findings, cost and provenance. It opens without a network."""
+    from ablate.page import write_page
+    from ablate.study import Study
+
+    file = to or Path(study.replace("/", "-") + ".html")
+    write_page(Study(study, _url(store, runs)), file, interactive=interactive, where=_where(store, runs))
+    print(f"wrote {file}", file=sys.stderr)
+
+
+@app.command()
+def dashboard(
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; others than loopback need --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8501,
+    token: Annotated[str, typer.Option("--token", metavar="WORD", help="Ask visitors for it; NEW makes one up.")] = "",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+) -> None:
+    """Pages to explore studies, live while they run. Reads only, and listens on this machine only."""
+    from ablate.cli.serve import serve
+
+    raise typer.Exit(serve(_url(store, runs), _where(store, runs), host, port, token, browser))
 
 
 @app.command()

@@ -137,7 +137,31 @@ def reproduced(trial: str, options: Options) -> bool:
     return found.agrees
 
 
-def drawn(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
+def drawn(study: str, of: str, to: Path, rows: list[int] | None, metric: str, cost: str, url: str) -> None:
+    """Draws a chart to a file."""
+    from ablate.drawing import chart
+    from ablate.report.figures import FORMS, ending_of, save_chart
+    from ablate.study import Study
+
+    ending_of(to, (*FORMS, "html"))
+    for option, said, known, reader in (
+        ("--metric", metric, ("top1", "top5", "loss", "train_loss"), "curves"),
+        ("--cost", cost, ("flops", "params", "activations"), "pareto"),
+    ):
+        if said and said not in known:
+            raise UnknownName(unknown(option, said, known))
+        if said not in ("", "flops") and of != reader:
+            raise AblateError(f"{option} {said} goes with --of {reader}, not with --of {of}")
+    if rows and of != "curves":
+        raise AblateError(f"--row goes with --of curves or --diagnostic, not with --of {of}")
+    found = Study(study, url)
+    missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
+    if missing:
+        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {study}")
+    save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
+
+
+def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
     """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
     from ablate import diagnostics
     from ablate.report.figures import save_layers

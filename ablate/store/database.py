@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,6 +129,25 @@ def open_reader(url: str) -> Engine:
             "`ablate run` or `ablate resume` brings an older one up to date"
         )
     return engine
+
+
+@contextmanager
+def limited(connection: Connection, longest: float | None) -> Iterator[None]:
+    """Breaks statements off after so many seconds."""
+    if longest is None:
+        yield
+        return
+    raw: Any = connection.connection.dbapi_connection
+    if not isinstance(raw, sqlite3.Connection):
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {1000 * longest:.0f}")
+        yield
+        return
+    end = time.monotonic() + longest
+    raw.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    try:
+        yield
+    finally:
+        raw.set_progress_handler(None, 0)
 
 
 def _read_only(address: str) -> sqlite3.Connection:

@@ -26,7 +26,7 @@ from ablate.records import (
     Trained,
     Trial,
 )
-from ablate.store.database import open_reader
+from ablate.store.database import limited, open_reader
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -242,22 +242,31 @@ class Reader:
                 found.setdefault(number, {})[factor] = level
         return [found[number] for number in sorted(found)]
 
-    def query(self, statement: str) -> tuple[list[str], list[Sequence[Any]]]:
+    def query(
+        self, statement: str, *, most: int | None = None, seconds: float | None = None
+    ) -> tuple[list[str], list[Sequence[Any]]]:
         """Column names and rows of one reading statement.
 
+        Args:
+            most: so many rows and no more.
+            seconds: after which the statement is broken off.
+
         Raises:
-            StoreError: the statement is wrong, or is none that only reads.
+            StoreError: the statement is wrong, is none that only reads, or takes too long.
         """
-        with self._engine.connect() as connection:
+        with self._engine.connect() as connection, limited(connection, seconds):
             try:
                 result = connection.exec_driver_sql(statement)
                 if not result.returns_rows:
                     raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
-                return list(result.keys()), [tuple(row) for row in result]
+                rows = result.fetchall() if most is None else result.fetchmany(most)
+                return list(result.keys()), [tuple(row) for row in rows]
             except (DBAPIError, StoreError) as error:
                 reason = str(getattr(error, "orig", None) or error.__cause__ or error)
                 if "not authorized" in reason or "readonly" in reason or "read-only" in reason:
                     reason = "a query can only read: one SELECT over the tables and views"
+                if "interrupted" in reason or "statement timeout" in reason:
+                    reason = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
                 raise StoreError(f"the query failed: {reason}") from None
             except Warning as error:
                 raise StoreError(f"the query failed: {error}") from None
@@ -437,6 +446,71 @@ class Reader:
             .join(attempts, attempts.c.id == last.c.id)
             .join(provenance, provenance.c.id == attempts.c.provenance_id)
             .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def spent(self, name: str) -> list[dict[str, Any]]:
+        """By device the number of a study's trials and the seconds that they were trained, from their stored epochs."""
+        last = select(attempts.c.trial_hash, func.max(attempts.c.id).label("id")).group_by(attempts.c.trial_hash).subquery()
+        mine = (
+            select(cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .distinct()
+        )
+        seconds = (
+            select(epochs.c.trial_hash, func.sum(epochs.c.seconds).label("seconds"))
+            .where(epochs.c.trial_hash.in_(mine))
+            .group_by(epochs.c.trial_hash)
+            .subquery()
+        )
+        wanted = (
+            select(attempts.c.device, func.count().label("trials"), func.sum(seconds.c.seconds).label("seconds"))
+            .join(last, last.c.id == attempts.c.id)
+            .join(seconds, seconds.c.trial_hash == attempts.c.trial_hash)
+            .group_by(attempts.c.device)
+            .order_by(attempts.c.device)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def trial(self, text: str) -> dict[str, Any]:
+        """A trial by its hash or the beginning of it: its study, row, seed, state, metrics, recipe, data, network.
+
+        Raises UnknownName.
+        """
+        study, key = self.target(text)
+        if key is None:
+            raise UnknownName(f"'{text}' is a study, no trial")
+        wanted = (
+            select(
+                trials,
+                cells.c.number.label("row"),
+                cells.c.role,
+                *(architectures.c[name] for name in ("backbone", "image_size", "settings", "params", "flops")),
+            )
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
+            .where(trials.c.hash == key, studies.c.name == study)
+            .order_by(cells.c.number)
+            .limit(1)
+        )
+        with self._engine.connect() as connection:
+            return {"study": study, **connection.execute(wanted).mappings().one()}
+
+    def layers_of(self, trial: str) -> list[dict[str, Any]]:
+        """The diagnostics of a trial at the last epoch that each was taken: name, layer, value or numbers."""
+        mine = diagnostics.c.trial_hash == trial
+        last = select(diagnostics.c.name, func.max(diagnostics.c.epoch).label("epoch")).where(mine).group_by(diagnostics.c.name)
+        latest = last.subquery()
+        wanted = (
+            select(diagnostics.c.name, diagnostics.c.layer, diagnostics.c.value, diagnostics.c.numbers)
+            .join(latest, (latest.c.name == diagnostics.c.name) & (latest.c.epoch == diagnostics.c.epoch))
+            .where(mine, diagnostics.c.layer >= 0)
+            .order_by(diagnostics.c.name, diagnostics.c.layer)
         )
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]

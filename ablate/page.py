@@ -1,0 +1,136 @@
+"""The report of a study as one HTML file that opens from a disk, without a network."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ablate import drawing, report
+from ablate.errors import AblateError
+from ablate.records import Status
+from ablate.report.charts import Chart, Coordinates
+from ablate.report.figures import svg
+from ablate.report.grid import plain
+from ablate.report.table import METRIC_NAMES
+from ablate.report.wording import policy, sentence
+from ablate.review import review
+from ablate.store.reader import PROVENANCE, Reader
+from ablate.study import Study
+
+HEADINGS = {
+    "effects": "Each row against the first",
+    "factors": "Main effects",
+    "interactions": "Interactions",
+    "contributions": "Contributions",
+    "pareto": "Metric against cost",
+    "curves": "Learning curves",
+    "importance": "Importance of factors",
+    "parallel": "All cells",
+}
+MOST_ROWS = 200
+"""Rows of a table that a person reads."""
+
+
+def write_page(study: Study, to: Path, *, interactive: bool = False, where: str = "") -> None:
+    """Writes the report of a study: question, claim, verdicts, tables, figures, findings, cost, provenance, commands.
+
+    Args:
+        interactive: figures that can be zoomed (5 MB more for Plotly's script); else still ones.
+        where: what commands need to find the store, as ` --runs DIR`.
+
+    Raises:
+        UnknownName: there is no such study.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    loader = PackageLoader("ablate.report", "templates")
+    environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=select_autoescape(), trim_blocks=False)
+    text = environment.get_template("report.html").render(_content(study, interactive, where))
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(text, encoding="utf-8")
+
+
+def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
+    results, declared = study.results(), study.declared()
+    with Reader(study.store) as reader:
+        status = reader.study(study.name)
+        spent, circumstances = reader.spent(study.name), reader.circumstances(study.name)
+    done, trials = status.states.get(Status.COMPLETED, 0), sum(status.states.values())
+    others = "".join(f", {number} {state}" for state, number in status.states.items() if state != Status.COMPLETED and number)
+    found = study.effects()
+    return {
+        "name": study.name,
+        "question": results.question,
+        "expect": results.expect,
+        "source": results.source,
+        "state": f"{done} of {trials} trials completed{others}",
+        "sentences": [
+            (str(effect.verdict).replace(" ", "-"), sentence(effect, results.metric, declared.margin))
+            for effect in found[:MOST_ROWS]
+        ],
+        "nothing": "the study has one row.",
+        "policy": f"{METRIC_NAMES[results.metric]}: {policy(declared)}. Differences seed by seed; verdicts hold for all rows "
+        f"together at 5 % (Holm); the least difference that counts is {declared.margin:g}.",
+        "tables": _tables(study, bool(found)),
+        "figures": [
+            (HEADINGS[of], _figure(of, chart, interactive), interactive) for of, chart in drawing.drawable(study).items()
+        ],
+        "script": _script() if interactive else "",
+        "findings": review(study.name, study.store, where),
+        "costs": _costs(spent),
+        "provenance": _ran_on(circumstances),
+        "commands": f"ablate run {shlex.quote(status.file)}{where}\nablate report {shlex.quote(study.name)}{where}\n"
+        + "".join(f"ablate reproduce {one['trial']}{where}\n" for one in circumstances[:1]),
+        "document": results.document,
+    }
+
+
+def _tables(study: Study, compared: bool) -> list[tuple[str, str]]:
+    made = [("Table", study.grid())]
+    if compared:
+        made.append(("Differences to row 0", study.effects_grid()))
+    for of, heading in (("controls", "Differences to controls of the same cost"), ("factors", "Main effects")):
+        try:
+            made.append((heading, study.effects_grid(of)))
+        except AblateError:
+            # Its design has none.
+            continue
+    return [(heading, report.render(grid, "html")) for heading, grid in made]
+
+
+def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> str:
+    if not interactive:
+        return svg(chart)
+    from ablate.report.interactive import draw
+
+    text: str = draw(chart).to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}")
+    return text
+
+
+def _script() -> str:
+    from plotly.offline import get_plotlyjs
+
+    text: str = get_plotlyjs()
+    return text
+
+
+def _costs(spent: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for row in spent:
+        device, _, count = row["device"].partition(" x")
+        kind = "GPU" if device.startswith("cuda") else "CPU"
+        hours = row["seconds"] * int(count or 1) / 3600
+        lines.append(f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing")
+    return lines or ["Nothing was trained yet."]
+
+
+def _ran_on(circumstances: list[dict[str, Any]]) -> str:
+    """One row for each set of circumstances that trials ended in, and how many did."""
+    kinds: dict[tuple[Any, ...], int] = {}
+    shown = [key for key in PROVENANCE if key != "started_at"]
+    for one in circumstances:
+        key = (*(one[name] for name in shown), one["device"], one["threads"])
+        kinds[key] = kinds.get(key, 0) + 1
+    data = [{"trials": n, **dict(zip((*shown, "device", "threads"), key, strict=True))} for key, n in kinds.items()]
+    return report.render(plain(data), "html")

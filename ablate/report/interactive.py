@@ -1,0 +1,97 @@
+"""Charts as Plotly figures: for pages that can be zoomed and clicked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from ablate.report.charts import Chart, Coordinates, Series
+from ablate.report.figures import COLOURS, VERDICTS
+
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "x", "star")
+
+
+def draw(chart: Chart | Coordinates) -> Any:
+    """A `plotly.graph_objects.Figure`; what a point stands for is in its `customdata`."""
+    if isinstance(chart, Coordinates):
+        return _parallel(chart)
+    figure = go.Figure()
+    for index, series in enumerate(chart.series):
+        # Black would vanish on a dark page.
+        colour = VERDICTS.get(series.name, COLOURS[1:][index % (len(COLOURS) - 1)])
+        if chart.form == "bars":
+            figure.add_bar(x=list(series.x), y=list(series.y), name=series.name, orientation="h", marker_color=colour)
+            continue
+        if chart.form == "lines" and series.low is not None and series.high is not None:
+            _band(figure, series, colour)
+        figure.add_scatter(
+            x=list(series.x),
+            y=list(series.y),
+            name=series.name,
+            mode=_mode(chart, series),
+            marker={"color": colour, "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 9 if chart.form == "points" else 5},
+            line={"color": colour},
+            customdata=list(series.keys) or None,
+            text=list(series.texts) or None,
+            hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>" if series.texts else None,
+            **_bars(chart, series),
+        )
+    if chart.zero:
+        (figure.add_vline if chart.sideways else figure.add_hline)(0, line_dash="dot", line_color="#8C8C8C")
+    figure.update_layout(
+        title={"text": chart.title, "subtitle": {"text": chart.note}},
+        xaxis_title=chart.x,
+        yaxis_title=chart.y,
+        legend={"orientation": "h", "y": -0.25},
+        height=max(360, 60 + 34 * max((len(s.y) for s in chart.series), default=0)) if chart.sideways else 420,
+        margin={"l": 10, "r": 10, "b": 10},
+    )
+    if chart.sideways:
+        figure.update_yaxes(autorange="reversed", automargin=True)
+    return figure
+
+
+def _mode(chart: Chart, series: Series) -> str:
+    if chart.form == "lines" and len(series.x) > 30:
+        return "lines"
+    return "lines+markers" if series.joined else "markers"
+
+
+def _bars(chart: Chart, series: Series) -> dict[str, Any]:
+    """Intervals as bars, on the axis of the values."""
+    if chart.form != "points" or series.low is None or series.high is None:
+        return {}
+    values = series.x if chart.sideways else series.y
+    return {
+        "error_x" if chart.sideways else "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [high - value for high, value in zip(series.high, values, strict=True)],
+            "arrayminus": [value - low for low, value in zip(series.low, values, strict=True)],
+        }
+    }
+
+
+def _band(figure: Any, series: Series, colour: str) -> None:
+    x = [*series.x, *reversed(series.x)]
+    y = [*(series.high or ()), *reversed(series.low or ())]
+    figure.add_scatter(x=x, y=y, fill="toself", fillcolor=colour, opacity=0.15, line_width=0, hoverinfo="skip", showlegend=False)
+
+
+def _parallel(chart: Coordinates) -> Any:
+    dimensions = [
+        {"label": axis.name, "values": list(axis.values)}
+        | ({"tickvals": list(range(len(axis.ticks))), "ticktext": list(axis.ticks)} if axis.ticks else {})
+        for axis in chart.axes
+    ]
+    line = {"color": list(chart.axes[-1].values), "colorscale": "Cividis", "showscale": True}
+    figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
+    figure.update_layout(title=chart.title, height=440)
+    return figure
+
+
+def page(chart: Chart | Coordinates) -> str:
+    """A whole HTML page that needs no network."""
+    text: str = draw(chart).to_html(include_plotlyjs=True, full_html=True, div_id="figure")
+    return text

@@ -1,0 +1,74 @@
+"""The dashboard: `ablate dashboard` serves it. Every file in `pages/` is a page; nothing here can write to the store."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import traceback
+from pathlib import Path
+
+import streamlit as st
+from links import register
+
+from ablate.errors import AblateError
+
+ICONS = {
+    "studies": ":material/science:",
+    "study": ":material/analytics:",
+    "trial": ":material/model_training:",
+    "compare": ":material/compare_arrows:",
+    "sql": ":material/database:",
+    "published": ":material/menu_book:",
+}
+
+
+def pages() -> list[st.Page]:
+    """A page for each file in `pages/`, in the order of its number: `3_trial.py` is the page Trial at /trial."""
+    found = []
+    for file in sorted((Path(__file__).parent / "pages").glob("[0-9]*_*.py")):
+        name = file.stem.partition("_")[2]
+        title = "SQL" if name == "sql" else name.replace("_", " ").capitalize()
+        page = st.Page(file, title=title, url_path=name, icon=ICONS.get(name, ":material/article:"), default=not found)
+        register(name, page)
+        found.append(page)
+    return found
+
+
+def allowed() -> bool:
+    """Whether this visitor may see anything: anybody on loopback, elsewhere who has the token."""
+    token = os.environ.get("ABLATE_TOKEN", "")
+    if not token or st.session_state.get("allowed"):
+        return True
+    said = st.query_params.get("token", "") or st.text_input("Token", type="password", help="`ablate dashboard` printed it.")
+    if said and hmac.compare_digest(said.encode(), token.encode()):
+        st.session_state["allowed"] = True
+        # Not to be sent to others with the address.
+        st.query_params.pop("token", None)
+        st.rerun()
+    if said:
+        st.error("This is not the token.")
+    return False
+
+
+def main() -> None:
+    """Shows the chosen page; what goes wrong is said on it."""
+    st.set_page_config(page_title="ablate", page_icon=":material/science:", layout="wide")
+    chosen = st.navigation(pages(), position="top")
+    if not allowed():
+        return
+    try:
+        chosen.run()
+    except AblateError as error:
+        st.error(str(error))
+        if "brings an older one up to date" in str(error):
+            st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
+        elif "no store at" in str(error):
+            st.info("There is nothing to see yet. `make demo`, or `ablate run search_spaces/quickstart.yaml`, fills this page.")
+        else:
+            st.info("`ablate doctor` looks at the store and the machine.")
+    except Exception:
+        st.error("This page has a mistake in it; the others go on.")
+        st.code(traceback.format_exc(limit=-5))
+
+
+main()

@@ -1,0 +1,37 @@
+"""Addresses of pages: each state of a page is an address that can be sent to a colleague."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+_PAGES: dict[str, st.Page] = {}
+
+
+def register(name: str, page: st.Page) -> None:
+    """Makes a page known by the name of its file."""
+    _PAGES[name] = page
+
+
+def link(label: str, name: str, icon: str | None = None, **query: str) -> None:
+    """A link to a page with its state."""
+    st.page_link(_PAGES[name], label=label, icon=icon, query_params=dict(query))
+
+
+def go(name: str, **query: str) -> None:
+    """Goes to a page with its state."""
+    st.switch_page(_PAGES[name], query_params=dict(query))
+
+
+def state(key: str, default: str = "") -> str:
+    """A part of this page's address."""
+    found: str = st.query_params.get(key, default)
+    return found
+
+
+def keep(values: Mapping[str, str]) -> None:
+    """Puts a page's state into its address; what is empty is left out."""
+    wanted = {key: value for key, value in values.items() if value}
+    if dict(st.query_params) != wanted:
+        st.query_params.from_dict(wanted)

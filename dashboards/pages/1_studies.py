@@ -1,0 +1,51 @@
+"""All studies and how far they are; follows those that run."""
+
+from __future__ import annotations
+
+import streamlit as st
+from links import keep, link, state
+from stored import URL, studies
+
+from ablate.records import Status
+from ablate.store.reader import StudyStatus
+
+SHOWN = 50
+
+
+def card(study: StudyStatus) -> None:
+    """One study."""
+    total = sum(study.states.values())
+    done = sum(study.states.get(state, 0) for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED))
+    with st.container(border=True):
+        link(study.name, "study", icon=":material/analytics:", study=study.name)
+        st.markdown(study.question)
+        others = " · ".join(f"{number:,} {state}" for state, number in study.states.items() if number)
+        st.progress(study.epochs_done / study.epochs if study.epochs else 0.0, text=f"{done:,} of {total:,} trials · {others}")
+        st.caption(f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of {study.epochs:,} epochs")
+
+
+@st.fragment(run_every=2)
+def overview() -> None:
+    """The cards, read anew every two seconds."""
+    wanted = st.text_input("Filter", state("filter"), placeholder="a part of a name or a question", key="filter")
+    keep({"filter": wanted})
+    found = studies()
+    if not found:
+        st.info("The store holds no study yet. `ablate run search_spaces/quickstart.yaml` makes one; this page will show it.")
+        return
+    running = sum(study.states.get(Status.RUNNING, 0) for study in found)
+    columns = st.columns(4)
+    columns[0].metric("studies", f"{len(found):,}")
+    columns[1].metric("trials", f"{sum(sum(study.states.values()) for study in found):,}")
+    columns[2].metric("running now", f"{running:,}")
+    columns[3].metric("failed", f"{sum(study.states.get(Status.FAILED, 0) for study in found):,}")
+    matching = [study for study in found if wanted.lower() in f"{study.name} {study.question}".lower()]
+    for study in matching[:SHOWN]:
+        card(study)
+    if len(matching) > SHOWN:
+        st.caption(f"{len(matching) - SHOWN} more; narrow the filter.")
+
+
+st.title("Studies")
+st.caption(f"store: {URL}")
+overview()

@@ -1,0 +1,229 @@
+"""One study: its question, what can be said, tables and charts; follows it while it runs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+from links import go, keep, link, state
+from stored import URL, WHERE, chart, curves, grid, results, studies, trials, verdicts
+
+from ablate.errors import AblateError
+from ablate.page import write_page
+from ablate.records import CellResult, Status, StudyResults
+from ablate.report import charts
+from ablate.report.figures import VERDICTS
+from ablate.report.grid import Grid
+from ablate.report.interactive import draw
+from ablate.report.summary import shown_levels
+from ablate.report.table import level_text
+from ablate.report.wording import policy, sentence
+from ablate.review import review
+from ablate.study import Study
+
+VIEWS = ("verdicts", "table", "effects", "pareto", "curves", "parallel", "layers", "trials", "review")
+COSTS = ("flops", "params", "activations")
+MOST_SENTENCES = 60
+
+
+def choose(names: Sequence[str]) -> str:
+    """The study of the address, else one that is chosen."""
+    said = state("study")
+    if said and said not in names:
+        st.warning(f"The store has no study '{said}'.")
+    return st.selectbox("Study", names, index=names.index(said) if said in names else 0, key="study")
+
+
+def filters(found: StudyResults) -> dict[str, str]:
+    """Levels that are asked for, by factor; kept in the address."""
+    chosen = {}
+    with st.popover("Filter by factor"):
+        for name in found.factors:
+            levels = list(dict.fromkeys(level_text(shown_levels(cell).get(name)) for cell in found.cells))
+            said = state(f"f.{name}")
+            index = levels.index(said) + 1 if said in levels else 0
+            value = st.selectbox(name, ["any", *levels], index=index, key=f"f.{name}")
+            if value != "any":
+                chosen[name] = value
+    return chosen
+
+
+def matches(cell: CellResult, chosen: dict[str, str]) -> bool:
+    levels = shown_levels(cell)
+    return all(level_text(levels.get(name)) == value for name, value in chosen.items())
+
+
+def show_grid(made: Grid, rows: set[int] | None = None) -> None:
+    """A grid as a table, with its notes."""
+    texts = [
+        row for row in made.rows if rows is None or "row" not in made.columns or int(row[list(made.columns).index("row")]) in rows
+    ]
+    st.dataframe(pd.DataFrame(texts, columns=list(made.columns)), hide_index=True, width="stretch")
+    for note in made.notes:
+        st.caption(note)
+
+
+def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
+    margin = results(name)[1].margin
+    said = [effect for effect in verdicts(name) if effect.row in rows]
+    if not said:
+        st.info("There is nothing to compare with the first row here.")
+    for effect in said[:MOST_SENTENCES]:
+        colour = VERDICTS[str(effect.verdict)]
+        text = sentence(effect, found.metric, margin)
+        st.html(f'<p style="border-left: 4px solid {colour}; padding-left: .6rem; margin: .2rem 0">{_escaped(text)}</p>')
+    if len(said) > MOST_SENTENCES:
+        st.caption(f"{len(said) - MOST_SENTENCES} more in the table; narrow the filter.")
+    st.caption(f"{policy(results(name)[1])}; verdicts hold for all rows together at 5 % (Holm); margin {margin:g}.")
+
+
+def _escaped(text: str) -> str:
+    from html import escape
+
+    return escape(text)
+
+
+def show_pareto(name: str, rows: set[int]) -> None:
+    cost = st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost") or "flops"
+    drawn = chart(name, "pareto", cost)
+    picked = st.plotly_chart(draw(drawn), on_select="rerun", selection_mode="points", key=f"pareto-{cost}")
+    points = picked["selection"]["points"] if picked else []
+    chosen = [point.get("customdata") for point in points if point.get("customdata") is not None]
+    if not chosen:
+        st.caption("Click a point to see its trials.")
+        return
+    row = int(chosen[0][0] if isinstance(chosen[0], list) else chosen[0])
+    st.subheader(f"Row {row}")
+    show_trials(name, {row})
+
+
+def show_trials(name: str, rows: set[int]) -> None:
+    """Trials as links, state and metrics beside."""
+    mine = [trial for trial in trials(name) if trial["row"] in rows]
+    if len(mine) > 40:
+        frame = pd.DataFrame(mine)
+        picked = st.dataframe(frame, hide_index=True, on_select="rerun", selection_mode="single-row", key="trials")
+        for index in picked["selection"]["rows"]:
+            go("trial", trial=str(frame.iloc[index]["trial"]))
+        return
+    for trial in mine:
+        top1 = "" if trial["top1"] is None else f", top-1 {trial['top1']:.2f}"
+        label = f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{top1} ({trial['trial'][:8]})"
+        link(label, "trial", icon=":material/model_training:", trial=trial["trial"])
+
+
+def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
+    metrics = ("top1", "top5", "loss", "train_loss")
+    said = state("metric")
+    metric = (
+        st.segmented_control("Metric", metrics, default=said if said in metrics else found.metric, key="metric") or found.metric
+    )
+    first = sorted(rows)[:12]
+    st.plotly_chart(draw(charts.curves_chart(found, curves(name, first), metric, first)))
+    if len(rows) > 12:
+        st.caption(f"The first 12 of {len(rows)} rows; narrow the filter for others.")
+
+
+def show_layers(name: str) -> None:
+    study = Study(name, URL)
+    stored = list(study.diagnostics())
+    if not stored:
+        st.info(f"No diagnostic is stored. Take them with: `ablate diagnose {name}{WHERE}`")
+        return
+    said = state("diagnostic")
+    diagnostic = st.selectbox("Diagnostic", stored, index=stored.index(said) if said in stored else 0, key="diagnostic")
+    lines = study.layers(diagnostic)
+    if isinstance(next(iter(lines[0].layers.values())), list):
+        st.info(
+            f"Each layer has many numbers. Draw them with: `ablate plot {name} --diagnostic {diagnostic} --to FILE.svg{WHERE}`"
+        )
+        return
+    st.plotly_chart(draw(charts.layers_chart(diagnostic, diagnostic.replace("_", " "), lines)))
+
+
+def show_effects(name: str, rows: set[int]) -> None:
+    kinds = ("rows", "factors", "interactions", "contributions", "importance", "controls")
+    said = state("of")
+    of = st.segmented_control("Effects of", kinds, default=said if said in kinds else "rows", key="of") or "rows"
+    if of != "controls":
+        st.plotly_chart(draw(chart(name, "effects" if of == "rows" else of)))
+    show_grid(grid(name, of), rows if of == "rows" else None)
+
+
+def report_button(name: str) -> None:
+    if st.button("Make the report", help="One HTML file that opens without a network."):
+        with tempfile.TemporaryDirectory() as folder:
+            write_page(Study(name, URL), Path(folder, "report.html"), where=WHERE)
+            content = Path(folder, "report.html").read_text()
+        st.download_button("Download it", content, f"{name.replace('/', '-')}.html", "text/html")
+
+
+def body(name: str, view: str, chosen: dict[str, str]) -> None:
+    """One view of a study; what its design or its state cannot tell is said."""
+    found, _ = results(name)
+    rows = {cell.index for cell in found.cells if matches(cell, chosen)}
+    try:
+        if view == "verdicts":
+            show_verdicts(found, name, rows)
+        elif view == "table":
+            show_grid(grid(name, "table"), rows)
+        elif view == "effects":
+            show_effects(name, rows)
+        elif view == "pareto":
+            show_pareto(name, rows)
+        elif view == "curves":
+            show_curves(found, name, rows)
+        elif view == "parallel":
+            st.plotly_chart(draw(chart(name, "parallel")))
+        elif view == "layers":
+            show_layers(name)
+        elif view == "trials":
+            show_trials(name, rows)
+        else:
+            for finding in review(name, URL, WHERE):
+                st.warning(f"**{finding.name}**: {finding.text}\n\n`{finding.command}`")
+    except AblateError as error:
+        st.info(str(error))
+
+
+def page() -> None:
+    found = studies()
+    if not found:
+        st.info("The store holds no study yet. `ablate run search_spaces/quickstart.yaml` makes one.")
+        return
+    name = choose([study.name for study in found])
+    status = next(study for study in found if study.name == name)
+    unfinished = bool(status.unfinished or not status.finished)
+    said = state("view")
+
+    @st.fragment(run_every=2 if unfinished else None)
+    def live() -> None:
+        now = next(study for study in studies() if study.name == name)
+        total, done = sum(now.states.values()), now.states.get(Status.COMPLETED, 0)
+        st.title(now.question)
+        others = "".join(f" · {number:,} {state}" for state, number in now.states.items() if number and state != Status.COMPLETED)
+        st.progress(now.epochs_done / now.epochs if now.epochs else 0.0, text=f"{done:,} of {total:,} trials completed{others}")
+        expected = results(name)[0].expect
+        if expected:
+            st.caption(f"Expected: {expected}")
+        left, right = st.columns([5, 1])
+        with left:
+            view = st.segmented_control(
+                "View", VIEWS, default=said if said in VIEWS else "verdicts", key="view", label_visibility="collapsed"
+            )
+        with right:
+            chosen = filters(results(name)[0])
+        body(name, view or "verdicts", chosen)
+        kept = {key: str(st.session_state.get(key) or "") for key in ("cost", "metric", "diagnostic", "of")}
+        keep({"study": name, "view": view or "", **{f"f.{k}": v for k, v in chosen.items()}, **kept})
+        if unfinished and now.finished and not now.unfinished:
+            st.rerun()
+
+    live()
+    report_button(name)
+
+
+page()

@@ -1,0 +1,127 @@
+"""One trial: what it is beside the baseline, its curves, what was seen inside, on what it ran, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from links import keep, link, state
+from stored import URL, WHERE, results, stamp
+
+from ablate.records import Known, Status
+from ablate.report.charts import Chart, Series
+from ablate.report.interactive import draw
+from ablate.report.summary import shown_levels
+from ablate.report.table import level_text
+from ablate.store.reader import Reader
+
+LOG_LINES = 30
+
+
+@st.cache_resource(max_entries=20, show_spinner="Reading the trial ...")
+def read(key: str, stamp: str) -> tuple[dict[str, Any], Known, list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    with Reader(URL) as reader:
+        trial = reader.trial(key)
+        known = reader.known([trial["hash"]])[trial["hash"]]
+        circumstances = [one for one in reader.circumstances(trial["study"]) if one["trial"] == trial["hash"]]
+        layers = reader.layers_of(trial["hash"])
+        return trial, known, reader.attempts(trial["hash"]), circumstances, layers
+
+
+def show_difference(trial: Mapping[str, Any]) -> None:
+    """The levels of the trial's row beside those of the first."""
+    found, _ = results(trial["study"])
+    by_index = {cell.index: cell for cell in found.cells}
+    mine, first = shown_levels(by_index[trial["row"]]), shown_levels(found.cells[0])
+    frame = pd.DataFrame(
+        [{"factor": name, "this": level_text(mine.get(name)), "row 0": level_text(first.get(name))} for name in found.factors]
+    )
+    differ = frame["this"] != frame["row 0"]
+    st.dataframe(
+        frame.style.apply(lambda row: ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * 3, axis=1),
+        hide_index=True,
+        width="stretch",
+    )
+
+
+def show_curves(known: Known) -> None:
+    numbers = [epoch.number for epoch in known.epochs]
+    left, right = st.columns(2)
+    for place, title, names in ((left, "accuracy (%)", ("top1", "top5")), (right, "loss", ("train_loss", "loss"))):
+        series = [Series(name, numbers, [getattr(epoch, name) for epoch in known.epochs], joined=True) for name in names]
+        place.plotly_chart(draw(Chart("", "epoch", title, series, "lines")), key=title)
+
+
+def show_layers(layers: list[dict[str, Any]]) -> None:
+    by_name: dict[str, dict[int, float]] = {}
+    for row in layers:
+        if row["value"] is not None:
+            by_name.setdefault(row["name"], {})[row["layer"]] = row["value"]
+    if not by_name:
+        return
+    st.subheader("By layer")
+    said = state("diagnostic")
+    names = sorted(by_name)
+    name = st.selectbox("Diagnostic", names, index=names.index(said) if said in names else 0, key="diagnostic")
+    values = by_name[name]
+    st.plotly_chart(
+        draw(Chart("", "layer", name.replace("_", " "), [Series(name, list(values), list(values.values()), joined=True)]))
+    )
+
+
+def show_attempts(attempts: list[dict[str, Any]]) -> None:
+    st.subheader("Attempts")
+    told = ("number", "status", "executor", "host", "device", "threads", "first_epoch", "started_at", "ended_at", "weights")
+    st.dataframe(pd.DataFrame([{name: one[name] for name in told} for one in attempts]), hide_index=True, width="stretch")
+    for one in attempts:
+        if one["error"].strip():
+            st.markdown(f"Attempt {one['number']} ended with:")
+            st.code("\n".join(one["error"].strip().splitlines()[-LOG_LINES:]), language=None)
+
+
+def body(key: str) -> None:
+    trial, known, attempts, circumstances, layers = read(key, stamp())
+    st.title(f"Trial {trial['hash'][:8]}")
+    link(f"{trial['study']}, row {trial['row']}", "study", icon=":material/analytics:", study=trial["study"])
+    columns = st.columns(5)
+    columns[0].metric("state", str(known.status))
+    columns[1].metric("seed", trial["seed"])
+    columns[2].metric("top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %")
+    columns[3].metric("epochs", f"{trial['epochs_done']} / {trial['epochs']}")
+    columns[4].metric("trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s")
+    st.subheader("Beside the first row")
+    show_difference(trial)
+    if known.epochs:
+        show_curves(known)
+    show_layers(layers)
+    st.subheader("To run it again")
+    again = (
+        f"ablate reproduce {trial['hash']}{WHERE}"
+        if known.status == Status.COMPLETED
+        else f"ablate resume {trial['study']}{WHERE}"
+    )
+    st.code(again, language="bash")
+    if attempts:
+        show_attempts(attempts)
+    for one in circumstances:
+        st.subheader("On what it ran")
+        st.dataframe(pd.DataFrame([{"what": k, "value": str(v)} for k, v in one.items()]), hide_index=True, width="stretch")
+    with st.expander("Network, recipe and data"):
+        st.json({name: trial[name] for name in ("backbone", "image_size", "settings", "recipe", "data")})
+    keep({"trial": trial["hash"], "diagnostic": str(st.session_state.get("diagnostic") or "")})
+
+
+def page() -> None:
+    said = state("trial")
+    if not said:
+        said = st.text_input("Trial", placeholder="a hash, or its beginning; a study's page links its trials")
+    if not said:
+        return
+    with Reader(URL) as reader:
+        running = reader.trial(said)["status"] in (Status.RUNNING, Status.PLANNED)
+    st.fragment(body, run_every=2 if running else None)(said)
+
+
+page()

@@ -1,0 +1,76 @@
+"""Rows side by side, of one study or of several: levels, metrics, costs, curves."""
+
+from __future__ import annotations
+
+import statistics
+
+import pandas as pd
+import streamlit as st
+from links import keep, state
+from stored import curves, results, studies
+
+from ablate.records import CellResult, StudyResults
+from ablate.report import charts
+from ablate.report.charts import Chart
+from ablate.report.interactive import draw
+from ablate.report.summary import shown_levels
+from ablate.report.table import level_text
+
+MOST_OFFERED = 500
+
+
+def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
+    """What a row is and came to, as texts."""
+    values = list(cell.values.values())
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return {
+        **{name: level_text(level) for name, level in shown_levels(cell).items()},
+        found.metric: f"{statistics.fmean(values):.2f}{spread}" if values else "",
+        "n": str(len(values)),
+        "params": f"{cell.cost.params:,}" if cell.cost else "",
+        "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",
+    }
+
+
+def page() -> None:
+    st.title("Compare")
+    names = [study.name for study in studies()]
+    said = [part for part in state("rows").split(",") if part.rpartition(":")[0] in names]
+    chosen = st.multiselect(
+        "Studies", names, default=list(dict.fromkeys(part.rpartition(":")[0] for part in said)) or names[:1], key="studies"
+    )
+    offered = {}
+    for name in chosen:
+        found, _ = results(name)
+        for cell in found.cells[:MOST_OFFERED]:
+            if cell.same_as is None:
+                offered[f"{name}:{cell.index}"] = f"{name}, row {cell.index}: {charts.label(found, cell)}"
+    default = [part for part in said if part in offered] or list(offered)[:2]
+    rows = st.multiselect("Rows", list(offered), default=default, format_func=offered.__getitem__, key="rows")
+    keep({"rows": ",".join(rows)})
+    if not rows:
+        st.info("Choose rows of one study or of several.")
+        return
+    columns, series = {}, []
+    for part in rows:
+        name, _, number = part.rpartition(":")
+        found, _ = results(name)
+        cell = next(cell for cell in found.cells if cell.index == int(number))
+        columns[f"{name}, row {number}"] = told(found, cell)
+        if cell.states:
+            try:
+                series += charts.curves_chart(found, curves(name, [cell.index]), found.metric).series
+            except charts.AblateError:
+                continue
+    frame = pd.DataFrame(columns).fillna("")
+    differ = frame.nunique(axis=1) > 1
+    st.dataframe(
+        frame.style.apply(lambda row: ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * len(row), axis=1),
+        width="stretch",
+    )
+    st.caption("Bold: what differs.")
+    if series:
+        st.plotly_chart(draw(Chart("Learning curves", "epoch", results(rows[0].rpartition(":")[0])[0].metric, series, "lines")))
+
+
+page()

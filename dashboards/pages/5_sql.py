@@ -1,0 +1,47 @@
+"""SQL over the documented views. The connection refuses to write; statements are broken off after some seconds."""
+
+from __future__ import annotations
+
+import time
+
+import pandas as pd
+import streamlit as st
+from links import keep, state
+from stored import URL, studies
+
+from ablate.errors import AblateError
+from ablate.store.reader import Reader
+
+MOST_ROWS, MOST_SECONDS = 1000, 10.0
+
+
+def page() -> None:
+    st.title("SQL")
+    views = [study.results_view for study in studies()]
+    first = f'SELECT * FROM "{views[0]}"' if views else "SELECT * FROM studies"
+    st.caption(
+        f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views: trial_results, study_results, layer_results, "
+        f"and one a study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md explains the columns."
+    )
+    with st.form("ask", border=False):
+        statement = st.text_area("Statement", state("sql") or first, height=140)
+        st.form_submit_button("Run", type="primary")
+    keep({"sql": statement})
+    start = time.perf_counter()
+    try:
+        with Reader(URL) as reader:
+            columns, rows = reader.query(statement, most=MOST_ROWS, seconds=MOST_SECONDS)
+    except AblateError as error:
+        st.error(str(error))
+        return
+    took = 1000 * (time.perf_counter() - start)
+    # A column may stand twice in a query; a table's heading may not.
+    headings = [name if name not in columns[:place] else f"{name} ({place})" for place, name in enumerate(columns)]
+    frame = pd.DataFrame(rows, columns=headings)
+    st.dataframe(frame, hide_index=True, width="stretch")
+    more = ", more were cut off" if len(rows) == MOST_ROWS else ""
+    st.caption(f"{len(rows):,} rows{more}, {took:.0f} ms")
+    st.download_button("Download as CSV", frame.to_csv(index=False), "query.csv", "text/csv")
+
+
+page()

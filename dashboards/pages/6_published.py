@@ -1,0 +1,58 @@
+"""What papers print beside what was measured here."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from links import keep, link, state
+from stored import URL as STORE
+from stored import results, stamp, studies
+
+from ablate.errors import AblateError
+from ablate.published import tables
+from ablate.study import Study
+
+
+@st.cache_resource(max_entries=2, show_spinner="Looking for studies ...")
+def declaring(stamp: str) -> dict[str, list[str]]:
+    """Studies by the published table that they name."""
+    found: dict[str, list[str]] = {}
+    for study in studies():
+        try:
+            table = results(study.name)[1].published
+        except AblateError:
+            continue
+        if table:
+            found.setdefault(table, []).append(study.name)
+    return found
+
+
+def page() -> None:
+    st.title("Published tables")
+    every, here = tables(), declaring(stamp())
+    names = sorted(every, key=lambda name: (name not in here, name))
+    said = state("table")
+    name = st.selectbox("Table", names, index=names.index(said) if said in names else 0, key="table")
+    keep({"table": name})
+    rows = [
+        {"row": row.label, "params (M)": row.params, "FLOPs (G)": row.flops, "top-1 (%)": row.top1, "differs because": row.reason}
+        for row in every[name].rows
+    ]
+    st.subheader("Printed")
+    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    for study in here.get(name, []):
+        st.subheader("Measured")
+        link(study, "study", study=study)
+        try:
+            grid = Study(study, STORE).grid(published=True)
+        except AblateError as error:
+            st.info(str(error))
+            continue
+        st.dataframe(pd.DataFrame(grid.rows, columns=list(grid.columns)), hide_index=True, width="stretch")
+        for note in grid.notes:
+            st.caption(note)
+    if name not in here:
+        st.info("No study of this store names the table. `ablate run` one of search_spaces/, or write `published: ` in yours.")
+
+
+page()

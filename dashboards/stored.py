@@ -1,0 +1,110 @@
+"""What pages read of the store, kept until the store changes. The connection itself refuses to write."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from ablate import drawing, space
+from ablate.records import Epoch, Known, Space, StudyResults
+from ablate.report.charts import Chart, Coordinates, curves_of
+from ablate.report.effects import Effect, effects
+from ablate.report.grid import Grid
+from ablate.store.database import sqlite_file
+from ablate.store.reader import Reader, StudyStatus
+from ablate.study import Study
+
+URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
+WHERE = os.environ.get("ABLATE_WHERE", "")
+MOST_PREDICTED = 60
+"""Effects for which further seeds are predicted: some milliseconds each."""
+
+
+def stamp() -> str:
+    """Changes when the store does: by its files, or every two seconds where it is a server."""
+    file = sqlite_file(URL)
+    if file is None:
+        return str(int(time.time() / 2))
+    parts = [part.stat() for part in (file, Path(f"{file}-wal")) if part.exists()]
+    return "/".join(f"{part.st_mtime_ns}-{part.st_size}" for part in parts)
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _studies(stamp: str) -> list[StudyStatus]:
+    with Reader(URL) as reader:
+        return reader.studies()
+
+
+def studies() -> list[StudyStatus]:
+    """All studies, the latest first."""
+    return list(reversed(_studies(stamp())))
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the study ...")
+def _results(name: str, stamp: str) -> tuple[StudyResults, Space]:
+    found = Study(name, URL).results()
+    return found, space.load(found.document, name, stored=True)
+
+
+def results(name: str) -> tuple[StudyResults, Space]:
+    """All cells of a study, and its declaration."""
+    return _results(name, stamp())
+
+
+@st.cache_resource(max_entries=3, show_spinner="Comparing ...")
+def _effects(name: str, stamp: str) -> list[Effect]:
+    found, declared = _results(name, stamp)
+    return effects(found, declared.margin, declared.looks, predict=len(found.cells) <= MOST_PREDICTED)
+
+
+def verdicts(name: str) -> list[Effect]:
+    """Each row against the first."""
+    return _effects(name, stamp())
+
+
+@st.cache_resource(max_entries=3, show_spinner="Making the table ...")
+def _grid(name: str, of: str, stamp: str) -> Grid:
+    study = Study(name, URL)
+    return study.grid() if of == "table" else study.effects_grid(of)
+
+
+def grid(name: str, of: str) -> Grid:
+    """The table of a study, or one of its effects."""
+    return _grid(name, of, stamp())
+
+
+@st.cache_resource(max_entries=6, show_spinner="Drawing ...")
+def _chart(name: str, of: str, cost: str, stamp: str) -> Chart | Coordinates:
+    return drawing.chart(Study(name, URL), of, cost=cost)
+
+
+def chart(name: str, of: str, cost: str = "flops") -> Chart | Coordinates:
+    """One of a study's charts."""
+    return _chart(name, of, cost, stamp())
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the trials ...")
+def _trials(name: str, stamp: str) -> list[dict[str, Any]]:
+    with Reader(URL) as reader:
+        return reader.trials(name)
+
+
+def trials(name: str) -> list[dict[str, Any]]:
+    """The trials of a study: row, seed, state, metrics, hash."""
+    return _trials(name, stamp())
+
+
+def curves(name: str, rows: Sequence[int]) -> Mapping[int, Sequence[Sequence[Epoch]]]:
+    """Learning curves of some rows of a study."""
+    wanted: dict[int, list[str]] = {}
+    for trial in trials(name):
+        if trial["row"] in rows:
+            wanted.setdefault(trial["row"], []).append(trial["trial"])
+    with Reader(URL) as reader:
+        known: Mapping[str, Known] = reader.known(key for keys in wanted.values() for key in keys)
+    return curves_of(wanted, known)
