@@ -1,16 +1,17 @@
-"""The dashboard: `ablate dashboard` serves it. Every file in `pages/` is a page; nothing here can write to the store."""
+"""The dashboard: `ablate dashboard` serves it. Every file in `screens/` is a page; nothing here can write to the store.
+
+The folder is not called `pages`: Streamlit would run files of that name by themselves, past the token.
+"""
 
 from __future__ import annotations
 
 import hmac
 import os
-import traceback
 from pathlib import Path
 
 import streamlit as st
+from failures import tell
 from links import register
-
-from ablate.errors import AblateError
 
 ICONS = {
     "studies": ":material/science:",
@@ -23,9 +24,9 @@ ICONS = {
 
 
 def pages() -> list[st.Page]:
-    """A page for each file in `pages/`, in the order of its number: `3_trial.py` is the page Trial at /trial."""
+    """A page for each file in `screens/`, in the order of its number: `3_trial.py` is the page Trial at /trial."""
     found = []
-    for file in sorted((Path(__file__).parent / "pages").glob("[0-9]*_*.py")):
+    for file in sorted((Path(__file__).parent / "screens").glob("[0-9]*_*.py")):
         name = file.stem.partition("_")[2]
         title = "SQL" if name == "sql" else name.replace("_", " ").capitalize()
         page = st.Page(file, title=title, url_path=name, icon=ICONS.get(name, ":material/article:"), default=not found)
@@ -39,7 +40,7 @@ def allowed() -> bool:
     token = os.environ.get("ABLATE_TOKEN", "")
     if not token or st.session_state.get("allowed"):
         return True
-    said = st.query_params.get("token", "") or st.text_input("Token", type="password", help="`ablate dashboard` printed it.")
+    said = st.query_params.get("token", "") or st.text_input("Token", type="password", placeholder="`ablate dashboard` printed it")
     if said and hmac.compare_digest(said.encode(), token.encode()):
         st.session_state["allowed"] = True
         # Not to be sent to others with the address.
@@ -58,17 +59,8 @@ def main() -> None:
         return
     try:
         chosen.run()
-    except AblateError as error:
-        st.error(str(error))
-        if "brings an older one up to date" in str(error):
-            st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
-        elif "no store at" in str(error):
-            st.info("There is nothing to see yet. `make demo`, or `ablate run search_spaces/quickstart.yaml`, fills this page.")
-        else:
-            st.info("`ablate doctor` looks at the store and the machine.")
-    except Exception:
-        st.error("This page has a mistake in it; the others go on.")
-        st.code(traceback.format_exc(limit=-5))
+    except Exception as error:
+        tell(error)
 
 
 main()

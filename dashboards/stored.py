@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from ablate import drawing, space
@@ -76,6 +77,18 @@ def _grid(name: str, of: str, stamp: str) -> Grid:
 def grid(name: str, of: str) -> Grid:
     """The table of a study, or one of its effects."""
     return _grid(name, of, stamp())
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _frame(name: str, of: str, stamp: str) -> pd.DataFrame:
+    made = _grid(name, of, stamp)
+    found = pd.DataFrame(made.rows, columns=list(made.columns))
+    return found.assign(row=found["row"].astype(int)) if "row" in found else found
+
+
+def frame(name: str, of: str) -> pd.DataFrame:
+    """The texts of a table."""
+    return _frame(name, of, stamp())
 
 
 @st.cache_resource(max_entries=6, show_spinner="Drawing ...")

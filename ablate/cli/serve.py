@@ -48,6 +48,7 @@ def serve(url: str, where: str, host: str, port: int, token: str, browser: bool)
         "server.enableXsrfProtection": "true",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
+        "client.showErrorLinks": "false",
         "theme.primaryColor": "#0072B2",
         "logger.level": "warning",
     }

@@ -18,6 +18,9 @@ from ablate.report.table import METRIC_NAMES, level_text
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 
+MOST_SPREADS = 300
+"""Points of a cloud that have bars; of more, the front alone has them."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -149,6 +152,7 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
         mine = sorted((c for c in cells if (c.index in on_front) == inside), key=lambda cell: getattr(cell.cost, cost))
         means = [statistics.fmean(cell.values.values()) for cell in mine]
         spreads = [statistics.stdev(cell.values.values()) if len(cell.values) > 1 else 0.0 for cell in mine]
+        told = inside or len(mine) <= MOST_SPREADS
         texts = [
             f"row {cell.index}: {label(results, cell)}"
             + (f"; P(front) {sure[cell.index]:.2f}" if sure.get(cell.index) is not None else "")
@@ -159,8 +163,8 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
                 name,
                 [getattr(cell.cost, cost) / unit.size for cell in mine],
                 means,
-                [mean - sd for mean, sd in zip(means, spreads, strict=True)],
-                [mean + sd for mean, sd in zip(means, spreads, strict=True)],
+                [mean - sd for mean, sd in zip(means, spreads, strict=True)] if told else None,
+                [mean + sd for mean, sd in zip(means, spreads, strict=True)] if told else None,
                 [cell.index for cell in mine],
                 texts,
                 joined=inside,

@@ -11,6 +11,9 @@ from ablate.report.figures import COLOURS, VERDICTS
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "x", "star")
 
+MOST_SVG = 1000
+"""Points that are shapes of the page."""
+
 
 def draw(chart: Chart | Coordinates) -> Any:
     """A `plotly.graph_objects.Figure`; what a point stands for is in its `customdata`."""
@@ -25,7 +28,8 @@ def draw(chart: Chart | Coordinates) -> Any:
             continue
         if chart.form == "lines" and series.low is not None and series.high is not None:
             _band(figure, series, colour)
-        figure.add_scatter(
+        # Thousands of points are drawn by the graphics card.
+        (figure.add_scattergl if len(series.x) > MOST_SVG else figure.add_scatter)(
             x=list(series.x),
             y=list(series.y),
             name=series.name,

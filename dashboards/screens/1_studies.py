@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from failures import live
 from links import keep, link, state
 from stored import URL, studies
 
@@ -24,10 +25,10 @@ def card(study: StudyStatus) -> None:
         st.caption(f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of {study.epochs:,} epochs")
 
 
-@st.fragment(run_every=2)
 def overview() -> None:
     """The cards, read anew every two seconds."""
-    wanted = st.text_input("Filter", state("filter"), placeholder="a part of a name or a question", key="filter")
+    st.session_state.setdefault("filter", state("filter"))
+    wanted = st.text_input("Filter", placeholder="a part of a name or a question", key="filter")
     keep({"filter": wanted})
     found = studies()
     if not found:
@@ -48,4 +49,4 @@ def overview() -> None:
 
 st.title("Studies")
 st.caption(f"store: {URL}")
-overview()
+live(overview)()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import streamlit as st
+from failures import live
 from links import go, keep, link, state
-from stored import URL, WHERE, chart, curves, grid, results, studies, trials, verdicts
+from stored import URL, WHERE, chart, curves, frame, grid, results, studies, trials, verdicts
 
 from ablate.errors import AblateError
 from ablate.page import write_page
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
 from ablate.report.figures import VERDICTS
-from ablate.report.grid import Grid
 from ablate.report.interactive import draw
 from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
@@ -27,6 +27,7 @@ from ablate.study import Study
 VIEWS = ("verdicts", "table", "effects", "pareto", "curves", "parallel", "layers", "trials", "review")
 COSTS = ("flops", "params", "activations")
 MOST_SENTENCES = 60
+MOST_BOLD = 500
 
 
 def choose(names: Sequence[str]) -> str:
@@ -56,12 +57,18 @@ def matches(cell: CellResult, chosen: dict[str, str]) -> bool:
     return all(level_text(levels.get(name)) == value for name, value in chosen.items())
 
 
-def show_grid(made: Grid, rows: set[int] | None = None) -> None:
-    """A grid as a table, with its notes."""
-    texts = [
-        row for row in made.rows if rows is None or "row" not in made.columns or int(row[list(made.columns).index("row")]) in rows
-    ]
-    st.dataframe(pd.DataFrame(texts, columns=list(made.columns)), hide_index=True, width="stretch")
+def show_grid(name: str, of: str, rows: set[int] | None = None) -> None:
+    """The table, or one of effects, with its notes; what stands out is bold where there are few rows."""
+    made, whole = grid(name, of), frame(name, of)
+    shown = whole if rows is None or "row" not in whole else whole[whole["row"].isin(rows)]
+    if len(shown) <= MOST_BOLD:
+        bold = {(number, column) for number, column in made.bold if number in shown.index}
+        styled = shown.style.apply(
+            lambda row: ["font-weight: bold" if (row.name, c) in bold else "" for c in shown.columns], axis=1
+        )
+        st.dataframe(styled, hide_index=True, width="stretch")
+    else:
+        st.dataframe(shown, hide_index=True, width="stretch")
     for note in made.notes:
         st.caption(note)
 
@@ -150,7 +157,7 @@ def show_effects(name: str, rows: set[int]) -> None:
     of = st.segmented_control("Effects of", kinds, default=said if said in kinds else "rows", key="of") or "rows"
     if of != "controls":
         st.plotly_chart(draw(chart(name, "effects" if of == "rows" else of)))
-    show_grid(grid(name, of), rows if of == "rows" else None)
+    show_grid(name, of, rows if of in ("rows", "controls") else None)
 
 
 def report_button(name: str) -> None:
@@ -169,7 +176,7 @@ def body(name: str, view: str, chosen: dict[str, str]) -> None:
         if view == "verdicts":
             show_verdicts(found, name, rows)
         elif view == "table":
-            show_grid(grid(name, "table"), rows)
+            show_grid(name, "table", rows)
         elif view == "effects":
             show_effects(name, rows)
         elif view == "pareto":
@@ -199,8 +206,7 @@ def page() -> None:
     unfinished = bool(status.unfinished or not status.finished)
     said = state("view")
 
-    @st.fragment(run_every=2 if unfinished else None)
-    def live() -> None:
+    def whole() -> None:
         now = next(study for study in studies() if study.name == name)
         total, done = sum(now.states.values()), now.states.get(Status.COMPLETED, 0)
         st.title(now.question)
@@ -222,7 +228,7 @@ def page() -> None:
         if unfinished and now.finished and not now.unfinished:
             st.rerun()
 
-    live()
+    live(whole, 2 if unfinished else None)()
     report_button(name)
 
 

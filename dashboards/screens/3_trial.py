@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from failures import live
 from links import keep, link, state
 from stored import URL, WHERE, results, stamp
 
@@ -121,7 +122,7 @@ def page() -> None:
         return
     with Reader(URL) as reader:
         running = reader.trial(said)["status"] in (Status.RUNNING, Status.PLANNED)
-    st.fragment(body, run_every=2 if running else None)(said)
+    live(body, 2 if running else None)(said)
 
 
 page()

@@ -23,8 +23,10 @@ def page() -> None:
         f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views: trial_results, study_results, layer_results, "
         f"and one a study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md explains the columns."
     )
+    # A default that changed with the address would make the box anew under the fingers.
+    st.session_state.setdefault("statement", state("sql") or first)
     with st.form("ask", border=False):
-        statement = st.text_area("Statement", state("sql") or first, height=140)
+        statement = st.text_area("Statement", key="statement", height=140)
         st.form_submit_button("Run", type="primary")
     keep({"sql": statement})
     start = time.perf_counter()

@@ -1,0 +1,283 @@
+"""The dashboard in a real browser (Debian's Chromium), as a researcher uses it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ablate import pipeline, space
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Options
+from ablate.records import Epoch, Trial
+from ablate.store.reader import Reader
+from tests.benchmarks import load
+from tests.conftest import TINY
+
+CHROMIUM = shutil.which("chromium")
+SHOTS = Path(__file__).parents[2] / "docs" / "figures" if os.environ.get("UPDATE_SHOTS") else None
+"""Where pictures of pages are kept for the documents: `UPDATE_SHOTS=1 pytest tests/browser` takes them anew."""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"),
+]
+serving = load("dashboard")
+DEMO = (
+    TINY.replace("seeds: 2", "seeds: 5")
+    .replace("  layout:", "  recipe.weight_decay: [0.05, 0.0]\n  layout:")
+    .replace("epochs: 3", "epochs: 8")
+)
+
+
+def curve(trial: Trial, number: int) -> Epoch:
+    """A shortcut helps by 1.5 points; one trial fails."""
+    settings = trial.architecture.settings
+    helps = 1.5 * bool(settings.get("shortcuts.count")) + 0.2 * (settings.get("layout") == "parallel")
+    noise = random.Random(f"seed {trial.seed}").gauss(0, 0.8) + random.Random(trial.hash).gauss(0, 0.3)
+    if (
+        trial.seed == 4
+        and settings.get("layout") == "parallel"
+        and not trial.recipe.weight_decay
+        and settings.get("shortcuts.count")
+    ):
+        raise RuntimeError("CUDA out of memory, says the last line")
+    top1 = (82 + helps + noise) * (1 - 0.6 ** (number + 2))
+    loss = 3 * 0.75**number + 0.3
+    return Epoch(number, loss, loss * 1.1, top1, min(100.0, top1 + 12), 1e-3 * (1 - number / 9), 1.0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Options:
+    """A store with a study that is finished but for a failed trial."""
+    options = Options(runs=tmp_path_factory.mktemp("finished"), cpus=2)
+    pipeline.run(space.load(DEMO, "shortcuts.yaml"), "shortcuts.yaml", options, executor=SimulatedExecutor(curve))
+    return options
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a laptop's size. Requests to other machines fail the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 860})
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+    yield page
+    context.close()
+    beyond = [url for url in asked if not re.match(r"(https?|ws|data|blob|file):(//(127\.0\.0\.1|localhost|/)|)", url)]
+    assert not beyond, "no page asks anything of another machine"
+
+
+@pytest.fixture(scope="module")
+def address(finished: Options) -> Iterator[str]:
+    with serving.served(finished) as (address, _):
+        yield address
+
+
+def settled(page: Page) -> None:
+    """Waits until the page stands still."""
+    page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')")
+    page.wait_for_timeout(500)
+
+
+def shot(page: Page, name: str) -> None:
+    """A picture for the documents, if they are to be made anew."""
+    if SHOTS is not None:
+        page.screenshot(path=str(SHOTS / f"{name}.png"))
+
+
+def test_from_the_overview_to_a_verdict(page: Page, address: str) -> None:
+    page.goto(address)
+    expect(page.get_by_text("39 of 40 trials")).to_be_visible()
+    page.get_by_role("link", name="shortcuts").click()
+    expect(page.get_by_role("heading", name="Does a shortcut help a very small ViT?")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"shortcuts\.count = 1 helps by 1\.\d\d points"))).to_be_visible()
+    assert "study=shortcuts" in page.url
+    expect(page.get_by_text("Deploy")).to_have_count(0)
+    settled(page)
+    shot(page, "dashboard-study")
+
+
+def test_filter_by_factor_and_share_the_address(page: Page, browser: Browser, address: str) -> None:
+    page.goto(f"{address}/study?study=shortcuts")
+    page.get_by_role("button", name="Filter by factor").click()
+    page.get_by_label("layout").click()
+    page.get_by_role("option", name="parallel").click()
+    page.wait_for_url(re.compile(r"f\.layout=parallel"))
+    page.keyboard.press("Escape")
+    settled(page)
+    said = page.locator("p", has_text="seeds").all_inner_texts()
+    assert said
+    assert all("layout = parallel" in text for text in said if "points" in text and "verdicts" not in text)
+    other = browser.new_page()
+    other.goto(page.url)
+    expect(other.get_by_text(re.compile("recipe.weight_decay = 0, layout = parallel")).first).to_be_visible(timeout=30_000)
+    expect(other.get_by_text(re.compile("^shortcuts.count = 1 helps"))).to_have_count(0)
+    other.close()
+
+
+def test_a_point_of_the_front_leads_to_its_trial(page: Page, address: str) -> None:
+    page.goto(f"{address}/study?study=shortcuts&view=pareto")
+    points = page.locator(".scatterlayer .trace").first.locator(".point")
+    points.last.wait_for()
+    settled(page)
+    shot(page, "dashboard-pareto")
+    box = points.last.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    trial = page.get_by_role("link", name=re.compile("seed 0: completed, top-1"))
+    trial.click()
+    expect(page.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))).to_be_visible()
+    expect(page.get_by_text("ablate reproduce")).to_be_visible()
+    assert re.search("trial=[0-9a-f]{20}", page.url)
+    settled(page)
+    shot(page, "dashboard-trial")
+
+
+def test_a_failed_trial_shows_the_end_of_its_log(page: Page, address: str, finished: Options) -> None:
+    with Reader(finished.url) as reader:
+        key = next(trial["trial"] for trial in reader.trials("shortcuts") if trial["status"] == "failed")
+    page.goto(f"{address}/trial?trial={key[:8]}")
+    expect(page.get_by_text("says the last line")).to_be_visible()
+    expect(page.get_by_text("ablate resume shortcuts")).to_be_visible()
+
+
+def test_compare_two_rows_at_a_shared_address(page: Page, address: str) -> None:
+    page.goto(f"{address}/compare?rows=shortcuts:0,shortcuts:4")
+    expect(page.get_by_text("Bold: what differs.")).to_be_visible()
+    expect(page.locator("[data-testid=stMultiSelect]").nth(1)).to_contain_text("row 4")
+    expect(page.locator(".scatterlayer .trace").first).to_be_attached()
+
+
+def test_sql_reads_and_is_refused_a_write(page: Page, address: str, finished: Options) -> None:
+    page.goto(f"{address}/sql")
+    box = page.get_by_label("Statement")
+    box.fill("SELECT COUNT(*) AS n FROM study_results")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text(re.compile("^1 rows, "))).to_be_visible()
+    before = Path(finished.url).read_bytes()
+    for statement in ("DELETE FROM trials", "UPDATE trials SET top1 = 100", "ATTACH 'x.db' AS x"):
+        box.fill(statement)
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_text("a query can only read")).to_be_visible()
+    assert Path(finished.url).read_bytes() == before
+    box.fill("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("it took longer than 10 s")).to_be_visible()
+
+
+def test_every_view_draws(page: Page, address: str) -> None:
+    for view, expected in (
+        ("table", "mean ± standard deviation"),
+        ("effects", "its 95 % interval"),
+        ("effects&of=factors", "seeds are blocks"),
+        ("curves", "train_loss"),
+        ("parallel", "top-1 (%)"),
+        ("layers", "No diagnostic is stored"),
+        ("trials", "seed 3: completed"),
+        ("review", "no iso-cost control"),
+    ):
+        page.goto(f"{address}/study?study=shortcuts&view={view}")
+        expect(page.get_by_text(expected).first).to_be_attached()
+        settled(page)
+        expect(page.get_by_text("has a mistake in it")).to_have_count(0)
+    page.goto(f"{address}/published?table=augvit/table3")
+    expect(page.get_by_text("No study of this store names the table")).to_be_visible()
+
+
+def test_it_is_readable_on_a_phone_and_in_the_dark(browser: Browser, address: str) -> None:
+    phone = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = phone.new_page()
+    page.goto(f"{address}/study?study=shortcuts")
+    expect(page.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first).to_be_visible(timeout=30_000)
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing hangs over the side"
+    shot(page, "dashboard-phone")
+    phone.close()
+
+
+def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
+    options = Options(runs=tmp_path, cpus=2)
+
+    def slowly(trial: Trial, number: int) -> Epoch:
+        time.sleep(0.15)
+        return curve(trial, number)
+
+    declared = space.load(DEMO, "live.yaml")
+    stop = threading.Event()
+    hooks = pipeline.Hooks(stop=stop.is_set)
+    run = threading.Thread(target=pipeline.run, args=(declared, "live.yaml", options, hooks, SimulatedExecutor(slowly)))
+    run.start()
+    try:
+        while not (tmp_path / "ablate.db").exists():
+            time.sleep(0.1)
+        with serving.served(options) as (address, _):
+            page.goto(f"{address}/study?study=live")
+            progress = page.get_by_text(re.compile(r"\d+ of 40 trials completed")).first
+            progress.wait_for()
+            before = int(progress.inner_text().split()[0])
+            page.wait_for_function(
+                "before => Number((document.body.innerText.match(/(\\d+) of 40 trials completed/) || [0, 0])[1]) > before + 3",
+                arg=before,
+            )
+    finally:
+        stop.set()
+        run.join()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("empty", "There is nothing to see yet"), ("broken", "ablate doctor"), ("older", "Bring the store up to date")],
+)
+def test_stores_that_cannot_be_read_have_a_helpful_page(
+    page: Page, tmp_path: Path, finished: Options, how: str, words: str
+) -> None:
+    file = tmp_path / "ablate.db"
+    if how == "broken":
+        file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    elif how == "older":
+        with sqlite3.connect(finished.url) as source, sqlite3.connect(file) as target:
+            source.backup(target)
+            target.execute("UPDATE alembic_version SET version_num = '0002'")
+    with serving.served(Options(runs=tmp_path)) as (address, _):
+        page.goto(address)
+        expect(page.get_by_text(words)).to_be_visible()
+        expect(page.get_by_text("Traceback")).to_have_count(0)
+
+
+def test_others_need_the_token(
+    page: Page, finished: Options, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ablate.cli.serve import serve
+    from ablate.errors import AblateError
+
+    with pytest.raises(AblateError, match="--host 0.0.0.0 lets everybody in"):
+        serve(finished.url, "", "0.0.0.0", 8501, "", False)
+    with serving.served(finished, "--token", "sesame") as (address, _):
+        page.goto(f"{address}/study?study=shortcuts")
+        page.get_by_role("textbox", name="Token").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("This is not the token")).to_be_visible()
+        expect(page.get_by_text("Does a shortcut help")).to_have_count(0)
+        page.get_by_role("textbox", name="Token").fill("sesame")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Does a shortcut help a very small ViT?")).to_be_visible()
