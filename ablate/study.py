@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import report, space
@@ -156,6 +157,21 @@ class Study:
                     raise AblateError(f"--objective {name}={direction}: write NAME=max or NAME=min, with a NAME of {known}")
             found = dict(pairs)
         return pareto_grid(results, found, history=history)
+
+    def export(self, to: Path) -> int:
+        """Writes the frame to a .parquet, .csv or .json file; gives the number of its rows.
+
+        Raises:
+            AblateError: the file has another ending.
+        """
+        writers = {".parquet": "to_parquet", ".csv": "to_csv", ".json": "to_json"}
+        if to.suffix not in writers:
+            raise AblateError(f"{to}: trials are written to {', '.join(writers)}; name a file like {to.with_suffix('.parquet')}")
+        frame = self.frame()
+        to.parent.mkdir(parents=True, exist_ok=True)
+        how: dict[str, Any] = {"orient": "records", "indent": 1} if to.suffix == ".json" else {"index": False}
+        getattr(frame, writers[to.suffix])(to, **how)
+        return len(frame)
 
     def export_optuna(self, to: str) -> int:
         """Writes the cells that have come to something as a study of the same name in an Optuna storage; gives their number.

@@ -40,7 +40,9 @@ def allowed() -> bool:
     token = os.environ.get("ABLATE_TOKEN", "")
     if not token or st.session_state.get("allowed"):
         return True
-    said = st.query_params.get("token", "") or st.text_input("Token", type="password", placeholder="`ablate dashboard` printed it")
+    said = st.query_params.get("token", "") or st.text_input(
+        "Token", type="password", placeholder="`ablate dashboard` printed it"
+    )
     if said and hmac.compare_digest(said.encode(), token.encode()):
         st.session_state["allowed"] = True
         # Not to be sent to others with the address.

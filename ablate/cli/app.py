@@ -454,15 +454,45 @@ def pareto(
 @app.command()
 def export(
     study: StudyArgument,
-    optuna: Annotated[str, typer.Option("--optuna", metavar="URL", help="Optuna storage to write to, as sqlite:///optuna.db.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="One row a trial: .parquet, .csv or .json.", show_default=False)
+    ] = None,
+    optuna: Annotated[
+        str, typer.Option("--optuna", metavar="URL", help="Or the cells, to an Optuna storage, as sqlite:///optuna.db.")
+    ] = "",
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Write a study's cells to an Optuna storage, for optuna-dashboard and Optuna's own analyses."""
+    """Write a study's trials to a file for pandas and others, or its cells to Optuna and its dashboard."""
+    from ablate.errors import AblateError
     from ablate.study import Study
 
-    written = Study(study, _url(store, runs)).export_optuna(optuna)
+    if (to is None) == (not optuna):
+        raise AblateError(
+            f"say where to: ablate export {study} --to {study.replace('/', '-')}.parquet, or --optuna sqlite:///optuna.db"
+        )
+    found = Study(study, _url(store, runs))
+    if to is not None:
+        print(f"wrote {found.export(to)} trials to {to}", file=sys.stderr)
+        return
+    written = found.export_optuna(optuna)
     print(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}", file=sys.stderr)
+
+
+@app.command(name="import")
+def import_(
+    other: Annotated[str, typer.Argument(metavar="STORE", help="The other store: a database URL or SQLite file.")],
+    studies: Annotated[list[str] | None, typer.Argument(metavar="[STUDY]...", help="Which studies. [default: all]")] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Take over studies of another store: what is the same trial there and here is one trial, and keeps its result here."""
+    from ablate.store.writer import Writer
+
+    with Writer(_url(store, runs)) as writer:
+        found = writer.take(other, studies or ())
+    told = ", ".join(found.studies) or "no new study"
+    print(f"{told}: {found.trials} trials with a result are new here, {found.known} were known.", file=sys.stderr)
 
 
 @app.command()

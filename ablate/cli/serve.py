@@ -49,7 +49,8 @@ def serve(url: str, where: str, host: str, port: int, token: str, browser: bool)
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
         "client.showErrorLinks": "false",
-        "theme.primaryColor": "#0072B2",
+        "theme.light.primaryColor": "#0072B2",
+        "theme.dark.primaryColor": "#56B4E9",
         "logger.level": "warning",
     }
     flags = [f"--{name}={value}" for name, value in options.items()]

@@ -67,8 +67,12 @@ def sentence(effect: Effect, metric: str, margin: float) -> str:
     range_ = f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]}, {seeds})"
     if effect.verdict is Verdict.SAME:
         return f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
-    more = f"about {effect.further} more seeds" if effect.further else "more than 200 further seeds"
+    more = f"about {_seeds(effect.further)}" if effect.further else "more than 200 further seeds"
     return f"{what}: we cannot tell yet, {range_}{cost}; {more} would as likely as not decide it."
+
+
+def _seeds(further: int) -> str:
+    return f"{further} more seed{'s' if further > 1 else ''}"
 
 
 def verdict_text(effect: Effect) -> str:
@@ -77,7 +81,7 @@ def verdict_text(effect: Effect) -> str:
         return str(effect.verdict)
     if effect.estimate is None:
         return "inconclusive: more seeds"
-    return f"inconclusive: about {effect.further} more seeds" if effect.further else "inconclusive"
+    return f"inconclusive: about {_seeds(effect.further)}" if effect.further else "inconclusive"
 
 
 def effect_data(effect: Effect) -> dict[str, Any]:

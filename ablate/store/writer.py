@@ -15,7 +15,8 @@ from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
-from ablate.store.database import WriterLock, alone, clock, open_writer, written
+from ablate.store.database import WriterLock, alone, clock, open_reader, open_writer, written
+from ablate.store.merge import Merged, merge
 from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
 from ablate.store.tables import attempts, cells, diagnostics, drivers, epochs, provenance, stores, studies, trials
 
@@ -138,6 +139,20 @@ class Writer:
         with written(self._engine) as connection:
             alone(connection)
             put_cells(connection, study, new, cost_revision, again, "keep", begun)
+
+    def take(self, url: str, names: Sequence[str]) -> Merged:
+        """Takes studies over from another store; see `ablate.store.merge`.
+
+        Raises:
+            StoreError: there is no such store, or both have a study of one name with two declarations.
+        """
+        source = open_reader(url)
+        try:
+            with source.connect() as theirs, written(self._engine) as connection:
+                alone(connection)
+                return merge(theirs, connection, names)
+        finally:
+            source.dispose()
 
     def trim(self, study: int, count: int) -> None:
         """Removes cells of an earlier search beyond the first `count`."""

@@ -6,13 +6,17 @@ import csv
 import io
 import json
 import os
+import shutil
 import statistics
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ablate.errors import UnknownName
 from ablate.records import CellResult, Cost, Status, StudyResults
 from ablate.report import render, results_grid, summarise
 from ablate.report.grid import plain
@@ -80,13 +84,45 @@ def test_what_is_missing_is_said() -> None:
     assert "does not divide" in notes[4]
 
 
-@pytest.mark.parametrize(("form", "ending"), [("md", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")])
+@pytest.mark.parametrize(("form", "ending"), [("md", "md"), ("latex", "tex"), ("html", "html"), ("csv", "csv"), ("json", "json")])
 def test_bytes_of_every_format(form: str, ending: str) -> None:
     file = GOLDEN / f"table.{ending}"
     text = render(results_grid(RESULTS), form)
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text()
+
+
+def test_rows_of_equal_levels_stand_together() -> None:
+    grid = results_grid(RESULTS, group="shortcuts.b")
+    assert [row[0] for row in grid.rows] == ["0", "2", "3", "4"]
+    assert grid.groups == {1, 2, 3}
+    assert render(grid, "latex").count(r"\midrule") == 4
+    assert render(grid, "html").count("<tbody>") == 4
+    with pytest.raises(UnknownName, match="did you mean 'shortcuts.b'"):
+        results_grid(RESULTS, group="shortcuts.c")
+
+
+def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
+    better = cell(2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.8, 1: 80.61, 2: 81.1})
+    grid = results_grid(replace(RESULTS, cells=(RESULTS.cells[0], better)))
+    assert grid.rows[1][3] == "80.84 ± 0.25 (+1.00*)"
+    assert grid.bold == {(1, "top-1 (%)")}
+    assert "**80.84 ± 0.25 (+1.00*)**" in render(grid, "md")
+    assert r"\textbf{80.84 $\pm$ 0.25 (+1.00*)}" in render(grid, "latex")
+    assert "<b>80.84 ± 0.25 (+1.00*)</b>" in render(grid, "html")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs Debian's texlive-latex-recommended")
+def test_latex_compiles(tmp_path: Path) -> None:
+    tables = "\\par\\bigskip\n".join(render(results_grid(RESULTS, group=group), "latex") for group in ("", "shortcuts.b"))
+    text = "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    (tmp_path / "table.tex").write_text(text + tables + "\\end{document}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "table.pdf").stat().st_size > 5000
 
 
 def test_machine_formats_have_full_precision_and_every_row() -> None:
@@ -106,7 +142,7 @@ def test_machine_formats_have_full_precision_and_every_row() -> None:
 )
 def test_any_data_render(data: list[dict[str, object]]) -> None:
     grid = plain(data)
-    for form in ("md", "latex", "csv", "json"):
+    for form in ("md", "latex", "html", "csv", "json"):
         assert render(grid, form).endswith("\n")
     assert len(json.loads(render(grid, "json"))) == len(data)
     widths = {len(line.replace("\\|", "")) for line in render(grid, "md").splitlines()[:1]}

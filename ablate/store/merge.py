@@ -1,0 +1,164 @@
+"""Studies of another store into this one: what is the same trial there and here is one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from ablate.errors import StoreError, UnknownName, unknown
+from ablate.records import KNOWN, Status
+from ablate.store import views
+from ablate.store.tables import (
+    architectures,
+    attempts,
+    cell_trials,
+    cells,
+    diagnostics,
+    epochs,
+    levels,
+    provenance,
+    studies,
+    trials,
+)
+
+CHUNK = 500
+RESULT = ("status", "epochs_done", "train_loss", "loss", "top1", "top5", "seconds", "selected_epoch", "ended_at")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was taken over: studies that are new here, trials that are new or now have a result, and those known here before."""
+
+    studies: tuple[str, ...]
+    trials: int
+    known: int
+
+
+def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:
+    """Takes studies over from one open store into another; all of them where none is named.
+
+    A trial that has a result here keeps it. One that has none, and has one there, gets that with its epochs, diagnostics,
+    attempts and provenance. Checkpoints stay where they are.
+
+    Raises:
+        UnknownName: the other store has no such study.
+        StoreError: both stores have a study of one name with two declarations.
+    """
+    theirs = {row["name"]: dict(row) for row in source.execute(select(studies)).mappings()}
+    for name in names:
+        if name not in theirs:
+            raise UnknownName(unknown("study", name, theirs))
+    chosen = [theirs[name] for name in names or theirs]
+    mine = {row["name"]: dict(row) for row in target.execute(select(studies)).mappings()}
+    for study in chosen:
+        if study["name"] in mine and mine[study["name"]]["document"] != study["document"]:
+            raise StoreError(
+                f"both stores have a study '{study['name']}', declared differently; give one of them a `name:` of its own, "
+                "run it again (nothing is trained twice), and import that"
+            )
+    hashes: dict[str, None] = {}
+    new = []
+    for study in chosen:
+        found = _study_rows(source, study["id"])
+        hashes.update(dict.fromkeys(row["trial_hash"] for row in found["cell_trials"]))
+        if study["name"] not in mine:
+            new.append((study, found))
+    _architectures(source, target)
+    taken, known = _trials(source, target, list(hashes))
+    places = {study["id"]: _put_study(target, study, found) for study, found in new}
+    places |= {study["id"]: mine[study["name"]]["id"] for study in chosen if study["name"] in mine}
+    _attempts(source, target, taken, places)
+    return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
+
+
+def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
+    mine = select(cells.c.id).where(cells.c.study_id == study)
+    wanted = {
+        "cells": select(cells).where(cells.c.study_id == study).order_by(cells.c.number),
+        "levels": select(levels).where(levels.c.cell_id.in_(mine)).order_by(levels.c.cell_id, levels.c.position),
+        "cell_trials": select(cell_trials).where(cell_trials.c.cell_id.in_(mine)),
+    }
+    return {name: [dict(row) for row in source.execute(one).mappings()] for name, one in wanted.items()}
+
+
+def _put_study(target: Connection, study: dict[str, Any], found: dict[str, list[dict[str, Any]]]) -> int:
+    """A study that is new here, with its cells, levels and wide view."""
+    view, taken = study["results_view"], set(target.execute(select(studies.c.results_view)).scalars())
+    while view in taken:
+        view += "_"
+    values = {key: value for key, value in study.items() if key != "id"} | {"results_view": view}
+    number = int(target.execute(insert(studies).values(**values)).inserted_primary_key[0])  # type: ignore[index]
+    ids: dict[int, int] = {}
+    for cell in found["cells"]:
+        row = {key: value for key, value in cell.items() if key != "id"} | {"study_id": number}
+        ids[cell["id"]] = int(target.execute(insert(cells).values(**row)).inserted_primary_key[0])  # type: ignore[index]
+    for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
+        if rows:
+            target.execute(insert(table), [{**row, "cell_id": ids[row["cell_id"]]} for row in rows])
+    numeric: dict[str, bool] = {}
+    for row in found["levels"]:
+        numeric[row["factor"]] = numeric.get(row["factor"], True) and row["number"] is not None
+    target.exec_driver_sql(views.results_view(view, number, numeric))
+    return number
+
+
+def _architectures(source: Connection, target: Connection) -> None:
+    here = set(target.execute(select(architectures.c.hash)).scalars())
+    rows = [dict(row) for row in source.execute(select(architectures)).mappings() if row["hash"] not in here]
+    if rows:
+        target.execute(insert(architectures), rows)
+
+
+def _trials(source: Connection, target: Connection, hashes: list[str]) -> tuple[list[str], int]:
+    """The trials that came to something by this, and the number of those that were known here."""
+    taken, known = [], 0
+    for start in range(0, len(hashes), CHUNK):
+        chunk = hashes[start : start + CHUNK]
+        stored = target.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk)))
+        here = {row.hash: row.status for row in stored}
+        for row in source.execute(select(trials).where(trials.c.hash.in_(chunk))).mappings():
+            key, status = row["hash"], row["status"]
+            result = status in KNOWN
+            known += here.get(key) in KNOWN
+            if key not in here:
+                values = {**row, "owner": None, "fence": 0, "leased_until": None}
+                target.execute(insert(trials).values(values if result else values | {"status": Status.PLANNED, "epochs_done": 0}))
+            elif here[key] not in KNOWN and result:
+                changed = {name: row[name] for name in RESULT} | {"owner": None}
+                target.execute(update(trials).where(trials.c.hash == key).values(**changed))
+            if result and here.get(key) not in KNOWN:
+                taken.append(key)
+    for table in (epochs, diagnostics):
+        for start in range(0, len(taken), CHUNK):
+            chunk = taken[start : start + CHUNK]
+            target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))
+            rows = [dict(row) for row in source.execute(select(table).where(table.c.trial_hash.in_(chunk))).mappings()]
+            if rows:
+                target.execute(insert(table), rows)
+    return taken, known
+
+
+def _attempts(source: Connection, target: Connection, taken: list[str], places: dict[int, int]) -> None:
+    """The attempts at these trials, after those that were made here, with what they ran on."""
+    runs: dict[int, int] = {}
+    for start in range(0, len(taken), CHUNK):
+        chunk = taken[start : start + CHUNK]
+        before: dict[str, int] = {}
+        for key in target.execute(select(attempts.c.trial_hash).where(attempts.c.trial_hash.in_(chunk))).scalars():
+            before[key] = before.get(key, 0) + 1
+        for row in source.execute(select(attempts).where(attempts.c.trial_hash.in_(chunk))).mappings():
+            run = row["provenance_id"]
+            if run not in runs:
+                found = dict(source.execute(select(provenance).where(provenance.c.id == run)).mappings().one())
+                # A run of a study that is not taken over may have trained the trial: it is noted under one that is.
+                study = places.get(found["study_id"], next(iter(places.values())))
+                made = target.execute(
+                    insert(provenance).values(**{k: v for k, v in found.items() if k != "id"} | {"study_id": study})
+                )
+                runs[run] = int(made.inserted_primary_key[0])  # type: ignore[index]
+            values = {key: value for key, value in row.items() if key != "id"}
+            number = before.get(row["trial_hash"], 0) + row["number"]
+            target.execute(insert(attempts).values(**values | {"provenance_id": runs[run], "number": number}))

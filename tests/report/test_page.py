@@ -1,0 +1,111 @@
+"""Charts and the report: every one is drawn, equal data give equal bytes, and the report asks nothing of the network."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ablate import drawing
+from ablate.errors import AblateError
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.page import write_page
+from ablate.pipeline import Options
+from ablate.report.figures import save_chart, svg
+from ablate.report.interactive import draw
+from ablate.study import Study
+from tests.conftest import TINY, RunText, Say
+from tests.test_review import curve
+
+FULL = TINY.replace("seeds: 2", "seeds: 3")
+
+
+@pytest.fixture
+def study(run_text: RunText, options: Options) -> Study:
+    run_text(FULL, SimulatedExecutor(curve))
+    return Study("tiny", options.url)
+
+
+def test_every_chart_is_drawn_still_and_interactive(study: Study, tmp_path: Path) -> None:
+    found = drawing.drawable(study)
+    assert list(found) == list(drawing.KINDS)
+    for name, chart in found.items():
+        assert svg(chart) == svg(drawing.chart(study, name)), "equal bytes"
+        figure = draw(chart)
+        assert figure.data, name
+    for ending in ("svg", "pdf", "png", "html"):
+        save_chart(tmp_path / f"effects.{ending}", found["effects"])
+        assert (tmp_path / f"effects.{ending}").stat().st_size > 5000
+    with pytest.raises(AblateError, match="a figure is svg, png, pdf, html"):
+        save_chart(tmp_path / "effects.jpg", found["effects"])
+
+
+def test_a_point_says_which_row_it_is(study: Study) -> None:
+    figure = draw(drawing.chart(study, "pareto"))
+    keys = [key for trace in figure.data for key in trace.customdata or ()]
+    assert sorted(keys) == [0, 1, 2, 3]
+    forest = draw(drawing.chart(study, "effects"))
+    assert {trace.name for trace in forest.data} <= {"helps", "hurts", "no difference", "inconclusive"}
+
+
+def test_what_cannot_be_drawn_is_said(run_text: RunText, options: Options, say: Say) -> None:
+    run_text(FULL.replace("seeds: 3", "seeds: 1").replace("design: grid", "design: one-at-a-time"), SimulatedExecutor(curve))
+    where = ("--runs", str(options.runs))
+    for of, words in (("factors", "no spread to measure"), ("importance", "four completed cells")):
+        code, _, err = say("plot", "tiny", "--of", of, "--to", "x.svg", *where)
+        assert (code, words in err) == (2, True)
+    code, _, err = say("plot", "tiny", "--to", "x.svg", "--row", "1", *where)
+    assert (code, "--row goes with --of curves" in err) == (2, True)
+    code, _, err = say("plot", "tiny", "--of", "curves", "--row", "17", "--to", "x.svg", *where)
+    assert (code, "tiny has no row 17" in err) == (2, True)
+
+
+def test_the_report_says_it_all(study: Study, options: Options, tmp_path: Path, say: Say) -> None:
+    assert say("report", "tiny", "--runs", str(options.runs), "--to", str(tmp_path / "a.html"))[0] == 0
+    text = (tmp_path / "a.html").read_text()
+    for words in (
+        "Does a shortcut help a very small ViT?",
+        "shortcuts.count = 1 helps by",
+        "Main effects",
+        "no iso-cost control",
+        "CPU-hours of training and testing",
+        "ablate reproduce",
+        "recipe: {epochs: 3",
+    ):
+        assert words in text
+    write_page(study, tmp_path / "b.html", where=f" --runs {options.runs}")
+    assert (tmp_path / "b.html").read_text() == text, "equal data, equal bytes"
+    assert "<script>alert" not in text
+
+
+def test_a_hostile_name_cannot_run(run_text: RunText, options: Options, tmp_path: Path) -> None:
+    run_text(FULL.replace("question: Does", "question: <script>alert(1)</script> Does"), SimulatedExecutor(curve))
+    for interactive in (False, True):
+        write_page(Study("tiny", options.url), tmp_path / "a.html", interactive=interactive)
+        text = (tmp_path / "a.html").read_text()
+        assert "<script>alert(1)" not in text
+        assert "&lt;script&gt;alert(1)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+@pytest.mark.parametrize("interactive", [False, True])
+def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(study: Study, tmp_path: Path, interactive: bool) -> None:
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    write_page(study, file, interactive=interactive)
+    asked: list[str] = []
+    mistakes: list[str] = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: mistakes.append(str(error)))
+        page.goto(file.as_uri())
+        page.locator(".plotly .main-svg" if interactive else "figure svg").first.wait_for()
+        browser.close()
+    assert not mistakes
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
