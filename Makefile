@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick lint faults verify-costs twins bench bench-overhead bench-search bench-scale lock clean
+.PHONY: setup demo test quick lint faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -21,7 +21,7 @@ demo: $(READY)
 
 # Two processes of one thread each; those that start Ray have the machine to themselves.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not ray"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray"
 	@$(BIN)/python -m pytest -q -m ray
 
 quick: $(READY)
@@ -39,6 +39,10 @@ COUNT ?= 200
 faults: $(READY)
 	@$(BIN)/python -m tests.faults.harness --seed $(SEED) --count $(COUNT) $(if $(REPORT),--report $(REPORT))
 
+# Holds the statistics against made-up studies with a known truth; WRITE=1 writes docs/trust.md.
+trust: $(READY)
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust.py $(if $(WRITE),--write) $(if $(REPEATS),--count $(REPEATS))
+
 # Counts every printed parameter and FLOP of the five papers again (two minutes).
 verify-costs: $(READY)
 	@$(BIN)/ablate verify-costs
@@ -47,7 +51,7 @@ verify-costs: $(READY)
 twins: $(READY)
 	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 
-bench: bench-overhead bench-search bench-scale
+bench: bench-overhead bench-search bench-scale bench-dashboard
 
 # What strategies and schedulers are worth on a made-up space; WRITE=1 writes docs/results/search.md (about 20 minutes).
 bench-search: $(READY)
@@ -56,6 +60,10 @@ bench-search: $(READY)
 # 100,000 planned trials on the simulated executor.
 bench-scale: $(READY)
 	@$(BIN)/python benchmarks/scale.py
+
+# The dashboard on 100,000 trials of ten epochs, in a real browser (needs chromium).
+bench-dashboard: $(READY)
+	@$(BIN)/python benchmarks/dashboard.py
 
 bench-overhead: $(READY)
 	@$(BIN)/python benchmarks/overhead.py
