@@ -32,7 +32,7 @@ def chart(
     """
     if of not in KINDS:
         raise UnknownName(unknown("chart", of, KINDS))
-    results, declared = study.results(), study.declared()
+    results, declared = study.read()
     margin, direction = declared.margin, results.direction
 
     def front() -> Chart:

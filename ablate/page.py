@@ -52,7 +52,7 @@ def write_page(study: Study, to: Path, *, interactive: bool = False, where: str 
 
 
 def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
-    results, declared = study.results(), study.declared()
+    results, declared = study.read()
     with Reader(study.store) as reader:
         status = reader.study(study.name)
         spent, circumstances = reader.spent(study.name), reader.circumstances(study.name)

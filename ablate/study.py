@@ -39,7 +39,12 @@ class Study:
 
     def declared(self) -> Space:
         """The space as it was last run."""
-        return space.load(self.results().document, self.name, stored=True)
+        return self.read()[1]
+
+    def read(self) -> tuple[StudyResults, Space]:
+        """All cells, and the space as it was last run."""
+        results = self.results()
+        return results, space.load(results.document, self.name, stored=True)
 
     def grid(self, *, published: bool = False, group: str = "") -> report.Grid:
         """The study's table.
@@ -48,7 +53,7 @@ class Study:
             published: the paper's top-1 in a column of its own.
             group: a factor; rows of equal levels of it stand together.
         """
-        results, declared = self.results(), self.declared()
+        results, declared = self.read()
         printed = self.published() if published else None
         return report.results_grid(results, printed, looks=declared.looks, policy=policy(declared), group=group)
 
@@ -62,8 +67,8 @@ class Study:
         Args:
             margin: the least difference that counts as one; by default the study's.
         """
-        declared = self.declared()
-        return effects(self.results(), declared.margin if margin is None else margin, declared.looks)
+        results, declared = self.read()
+        return effects(results, declared.margin if margin is None else margin, declared.looks)
 
     def effects_grid(self, of: str = "rows", margin: float | None = None) -> report.Grid:
         """Effects of rows, controls, factors, interactions or contributions as a table; or the importance of factors.
@@ -73,7 +78,7 @@ class Study:
         """
         from ablate.report import effects_grid as grids
 
-        results, declared = self.results(), self.declared()
+        results, declared = self.read()
         least = declared.margin if margin is None else margin
         if of == "importance":
             return self._importance(results, declared)
@@ -105,8 +110,7 @@ class Study:
         """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
         from ablate.published import matching_row, tables
 
-        results = self.results()
-        declared = space.load(results.document, self.name, stored=True)
+        results, declared = self.read()
         if not declared.published:
             raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
         table = tables()[declared.published]
@@ -145,8 +149,7 @@ class Study:
         """
         from ablate.report.pareto import pareto_grid
 
-        results = self.results()
-        declared = space.load(results.document, self.name, stored=True)
+        results, declared = self.read()
         found = dict(declared.objectives) if len(declared.objectives) > 1 else {results.metric: results.direction, "flops": "min"}
         if objectives:
             costs = [field.name for field in fields(Cost)]
@@ -184,7 +187,7 @@ class Study:
         """
         from ablate.plan.strategies import export
 
-        results, declared = self.results(), self.declared()
+        results, declared = self.read()
         found = self._exported(results, declared)
         export(found, declared.factors, declared.objectives, to, self.name)
         return len(found)

@@ -70,14 +70,14 @@ def judge(estimates: Sequence[Estimate], margin: float, direction: str, looks: i
     share = LEVEL / looks
     raw = [estimate.p for estimate in estimates]
     differs, same = holm(raw), holm([estimate.p_same(margin) for estimate in estimates])
+    ranks = np.searchsorted(np.sort(raw), raw)
     found = []
-    for estimate, p, p_same in zip(estimates, differs, same, strict=True):
+    for estimate, p, p_same, rank in zip(estimates, differs, same, ranks, strict=True):
         if p < share:
             verdict = Verdict.HELPS if (estimate.value > 0) == (direction == "max") else Verdict.HURTS
         else:
             verdict = Verdict.SAME if p_same < share else Verdict.INCONCLUSIVE
-        rank = sum(other < estimate.p for other in raw)
-        found.append(Judged(p, p_same, verdict, share / (len(raw) - rank)))
+        found.append(Judged(p, p_same, verdict, share / (len(raw) - int(rank))))
     return found
 
 
