@@ -43,9 +43,9 @@ def kill_worker(scene: Scene) -> bool:
 @fault(
     "SIGKILL of Ray's raylet",
     "any",
-    sees="one message with the process's name, exit code 2",
+    sees="one message with the process's name, exit code 2; while Ray is starting, Ray's own words and exit code 1",
     keeps="all results, last checkpoints",
-    codes=(2,),
+    codes=(1, 2),
     says="raylet",
     share=9,
 )

@@ -34,6 +34,8 @@ os.environ.update(
         "RAY_TRAIN_V2_ENABLED": "0",
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        # It takes SIGTERM from ours while Ray starts, prints a stack of addresses and aborts.
+        "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",
