@@ -245,13 +245,13 @@ def write_data(file: Path) -> None:
     """A part of the digits as a file, so that it can go missing."""
     from ablate.data.arrays import _digits
 
-    digits = _digits()
+    images, labels, test_images, test_labels = _digits()
     np.savez(
         file,
-        x_train=digits.train[:300, 0].numpy(),
-        y_train=digits.train_labels[:300].numpy(),
-        x_test=digits.test[:100, 0].numpy(),
-        y_test=digits.test_labels[:100].numpy(),
+        x_train=images[:300, 0].numpy(),
+        y_train=labels[:300].numpy(),
+        x_test=test_images[:100, 0].numpy(),
+        y_test=test_labels[:100].numpy(),
     )
 
 
