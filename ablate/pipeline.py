@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -240,10 +241,10 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
     registered = {trial.hash for trial in shown.plan.trials}
     again = _again(declared)
 
-    def results(hashes: Iterable[str]) -> dict[str, Known]:
+    def results(hashes: Iterable[str], with_epochs: bool = True) -> dict[str, Known]:
         # Before a cell is registered, its trials may stand there as failed in some other study; afterwards that is news. One
         # that another study's scheduler stopped is to be trained on.
-        known = reader.known(hashes).items()
+        known = reader.known(hashes, with_epochs=with_epochs).items()
         return {
             key: found
             for key, found in known
@@ -260,7 +261,7 @@ def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: H
     if shown.whole is not None:
         from ablate.rounds import UntilDecided
 
-        return UntilDecided(shown.whole, shown.plan, results, proposed)
+        return UntilDecided(shown.whole, shown.plan, partial(results, with_epochs=False), proposed)
     return queue.Searched(_search(declared, reader, results), proposed)
 
 

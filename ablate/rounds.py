@@ -81,13 +81,19 @@ class UntilDecided:
     def __init__(self, plan: Plan, begun: Plan, results: Results, more: Callable[[list[Cell]], None]) -> None:
         self._plan, self._results, self._more = plan, results, more
         self._given: set[str] = set()
+        self._known: dict[str, Known] | None = None
         self._counts = {cell.index: len(cell.trials) for cell in begun.cells}
         self._last = False
 
     def wanted(self) -> list[Trial]:
         if self._last:
             return []
-        known = self._results([trial.hash for trial in self._plan.trials])
+        before = self._known or {}
+        found = self._results(trial.hash for trial in self._plan.trials if trial.hash not in before)
+        new = {key: one for key, one in found.items() if one.status in RESOLVED}
+        if not new and self._known is not None:
+            return []
+        known = self._known = {**before, **new}
         cut, self._last = granted(self._plan, known)
         changed = [cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]]
         if changed:

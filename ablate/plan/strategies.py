@@ -233,7 +233,14 @@ def importances(
         study = optuna.create_study(direction=_direction(direction))
         study.add_trials(_trials(done, factors, 1))
         evaluators = {"ped_anova": PedAnovaImportanceEvaluator(), "fanova": FanovaImportanceEvaluator(seed=0)}
-        return {name: get_param_importances(study, evaluator=evaluator) for name, evaluator in evaluators.items()}
+        found = {}
+        for name, evaluator in evaluators.items():
+            try:
+                found[name] = get_param_importances(study, evaluator=evaluator)
+            except RuntimeError:
+                # All cells came to the same: there is no variance to explain.
+                found[name] = {}
+        return found
 
 
 def _trials(

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
 from ablate.document import Document, Where, parse
-from ablate.errors import AblateError, DiagnosticError, Problem, SpaceError, UnknownName, unknown
+from ablate.errors import AblateError, DataError, DiagnosticError, Problem, SpaceError, UnknownName, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Diagnostics, Level, Limit, Looks, Recipe, Resources, Scheduler, Space, Strategy
 from ablate.space import limits as limit_rules
@@ -464,6 +464,14 @@ class _Loader:
             said = form.model_dump(exclude_none=True)
         try:
             return data.describe(**said)
+        except DataError as error:
+            if self._stored:
+                # What it came to can be read where its files are not.
+                return Data(
+                    said["name"], said.get("path", ""), said.get("image_size", 1), 1, 1, validation=said.get("validation", 0.0)
+                )
+            self._wrong(("data", "path"), str(error))
+            return Data(said["name"], "", 1, 1, 1)
         except AblateError as error:
             where: Where = ("data", "name") if isinstance(error, UnknownName) else ("data", "path")
             self._wrong(where, str(error))

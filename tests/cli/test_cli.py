@@ -95,6 +95,21 @@ def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) 
     assert "|-" in text or "|:" in text or not rows
 
 
+def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> None:
+    import numpy as np
+
+    images = np.zeros((60, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "own.npz", x_train=images, y_train=np.arange(60) % 10, x_test=images[:20], y_test=np.arange(20) % 10)
+    (tmp_path / "own.yaml").write_text(TINY.replace("{name: digits, train_images: 200, test_images: 50}", "own.npz"))
+    assert say("run", "own.yaml", "--executor", "inline")[0] == 0
+    (tmp_path / "own.npz").unlink()
+    for verb in (("table", "own"), ("effects", "own"), ("pareto", "own"), ("review", "own"), ("report", "own")):
+        code, _, err = say(*verb)
+        assert code in (0, 1), err
+    code, _, err = say("resume", "own")
+    assert (code, "no file" in err) == (2, True)
+
+
 def test_latex_of_a_table(trained: Say) -> None:
     code, out, _ = trained("table", "tiny", "--format", "latex")
     assert code == 0
