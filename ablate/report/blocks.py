@@ -16,7 +16,7 @@ import numpy as np
 import statsmodels.api as sm
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, Status, StudyResults
+from ablate.records import CellResult, StudyResults
 from ablate.report.verdicts import Estimate
 
 MOST_CELLS = 300
@@ -103,11 +103,6 @@ def pooled_spread(results: StudyResults) -> tuple[float, float]:
 def is_observed(cell: CellResult) -> bool:
     """Whether a cell has values of its own and is part of the space: no repetition, no control."""
     return bool(cell.values) and cell.same_as is None and cell.role != "control"
-
-
-def is_whole(cell: CellResult) -> bool:
-    """Whether all seeds of a cell are completed."""
-    return bool(cell.states) and all(state == Status.COMPLETED for state in cell.states.values())
 
 
 def representatives(results: StudyResults) -> Mapping[tuple[Any, ...], CellResult]:

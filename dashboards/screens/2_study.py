@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,9 +156,20 @@ def show_effects(name: str, rows: set[int]) -> None:
     kinds = ("rows", "factors", "interactions", "contributions", "importance", "controls")
     said = state("of")
     of = st.segmented_control("Effects of", kinds, default=said if said in kinds else "rows", key="of") or "rows"
+    if of == "interactions":
+        show_interaction(results(name)[0])
     if of != "controls":
         st.plotly_chart(draw(chart(name, "effects" if of == "rows" else of)))
     show_grid(name, of, rows if of in ("rows", "controls") else None)
+
+
+def show_interaction(found: StudyResults) -> None:
+    """Means over the levels of one factor, a line a level of another: parallel lines do not interact."""
+    pairs = [f"{a} x {b}" for a, b in itertools.combinations(found.factors, 2)]
+    if not pairs:
+        return
+    one, _, other = st.selectbox("Factors", pairs, key="pair").partition(" x ")
+    st.plotly_chart(draw(charts.interaction_chart(found, one, other)), key="interaction")
 
 
 def report_button(name: str) -> None:

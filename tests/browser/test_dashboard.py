@@ -190,6 +190,7 @@ def test_every_view_draws(page: Page, address: str) -> None:
         ("table", "mean ± standard deviation"),
         ("effects", "its 95 % interval"),
         ("effects&of=factors", "seeds are blocks"),
+        ("effects&of=interactions", "beyond the sum of each alone"),
         ("curves", "train_loss"),
         ("parallel", "top-1 (%)"),
         ("layers", "No diagnostic is stored"),
