@@ -14,7 +14,7 @@ from ablate.report.figures import svg
 from ablate.report.grid import plain
 from ablate.report.table import METRIC_NAMES
 from ablate.report.wording import policy, sentence
-from ablate.review import review
+from ablate.review import command, review
 from ablate.store.reader import PROVENANCE, Reader
 from ablate.study import Study
 
@@ -80,7 +80,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "findings": review(study.name, study.store, where),
         "costs": _costs(spent),
         "provenance": _ran_on(circumstances),
-        "commands": f"ablate run {shlex.quote(status.file)}{where}\nablate report {shlex.quote(study.name)}{where}\n"
+        "commands": f"{command(declared, status.file)}{where}\nablate report {shlex.quote(study.name)}{where}\n"
         + "".join(f"ablate reproduce {one['trial']}{where}\n" for one in circumstances[:1]),
         "document": results.document,
     }

@@ -13,7 +13,7 @@ from scipy import special
 from ablate import execution, provenance, space
 from ablate.errors import AblateError, StoreError
 from ablate.pipeline import Options, cost_plan
-from ablate.records import COST_REVISION, Ended, Epoch, Event, Job, Order, Progressed, Space, Status, StudyResults, Trial
+from ablate.records import COST_REVISION, Ended, Epoch, Event, Job, Order, Progressed, Space, Status, StudyResults, Tested, Trial
 from ablate.report.blocks import pooled_spread
 from ablate.store.reader import Reader
 
@@ -26,9 +26,9 @@ class Reproduced:
     """What came of training a trial again.
 
     Attributes:
-        same: every number of every epoch is the same, to the last bit.
-        first: the first epoch that differs.
-        stored, found: the metric at the last epoch.
+        same: every number of every epoch, and of the test at the end, is the same to the last bit.
+        first: the first epoch that differs; None where none does.
+        stored, found: the metric that the trial came to.
         noise: the largest difference that chance alone gives two trainings in 99 of 100 cases, None where nobody can say.
         changed: what is not as it was: versions, commit, hardware, by name with before and now.
     """
@@ -87,20 +87,22 @@ def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = la
         )
     folder = options.runs / "reproduced" / Path(options.url).stem
     folder.mkdir(parents=True, exist_ok=True)
-    epochs = _trained(trial, declared, folder, hear)
+    epochs, tested = _trained(trial, declared, folder, hear)
     shutil.rmtree(folder / key, ignore_errors=True)
     now = vars(provenance.collect())
     first = next((e.number for e, old in zip(epochs, known.epochs, strict=False) if _differs(e, old)), None)
     metric = declared.metric
+    # What a trial with a validation split came to is what its test gave.
+    final = {name: float(getattr(tested or epochs[-1], name)) for name in known.final}
     return Reproduced(
         study,
         key,
         metric,
         len(epochs),
-        first is None and len(epochs) == len(known.epochs),
+        first is None and len(epochs) == len(known.epochs) and final == dict(known.final),
         first,
-        float(getattr(known.epochs[-1], metric)),
-        float(getattr(epochs[-1], metric)),
+        known.final[metric],
+        final[metric],
         _noise(results),
         before["device"],
         {name: (str(before[name]), str(now[name])) for name in CIRCUMSTANCES if str(before[name]) != str(now[name])},
@@ -119,8 +121,8 @@ def _differs(one: Epoch, other: Epoch) -> bool:
     return any(getattr(one, name) != getattr(other, name) for name in COMPARED)
 
 
-def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]) -> list[Epoch]:
-    """The epochs of the trial, trained here."""
+def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]) -> tuple[list[Epoch], Tested | None]:
+    """The epochs of the trial, trained here, and what its test gave where it has a validation split."""
     epochs: dict[int, Epoch] = {}
     ended: list[Ended] = []
 
@@ -137,4 +139,4 @@ def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, i
     if not ended or ended[-1].status != Status.COMPLETED:
         reason = ended[-1].error.strip().splitlines()[-1:] if ended else []
         raise AblateError(f"trial {trial.hash} did not complete this time: {' '.join(reason) or 'it was stopped'}")
-    return [epochs[number] for number in sorted(epochs)]
+    return [epochs[number] for number in sorted(epochs)], ended[-1].tested

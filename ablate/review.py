@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ from ablate.store.reader import Reader
 
 FEW_SEEDS = 3
 """Below this number of seeds a spread is a guess."""
+MOST_MORE = 50
+"""Further seeds that are proposed at once."""
 COSTS_MORE = 1.01
 """A variant costs more from one per cent on."""
 
@@ -26,6 +29,12 @@ class Finding:
     name: str
     text: str
     command: str
+
+
+def command(declared: Space, file: str, more: str = "") -> str:
+    """What runs a study as it was run; without its option, one that was run until decided would be cut back."""
+    until = f"--until-decided {declared.looks.most}" if declared.looks and "--until-decided" not in more else ""
+    return " ".join(filter(None, ("ablate run", shlex.quote(file), until, more)))
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Read:
 
     def again(self, more: str = "") -> str:
         """The command that runs the study again."""
-        return " ".join(filter(None, ("ablate run", self.file, more))) + self.where
+        return command(self.declared, self.file, more) + self.where
 
 
 def review(name: str, url: str, where: str = "") -> list[Finding]:
@@ -186,13 +195,16 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
         unsure = effect.verdict is Verdict.INCONCLUSIVE and effect.mean is not None and abs(effect.mean) >= study.declared.margin
         if not count or (count >= FEW_SEEDS and not unsure):
             continue
-        most = max(FEW_SEEDS + 3, count + (effect.further or 3))
+        most = max(FEW_SEEDS + 3, len(study.declared.seeds) + min(effect.further or 3, MOST_MORE))
+        # Seeds that are listed, and stopped trials, cannot be added to by the option.
+        plain = study.declared.seeds == tuple(range(len(study.declared.seeds))) and study.declared.scheduler.name == "fifo"
+        advice = "" if plain else f" Write seeds: {most} in {study.file}, with scheduler: fifo."
         difference = f"{effect.mean:+.2f}{UNITS[study.results.metric]}"
         yield Finding(
             "too few seeds",
             f"row {effect.row} ({change_text(effect.changed)}): {difference} on {count} seed{'s' if count > 1 else ''} "
-            f"{'is within noise' if unsure else 'says little of noise'}.",
-            study.again("" if study.is_search else f"--until-decided {most}"),
+            f"{'is within noise' if unsure else 'says little of noise'}.{advice}",
+            study.again(f"--until-decided {most}" if plain and not study.is_search else ""),
         )
 
 

@@ -48,7 +48,7 @@ def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
     # A cell that was decided at an earlier look has fewer seeds than the reference; it stays as it was said.
     counts = {cell.index: len(cell.trials) for cell in plan.cells}
     open_ = {effect.row for effect in found if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most}
-    controls = {cell.index for cell in plan.cells if cell.control_of in open_}
+    controls = {cell.index if cell.same_as is None else cell.same_as for cell in plan.cells if cell.control_of in open_}
     return open_ | controls | {0} if open_ else set()
 
 

@@ -172,6 +172,18 @@ def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> No
     assert "differs from epoch 2 on; did NOT come out the same" in out
 
 
+def test_a_changed_test_result_is_caught(options: Options) -> None:
+    text = SOUND.replace("seeds: 4", "seeds: 1").replace("test_images: 50", "test_images: 50, validation: 0.2")
+    declared = space.load(text, "tiny.yaml")
+    pipeline.run(declared, "tiny.yaml", options)
+    key = pipeline.preview(declared, options.url).plan.trials[0].hash
+    assert reproduce(key, options).same
+    with sqlite3.connect(options.url) as connection:
+        connection.execute("UPDATE trials SET top1 = 99.9 WHERE hash = ?", (key,))
+    found = reproduce(key, options)
+    assert (found.agrees, found.first, found.stored) == (False, None, 99.9)
+
+
 def test_only_trials_can_be_reproduced(trained: tuple[Options, str], say: Say) -> None:
     options, _ = trained
     code, _, err = say("reproduce", "tiny", "--runs", str(options.runs))

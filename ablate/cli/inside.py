@@ -130,7 +130,7 @@ def reproduced(trial: str, options: Options) -> bool:
     if found.same:
         print(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
         return True
-    where = f"from epoch {found.first} on" if found.first else "in the number of epochs"
+    where = f"from epoch {found.first} on" if found.first else "in its test"
     noise = "" if found.noise is None else f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
     verdict = "agrees within the noise of a seed" if found.agrees else "did NOT come out the same"
     print(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")

@@ -123,7 +123,14 @@ def _plackett_burman(space: Space) -> Iterator[Settings]:
     factors = switches(space)
     if len(factors) < 2:
         raise AblateError("design: plackett-burman is for two factors and more; use design: grid")
-    yield from _on_and_off(space, factors, pbdesign(len(factors)))
+    # Some sizes have no known design: then the next one, of which some columns are left out.
+    for size in itertools.count(len(factors)):
+        try:
+            signs = pbdesign(size)[:, : len(factors)]
+        except AssertionError:
+            continue
+        break
+    yield from _on_and_off(space, factors, signs)
 
 
 def switches(space: Space) -> list[str]:

@@ -21,6 +21,8 @@ from ablate.report.verdicts import Estimate
 
 MOST_CELLS = 300
 """Means that are fitted at once."""
+TINY = 1e-9
+"""Relative spread that is rounding."""
 Vector = np.ndarray[Any, Any]
 
 
@@ -60,6 +62,8 @@ class Blocks:
             raise AblateError(
                 f"{results.name}: its values are as many as its means and seeds, so there is no spread to measure; add a seed"
             )
+        if np.sqrt(self._fit.scale) <= TINY * max(1.0, float(np.abs(values).max())):
+            raise AblateError(f"{results.name}: all trainings of a cell came to the same, which says nothing of noise")
         self._span = np.linalg.pinv(self._x) @ self._x
 
     @property
@@ -105,11 +109,11 @@ def is_observed(cell: CellResult) -> bool:
     return bool(cell.values) and cell.same_as is None and cell.role != "control"
 
 
-def representatives(results: StudyResults) -> Mapping[tuple[Any, ...], CellResult]:
-    """By its levels, the cell in which what a cell trains was trained."""
+def representatives(results: StudyResults, names: Sequence[str]) -> Mapping[tuple[Any, ...], CellResult]:
+    """By its levels of these factors, the cell in which what a cell trains was trained."""
     by_index = {cell.index: cell for cell in results.cells}
     return {
-        tuple(cell.levels[name] for name in results.factors): by_index[cell.same_as] if cell.same_as is not None else cell
+        tuple(cell.levels.get(name) for name in names): by_index[cell.same_as] if cell.same_as is not None else cell
         for cell in results.cells
         if cell.role != "control"
     }

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, Epoch, Known, Status, StudyResults
+from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
+from ablate.report.blocks import representatives
 from ablate.report.effects import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
@@ -126,16 +127,20 @@ def _term_name(term: Term) -> str:
 
 def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     """Mean of the metric over the levels of one factor, a line a level of the other, averaged over all others."""
-    cells = [cell for cell in results.cells if cell.values and cell.role != "control" and {one, other} <= set(cell.levels)]
-    across = list(dict.fromkeys(level_text(cell.levels[one]) for cell in cells))
+    names = [name for name in results.factors if all(name in c.levels for c in results.cells if c.role != "control")]
+    cells = representatives(results, names)
+    places = names.index(one), names.index(other)
+    rest = {tuple(level for at, level in enumerate(key) if at not in places) for key in cells}
+    values: dict[tuple[Level, Level], list[float]] = {}
+    for key, cell in cells.items():
+        if cell.values:
+            values.setdefault((key[places[0]], key[places[1]]), []).append(statistics.fmean(cell.values.values()))
+    # A mean over some of the other factors' levels would show what they do.
+    means = {pair: statistics.fmean(found) for pair, found in values.items() if len(found) == len(rest)}
     series = []
-    for level in dict.fromkeys(cell.levels[other] for cell in cells):
-        means = {
-            x: [statistics.fmean(c.values.values()) for c in cells if c.levels[other] == level and level_text(c.levels[one]) == x]
-            for x in across
-        }
-        there = [x for x in across if means[x]]
-        series.append(Series(f"{other} = {level_text(level)}", there, [statistics.fmean(means[x]) for x in there], joined=True))
+    for level in dict.fromkeys(key[places[1]] for key in cells):
+        points = {level_text(x): mean for (x, y), mean in means.items() if y == level}
+        series.append(Series(f"{other} = {level_text(level)}", list(points), list(points.values()), joined=True))
     return Chart(f"{one} x {other}", one, METRIC_NAMES[results.metric], series)
 
 

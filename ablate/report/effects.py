@@ -30,7 +30,8 @@ class Effect:
         mean: of the differences; None where there are none.
         estimate: None below two seeds, or where all differences are equal, so that there is no spread to test against.
         judged: adjusted p values and verdict.
-        further: seeds that would as likely as not decide it; None where it is decided or nobody can say.
+        further: seeds that would as likely as not decide it, more than `MOST` where those would not do; None where it is
+        decided or not estimated.
         left_out: number of seeds without a value by their state: they are in no mean.
         cost, reference_cost: what both cost.
     """
@@ -73,11 +74,14 @@ def effects(results: StudyResults, margin: float, looks: Looks | None = None, *,
 
 
 def control_effects(results: StudyResults, margin: float, looks: Looks | None = None, *, predict: bool = True) -> list[Effect]:
-    """The same against the baseline of the same cost, for the variants that have such a control."""
+    """The same against the baseline of the same cost: a variant's control, or the baseline where that is nearest in cost; none in
+    a study without controls."""
     controls = {cell.control_of: cell for cell in results.cells if cell.control_of is not None}
     by_index = {cell.index: cell for cell in results.cells}
-    pairs = [(cell, controls[cell.index]) for cell in results.cells if cell.index in controls and cell.same_as is None]
-    found = [_compared(cell, by_index[other.same_as] if other.same_as is not None else other) for cell, other in pairs]
+    baseline = next((cell for cell in results.cells if cell.role in ("reference", "baseline")), None)
+    variants = [cell for cell in results.cells if cell.role == "variant" and cell.same_as is None and cell.states]
+    pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants] if controls and baseline else []
+    found = [_compared(cell, by_index[other.same_as] if other.same_as is not None else other) for cell, other in pairs if other]
     return _judged(found, results.direction, margin, looks, predict)
 
 
@@ -88,7 +92,8 @@ def _compared(cell: CellResult, reference: CellResult) -> Effect:
     levels, others = shown_levels(cell), shown_levels(reference)
     missing = Counter(state.value for state in cell.states.values() if state != Status.COMPLETED)
     estimate = None
-    if len(set(differences)) > 1:
+    # Equal differences of accuracies differ in their last bits.
+    if differences and max(differences) - min(differences) > 1e-9 * max(1.0, *(abs(value) for value in differences)):
         error = statistics.stdev(differences) / math.sqrt(len(differences))
         estimate = Estimate.of(statistics.fmean(differences), error, len(differences) - 1)
     return Effect(
@@ -106,9 +111,9 @@ def _compared(cell: CellResult, reference: CellResult) -> Effect:
 
 def _judged(found: Sequence[Effect], direction: str, margin: float, looks: Looks | None, predict: bool) -> list[Effect]:
     """Effects with their verdicts, as one family."""
-    verdicts = iter(
-        judge([effect.estimate for effect in found if effect.estimate], margin, direction, looks.number if looks else 1)
-    )
+    estimates = [effect.estimate for effect in found if effect.estimate]
+    # A row without an estimate yet is one of the family: what was said of the others holds when it has one.
+    verdicts = iter(judge(estimates, margin, direction, looks.number if looks else 1, len(found)))
     whole = [replace(effect, judged=next(verdicts)) if effect.estimate else effect for effect in found]
     if not predict:
         return whole

@@ -49,10 +49,19 @@ class Factorial:
 
     def __init__(self, results: StudyResults, baseline: Mapping[str, Level]) -> None:
         self._results, self._base = results, dict(baseline)
-        self._cells = representatives(results)
+        # A control is told by its width, which no cell of the space varies.
+        self._names = tuple(name for name in results.factors if name in baseline)
+        self._cells = representatives(results, self._names)
         self._levels = {
-            name: tuple(dict.fromkeys([self._base[name], *(cell.levels[name] for cell in results.cells if is_observed(cell))]))
-            for name in results.factors
+            name: tuple(
+                dict.fromkeys(
+                    [
+                        self._base[name],
+                        *(cell.levels[name] for cell in results.cells if is_observed(cell) and name in cell.levels),
+                    ]
+                )
+            )
+            for name in self._names
         }
         self.additive = False
         self._blocks = Blocks(results) if self.is_grid else self._regression()
@@ -87,7 +96,7 @@ class Factorial:
     def _columns(self, cell: CellResult, order: int) -> Vector:
         """One column for the mean, each level but the first, and each pair of them. What is not read is as at the baseline."""
         is_on = [
-            [float(name not in cell.unread and cell.levels[name] == level) for level in levels[1:]]
+            [float(name not in cell.unread and cell.levels.get(name) == level) for level in levels[1:]]
             for name, levels in self._levels.items()
         ]
         pairs = [a * b for one, other in itertools.combinations(is_on, 2) for a in one for b in other] if order == 2 else []
@@ -155,7 +164,7 @@ class Factorial:
         return blocks.contrast(weights)
 
     def _cell(self, levels: Mapping[str, Level]) -> CellResult:
-        return self._cells[tuple(levels[name] for name in self._results.factors)]
+        return self._cells[tuple(levels[name] for name in self._names)]
 
     def contributions(self, full: Mapping[str, Level], margin: float, direction: str) -> list[Term]:
         """What each factor that `full` sets off its baseline adds: alone, when it is left out of the full model, and its Shapley
@@ -169,13 +178,13 @@ class Factorial:
         found: list[Term] = []
         for kind in ("alone", "left out", "shapley"):
             terms = [Term((name,), (full[name],), kind, self._contribution(kind, name, players, full)) for name in players]
-            found += _judged([term for term in terms if term.estimate is not None], margin, direction)
+            found += [term for term in terms if term.estimate is not None]
         if not found:
             raise AblateError(
                 f"{self._results.name} has no cell in which one factor alone is on, or alone is off; "
                 "use design: add-one-in, leave-one-out, or grid for Shapley values"
             )
-        return found
+        return _judged(found, margin, direction)
 
     def _contribution(self, kind: str, name: str, players: Sequence[str], full: Mapping[str, Level]) -> Estimate | None:
         rest = [player for player in players if player != name]
@@ -190,7 +199,7 @@ class Factorial:
         for weight, subset in each:
             without = {**self._base, **{player: full[player] for player in subset}}
             for sign, levels in ((1, {**without, name: full[name]}), (-1, without)):
-                cell = self._cells.get(tuple(levels[factor] for factor in self._results.factors))
+                cell = self._cells.get(tuple(levels[factor] for factor in self._names))
                 if cell is None or not is_observed(cell):
                     return None
                 weights.append((sign * weight, cell))

@@ -68,6 +68,11 @@ def drawn(chart: Chart | Coordinates) -> Figure:
     return _parallel(chart) if isinstance(chart, Coordinates) else _charted(chart)
 
 
+def _plain(text: str) -> str:
+    """Text in which a dollar is a dollar, and begins no formula."""
+    return text.replace("$", r"\$")
+
+
 def ending_of(file: Path, known: Sequence[str]) -> str:
     """The ending of a figure's file. Raises AblateError where it is none of those known."""
     ending = file.suffix.removeprefix(".")
@@ -106,24 +111,28 @@ def _charted(chart: Chart) -> Figure:
         y = [names.index(name) + shift for name in series.y] if chart.sideways else list(series.y)
         if chart.form == "bars":
             high = 0.8 / len(chart.series)
-            place.barh([at + high * index for at in y], list(series.x), high, color=colour, label=series.name)
+            place.barh([at + high * index for at in y], list(series.x), high, color=colour, label=_plain(series.name))
         elif chart.form == "lines":
-            place.plot(list(series.x), y, color=colour, marker=mark if longest <= 30 else "", markersize=3, label=series.name)
+            place.plot(
+                list(series.x), y, color=colour, marker=mark if longest <= 30 else "", markersize=3, label=_plain(series.name)
+            )
             if series.low is not None and series.high is not None:
                 place.fill_between(list(series.x), list(series.low), list(series.high), color=colour, alpha=0.15, linewidth=0)
         else:
             spread = _spread(chart, series)
             line = "-" if series.joined else ""
-            place.errorbar(list(series.x), y, **spread, color=colour, marker=mark, linestyle=line, capsize=2, label=series.name)
+            place.errorbar(
+                list(series.x), y, **spread, color=colour, marker=mark, linestyle=line, capsize=2, label=_plain(series.name)
+            )
     if chart.sideways:
-        place.set_yticks(range(len(names)), names, fontsize=8)
+        place.set_yticks(range(len(names)), [_plain(name) for name in names], fontsize=8)
         place.set_ylim(len(names) - 0.4, -0.6)
     elif chart.form == "lines":
         place.xaxis.set_major_locator(MaxNLocator(integer=True))
     if chart.zero:
         (place.axvline if chart.sideways else place.axhline)(0, color="#8C8C8C", linestyle=":")
-    place.set(xlabel=chart.x, ylabel=chart.y)
-    place.set_title(chart.title, fontsize=10, wrap=True)
+    place.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
+    place.set_title(_plain(chart.title), fontsize=10, wrap=True)
     place.grid(alpha=0.3)
     place.legend(fontsize=7)
     return figure
@@ -158,13 +167,13 @@ def _parallel(chart: Coordinates) -> Figure:
         if axis.ticks:
             heights = dict(zip(axis.values, columns[at], strict=True))
             for number, height in heights.items():
-                place.text(at, height, axis.ticks[int(number)], fontsize=7, ha="right")
+                place.text(at, height, _plain(axis.ticks[int(number)]), fontsize=7, ha="right")
         else:
             place.text(at, 1.02, f"{max(axis.values):.4g}", fontsize=7, ha="center")
             place.text(at, -0.05, f"{min(axis.values):.4g}", fontsize=7, ha="center")
-    place.set_xticks(range(len(chart.axes)), [axis.name for axis in chart.axes], fontsize=8, rotation=20)
+    place.set_xticks(range(len(chart.axes)), [_plain(axis.name) for axis in chart.axes], fontsize=8, rotation=20)
     place.set_yticks([])
-    place.set_title(chart.title, fontsize=10)
+    place.set_title(_plain(chart.title), fontsize=10)
     return figure
 
 

@@ -12,10 +12,11 @@ MOST = 200
 DRAWS = 1000
 
 
-def further_seeds(n: int, mean: float, sd: float, margin: float, level: float) -> int | None:
-    """The least number of further seeds with which a verdict comes out in half of all futures; None beyond `MOST`."""
+def further_seeds(n: int, mean: float, sd: float, margin: float, level: float) -> int:
+    """The least number of further seeds with which a verdict comes out in half of all futures; one more than `MOST` beyond
+    that."""
     enough = np.flatnonzero(chances(n, mean, sd, margin, level) >= 0.5)
-    return int(enough[0]) + 1 if len(enough) else None
+    return int(enough[0]) + 1 if len(enough) else MOST + 1
 
 
 def chances(n: int, mean: float, sd: float, margin: float, level: float) -> np.ndarray[Any, Any]:

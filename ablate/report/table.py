@@ -80,7 +80,7 @@ def results_grid(
     notes = [
         f"{metric}: mean ± standard deviation over n seeds, {policy}; in brackets the mean "
         f"difference to "
-        f"row 0, seed by seed; * p < 0.05 (paired t, Holm over {sum(e.judged is not None for e in differs.values())} comparisons"
+        f"row 0, seed by seed; * p < 0.05 (paired t, Holm over {len(differs)} comparisons"
         + (f", {looks.number} looks). " if looks else "). ")
         + "FLOPs: executed multiply-adds.",
         *(["Δ control: mean ± sd of the differences to the baseline in the width that costs as much."] if controlled else []),

@@ -54,7 +54,9 @@ class Judged:
     level: float
 
 
-def judge(estimates: Sequence[Estimate], margin: float, direction: str, looks: int = 1) -> list[Judged]:
+def judge(
+    estimates: Sequence[Estimate], margin: float, direction: str, looks: int = 1, family: int | None = None
+) -> list[Judged]:
     """The verdicts of a family.
 
     `helps` and `hurts` mean that the adjusted p value is below 5 %, whatever the size; `no difference` that it is not, and that a
@@ -64,12 +66,14 @@ def judge(estimates: Sequence[Estimate], margin: float, direction: str, looks: i
         margin: the least difference that counts as one.
         direction: `max` or `min`: where the metric is better.
         looks: how often verdicts are taken until one is found: the 5 % are shared evenly (Bonferroni).
+        family: number of all comparisons, those among them that have no estimate yet; by default there are none.
     """
     if not estimates:
         return []
     share = LEVEL / looks
     raw = [estimate.p for estimate in estimates]
-    differs, same = holm(raw), holm([estimate.p_same(margin) for estimate in estimates])
+    count = len(raw) if family is None else family
+    differs, same = holm(raw, count), holm([estimate.p_same(margin) for estimate in estimates], count)
     ranks = np.searchsorted(np.sort(raw), raw)
     found = []
     for estimate, p, p_same, rank in zip(estimates, differs, same, ranks, strict=True):
@@ -77,15 +81,15 @@ def judge(estimates: Sequence[Estimate], margin: float, direction: str, looks: i
             verdict = Verdict.HELPS if (estimate.value > 0) == (direction == "max") else Verdict.HURTS
         else:
             verdict = Verdict.SAME if p_same < share else Verdict.INCONCLUSIVE
-        found.append(Judged(p, p_same, verdict, share / (len(raw) - int(rank))))
+        found.append(Judged(p, p_same, verdict, share / (count - int(rank))))
     return found
 
 
-def holm(raw: Sequence[float]) -> list[float]:
+def holm(raw: Sequence[float], family: int) -> list[float]:
     """p values adjusted for all of a family (Holm 1979). As statsmodels' `multipletests`, which collects garbage at each call:
     70 ms."""
     order = np.argsort(raw, kind="stable")
-    left = len(raw) - np.arange(len(raw))
+    left = family - np.arange(len(raw))
     adjusted = np.empty(len(raw))
     adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(raw)[order] * left), 1.0)
     return [float(p) for p in adjusted]

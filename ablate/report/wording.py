@@ -7,6 +7,7 @@ from typing import Any
 
 from ablate.records import Level, Space
 from ablate.report.effects import Effect
+from ablate.report.further import MOST
 from ablate.report.table import DIGITS, level_text
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Estimate, Verdict
@@ -67,8 +68,17 @@ def sentence(effect: Effect, metric: str, margin: float) -> str:
     range_ = f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]}, {seeds})"
     if effect.verdict is Verdict.SAME:
         return f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
-    more = f"about {_seeds(effect.further)}" if effect.further else "more than 200 further seeds"
-    return f"{what}: we cannot tell yet, {range_}{cost}; {more} would as likely as not decide it."
+    return f"{what}: we cannot tell yet, {range_}{cost}{_prediction(effect.further)}."
+
+
+def _prediction(further: int | None) -> str:
+    if further is None:
+        return ""
+    return (
+        f"; {MOST} further seeds would hardly decide it"
+        if further > MOST
+        else f"; about {_seeds(further)} would as likely as not decide it"
+    )
 
 
 def _seeds(further: int) -> str:
@@ -81,7 +91,13 @@ def verdict_text(effect: Effect) -> str:
         return str(effect.verdict)
     if effect.estimate is None:
         return "inconclusive: more seeds"
-    return f"inconclusive: about {_seeds(effect.further)}" if effect.further else "inconclusive"
+    if effect.further is None:
+        return "inconclusive"
+    return (
+        f"inconclusive: about {_seeds(effect.further)}"
+        if effect.further <= MOST
+        else f"inconclusive: more than {MOST} more seeds"
+    )
 
 
 def effect_data(effect: Effect) -> dict[str, Any]:

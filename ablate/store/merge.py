@@ -25,6 +25,8 @@ from ablate.store.tables import (
 )
 
 CHUNK = 500
+RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
+"""Which state says more; those of trials that are planned or at work say nothing."""
 RESULT = ("status", "epochs_done", "train_loss", "loss", "top1", "top5", "seconds", "selected_epoch", "ended_at")
 
 
@@ -40,8 +42,9 @@ class Merged:
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:
     """Takes studies over from one open store into another; all of them where none is named.
 
-    A trial that has a result here keeps it. One that has none, and has one there, gets that with its epochs, diagnostics,
-    attempts and provenance. Checkpoints stay where they are.
+    A trial that has a result here keeps it. One that came to more there (a result rather than an early stop, that rather than a
+    failure) gets that with its epochs, diagnostics, attempts and provenance. A study that both stores have gets the cells and
+    seeds that it has there only. Checkpoints stay where they are.
 
     Raises:
         UnknownName: the other store has no such study.
@@ -69,7 +72,10 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     _architectures(source, target)
     taken, known = _trials(source, target, list(hashes))
     places = {study["id"]: _put_study(target, study, found) for study, found in new}
-    places |= {study["id"]: mine[study["name"]]["id"] for study in chosen if study["name"] in mine}
+    for study in chosen:
+        if study["name"] in mine:
+            places[study["id"]] = mine[study["name"]]["id"]
+            _add_to_study(target, places[study["id"]], _study_rows(source, study["id"]))
     _attempts(source, target, taken, places)
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
 
@@ -91,18 +97,40 @@ def _put_study(target: Connection, study: dict[str, Any], found: dict[str, list[
         view += "_"
     values = {key: value for key, value in study.items() if key != "id"} | {"results_view": view}
     number = int(target.execute(insert(studies).values(**values)).inserted_primary_key[0])  # type: ignore[index]
-    ids: dict[int, int] = {}
-    for cell in found["cells"]:
-        row = {key: value for key, value in cell.items() if key != "id"} | {"study_id": number}
-        ids[cell["id"]] = int(target.execute(insert(cells).values(**row)).inserted_primary_key[0])  # type: ignore[index]
-    for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
-        if rows:
-            target.execute(insert(table), [{**row, "cell_id": ids[row["cell_id"]]} for row in rows])
+    _put_cells(target, number, found["cells"], found)
     numeric: dict[str, bool] = {}
     for row in found["levels"]:
         numeric[row["factor"]] = numeric.get(row["factor"], True) and row["number"] is not None
     target.exec_driver_sql(views.results_view(view, number, numeric))
     return number
+
+
+def _put_cells(target: Connection, study: int, new: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) -> None:
+    """Cells with their levels and the trials of their seeds."""
+    ids: dict[int, int] = {}
+    for cell in new:
+        row = {key: value for key, value in cell.items() if key != "id"} | {"study_id": study}
+        ids[cell["id"]] = int(target.execute(insert(cells).values(**row)).inserted_primary_key[0])  # type: ignore[index]
+    for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
+        mine = [{**row, "cell_id": ids[row["cell_id"]]} for row in rows if row["cell_id"] in ids]
+        if mine:
+            target.execute(insert(table), mine)
+
+
+def _add_to_study(target: Connection, study: int, found: dict[str, list[dict[str, Any]]]) -> None:
+    """What a search has proposed there only, and seeds that cells got there only."""
+    here = {row.number: row.id for row in target.execute(select(cells.c.number, cells.c.id).where(cells.c.study_id == study))}
+    _put_cells(target, study, [cell for cell in found["cells"] if cell["number"] not in here], found)
+    numbers = {cell["id"]: cell["number"] for cell in found["cells"]}
+    stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(cell_trials.c.cell_id.in_(here.values()))
+    known = {(row.cell_id, row.seed) for row in target.execute(stored)}
+    more = [
+        {**row, "cell_id": here[numbers[row["cell_id"]]]}
+        for row in found["cell_trials"]
+        if numbers[row["cell_id"]] in here and (here[numbers[row["cell_id"]]], row["seed"]) not in known
+    ]
+    if more:
+        target.execute(insert(cell_trials), more)
 
 
 def _architectures(source: Connection, target: Connection) -> None:
@@ -120,16 +148,15 @@ def _trials(source: Connection, target: Connection, hashes: list[str]) -> tuple[
         stored = target.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk)))
         here = {row.hash: row.status for row in stored}
         for row in source.execute(select(trials).where(trials.c.hash.in_(chunk))).mappings():
-            key, status = row["hash"], row["status"]
-            result = status in KNOWN
+            key, there = row["hash"], RANK.get(row["status"], 0)
             known += here.get(key) in KNOWN
             if key not in here:
                 values = {**row, "owner": None, "fence": 0, "leased_until": None}
-                target.execute(insert(trials).values(values if result else values | {"status": Status.PLANNED, "epochs_done": 0}))
-            elif here[key] not in KNOWN and result:
+                target.execute(insert(trials).values(values if there else values | {"status": Status.PLANNED, "epochs_done": 0}))
+            elif there > RANK.get(here[key], 0):
                 changed = {name: row[name] for name in RESULT} | {"owner": None}
                 target.execute(update(trials).where(trials.c.hash == key).values(**changed))
-            if result and here.get(key) not in KNOWN:
+            if there > RANK.get(here.get(key, ""), 0):
                 taken.append(key)
     for table in (epochs, diagnostics):
         for start in range(0, len(taken), CHUNK):

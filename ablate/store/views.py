@@ -52,17 +52,16 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
     Args:
         factors: the factors in their order; True where all their levels are numbers, and so the column is one of numbers.
     """
-    columns, joins = [], []
-    for number, (factor, numeric) in enumerate(factors.items()):
+    columns = []
+    for factor, numeric in factors.items():
         literal, quoted, column = factor.replace("'", "''"), factor.replace('"', '""'), "number" if numeric else "text"
-        columns.append(f'CASE WHEN l{number}.read THEN l{number}.{column} END AS "{quoted}"')
-        # By its primary key, so that the first rows of a large study are there at once: nothing is grouped.
-        joins.append(f"LEFT JOIN levels l{number} ON l{number}.cell_id = c.id AND l{number}.factor = '{literal}'")
+        # By the primary key, so that the first rows of a large study are there at once: nothing is grouped or joined.
+        level = f"SELECT l.{column} FROM levels l WHERE l.cell_id = c.id AND l.factor = '{literal}' AND l.read"
+        columns.append(f'({level}) AS "{quoted}"')
     wide = ",\n       ".join(columns)
     metrics = "top1 top5 loss train_loss seconds epochs epochs_done"
     results = ", ".join(f"t.{metric}" for metric in metrics.split())
     costs = ", ".join(f"a.{cost}" for cost in "params flops flops_paper activations".split())
-    joined = "\n".join(joins)
     return f"""
 CREATE VIEW "{name}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,
@@ -72,6 +71,5 @@ FROM cells c
 JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN trials t ON t.hash = ct.trial_hash
 JOIN architectures a ON a.hash = t.architecture_hash
-{joined}
 WHERE c.study_id = {study_id}
 """

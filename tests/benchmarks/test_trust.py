@@ -52,4 +52,4 @@ def test_holm_is_that_of_statsmodels() -> None:
     generator = np.random.default_rng(0)
     for size in (1, 2, 7, 30):
         raw = generator.uniform(0, 0.2, size).round(2).tolist()
-        assert np.allclose(holm(raw), multipletests(raw, method="holm")[1])
+        assert np.allclose(holm(raw, size), multipletests(raw, method="holm")[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,17 @@ def test_what_cannot_be_told_apart_is_said() -> None:
     assert not five
     more = TEXT.replace("design:", "  recipe.mixup: [0.0, 0.2]\n  recipe.random_erasing: [0.0, 0.1]\ndesign:")
     assert "each main effect holds a part of every interaction of other factors" in aliases(loaded("plackett-burman", more))
+
+
+@pytest.mark.parametrize("factors", [2, 11, 24, 27])
+def test_plackett_burman_of_any_number_of_factors(factors: int) -> None:
+    """Some sizes have no known design; then the next one has columns to spare."""
+    names = {f"f{number}": (0, 1) for number in range(factors)}
+    declared = replace(loaded("plackett-burman"), factors=names, baseline=dict.fromkeys(names, 0), full=dict.fromkeys(names, 1))
+    found = combinations(declared)
+    assert len(found) <= 4 * (factors // 4 + 2)
+    for a, b in itertools.combinations(names, 2):
+        assert sum((-1) ** (cell[a] + cell[b]) for cell in found) == 0
 
 
 def test_what_cannot_be_a_fraction_is_refused() -> None:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from ablate.errors import AblateError
 from ablate.records import Looks, Status, StudyResults
+from ablate.report.charts import interaction_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
 from ablate.report.verdicts import Estimate, Verdict, judge
@@ -154,6 +155,41 @@ def test_one_at_a_time_tells_main_effects_only(trust: ModuleType) -> None:
 def test_one_seed_has_no_spread(trust: ModuleType) -> None:
     with pytest.raises(AblateError, match="no spread to measure with 1 seeds"):
         Factorial(study(trust, [[70.0], [71.0]]), {"cell": 0})
+
+
+def test_rounding_is_no_spread(trust: ModuleType) -> None:
+    """One image more of 10,000 on every seed: differences that are equal but for their last bits."""
+    correct = [7012, 7030, 6977, 7001, 7040]
+    results = study(trust, [[n / 10_000 * 100 for n in correct], [(n + 1) / 10_000 * 100 for n in correct]])
+    assert effects(results, 0.5)[0].estimate is None
+    for values in ([[10.0] * 3, [10.0] * 3], [[0.0] * 3, [0.0] * 3], [[70.1, 71.2, 69.3], [70.4, 71.5, 69.6]]):
+        with pytest.raises(AblateError, match="says nothing of noise"):
+            Factorial(study(trust, values), {"cell": 0})
+
+
+def test_a_row_without_an_estimate_is_one_of_the_family(trust: ModuleType) -> None:
+    results = study(trust, [[80.0, 81.0, 79.0], [81.0, 81.9, 80.25], [82.0]])
+    (first, second) = effects(results, 0.5)
+    assert first.estimate is not None
+    assert first.judged is not None
+    assert first.judged.p == pytest.approx(2 * first.estimate.p)
+    assert second.estimate is None
+
+
+def test_interactions_of_a_folded_grid_are_not_made_up(trust: ModuleType) -> None:
+    """b is not read where a is 0; over all cells it does nothing, and its line is flat."""
+    levels = [dict(zip("abc", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1), (0, 1))]
+    noise = itertools.cycle([0.1, -0.1, 0.05])
+    values = [[70 + 5 * c["a"] + c["c"] + next(noise) for _ in range(3)] for c in levels]
+    results = study(trust, values, levels)
+    cells = [
+        replace(cell, values={}, states={}, same_as=cell.index - 2, unread=frozenset("b")) if c["a"] == 0 and c["b"] else cell
+        for cell, c in zip(results.cells, levels, strict=True)
+    ]
+    chart = interaction_chart(replace(results, cells=tuple(cells)), "b", "c")
+    for line in chart.series:
+        assert abs(line.y[1] - line.y[0]) < 0.2
+        assert len(line.y) == 2
 
 
 def test_effects_against_controls_of_the_same_cost(trust: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,31 @@ def test_the_report_says_it_all(study: Study, options: Options, tmp_path: Path, 
     write_page(study, tmp_path / "b.html", where=f" --runs {options.runs}")
     assert (tmp_path / "b.html").read_text() == text, "equal data, equal bytes"
     assert "<script>alert" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FULL.replace("seeds: 3", "seeds: 3\ncontrol: iso-flops"),
+        FULL.replace("question: Does a shortcut help a very small ViT?", "question: 'Is $L_1$ or $\\foo$ better?'"),
+        FULL.replace("seeds: 3", "seeds: 1"),
+        FULL.replace("design: grid", "design: leave-one-out"),
+        FULL.replace("design: grid", "strategy: {name: random, cells: 3}"),
+        FULL.replace("seeds: 3", "seeds: 3\nmetric: {loss: min}"),
+    ],
+    ids=["controls", "dollars", "one seed", "leave-one-out", "search", "loss"],
+)
+def test_every_kind_of_study_has_a_report(run_text: RunText, options: Options, tmp_path: Path, text: str) -> None:
+    run_text(text, SimulatedExecutor(curve))
+    study = Study("tiny", options.url)
+    write_page(study, tmp_path / "a.html")
+    assert (tmp_path / "a.html").stat().st_size > 10_000
+
+
+def test_a_study_without_a_spread_has_a_report(run_text: RunText, options: Options, tmp_path: Path) -> None:
+    run_text(FULL, SimulatedExecutor(lambda trial, number: replace(curve(trial, number), top1=0.0)))
+    write_page(Study("tiny", options.url), tmp_path / "a.html")
+    assert "nothing of noise" in (tmp_path / "a.html").read_text()
 
 
 def test_a_hostile_name_cannot_run(run_text: RunText, options: Options, tmp_path: Path) -> None:

@@ -57,6 +57,29 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
     assert not pipeline.resume("other", here, executor=SimulatedExecutor()).trained
 
 
+def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
+    there = run(tmp_path / "there", TINY.replace("grid", "grid\nscheduler: asha"))
+    here = run(tmp_path / "here", TINY.replace("epochs: 3", "epochs: 1"), "other")
+    with Writer(here.url) as writer:
+        writer.take(there.url, [])
+    for text in (
+        "SELECT status, COUNT(*) FROM study_results WHERE study = 'tiny' GROUP BY 1",
+        "SELECT COUNT(*) FROM epochs JOIN trials ON hash = trial_hash WHERE trials.epochs = 3",
+    ):
+        with Reader(here.url) as mine, Reader(there.url) as theirs:
+            assert mine.query(text) == theirs.query(text)
+    with Reader(there.url) as theirs:
+        assert "pruned" in {trial["status"] for trial in theirs.trials("tiny")}, "the test is of no use without"
+
+
+def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
+    until = TINY.replace("seeds: 2", "seeds: {until_decided: 4, start: 2, step: 2}")
+    here, there = run(tmp_path / "here", until, stop_after=8), run(tmp_path / "there", until)
+    with Writer(here.url) as writer:
+        writer.take(there.url, [])
+    assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table("json")
+
+
 def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
     here, there = run(tmp_path / "here", TINY), run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3"))
     before = Study("tiny", here.url).table()
