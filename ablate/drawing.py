@@ -13,6 +13,7 @@ from ablate.store.reader import Reader
 from ablate.study import Study
 
 KINDS = ("effects", "factors", "interactions", "contributions", "pareto", "curves", "importance", "parallel")
+POOLED = ("factors", "interactions", "contributions")
 
 
 def chart(
@@ -40,7 +41,7 @@ def chart(
         return charts.pareto_chart(results, found.data, cost)
 
     def terms(find: Callable[[Factorial], list[Term]], title: str) -> Callable[[], Chart]:
-        return lambda: charts.terms_chart(results, find(Factorial(results, declared.baseline)), title)
+        return lambda: charts.terms_chart(results, find(Factorial(results, declared.baseline, declared.looks)), title)
 
     made: dict[str, Callable[[], Chart | Coordinates]] = {
         "effects": lambda: charts.effects_chart(results, study.effects(), margin),
@@ -65,10 +66,17 @@ def curves(study: Study) -> dict[int, list[Any]]:
     return charts.curves_of(cells, known)
 
 
+def averages(study: Study) -> bool:
+    """Whether effects of factors say more than rows do: in a grid, a fraction or a random draw they are averages over cells."""
+    return study.declared().design.name in ("grid", "fractional", "plackett-burman", "random")
+
+
 def drawable(study: Study) -> dict[str, Chart | Coordinates]:
-    """All charts that can be drawn of a study now."""
+    """All charts that can be drawn of a study now and that say something of their own."""
     found = {}
     for of in KINDS:
+        if of in POOLED and not averages(study):
+            continue
         try:
             found[of] = chart(study, of)
         except AblateError:

@@ -90,7 +90,9 @@ def _tables(study: Study, compared: bool) -> list[tuple[str, str]]:
     made = [("Table", study.grid())]
     if compared:
         made.append(("Differences to row 0", study.effects_grid()))
-    for of, heading in (("controls", "Differences to controls of the same cost"), ("factors", "Main effects")):
+    more = [("controls", "Differences to controls of the same cost")]
+    more += [("factors", "Main effects")] if drawing.averages(study) else []
+    for of, heading in more:
         try:
             made.append((heading, study.effects_grid(of)))
         except AblateError:

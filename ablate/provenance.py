@@ -53,7 +53,7 @@ def _output(*command: str) -> str:
 def _commit() -> tuple[str, bool]:
     """Commit of the checkout that this code runs from, and whether it was changed since; empty outside a checkout."""
     commit = _output("git", "rev-parse", "HEAD")
-    return commit, bool(commit and _output("git", "status", "--porcelain"))
+    return commit, bool(commit and _output("git", "status", "--porcelain", "--untracked-files=no"))
 
 
 def _cpu() -> str:

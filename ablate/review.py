@@ -14,6 +14,8 @@ from ablate.report.verdicts import Verdict
 from ablate.report.wording import UNITS, change_text
 from ablate.store.reader import Reader
 
+NEAR_CHANCE = 2
+"""Below this multiple of guessing, a network has learnt next to nothing."""
 FEW_SEEDS = 3
 """Below this number of seeds a spread is a guess."""
 MOST_MORE = 50
@@ -255,7 +257,19 @@ def _rows(rows: Sequence[int]) -> str:
     return f"row{'s' if len(rows) > 1 else ''} {shown}"
 
 
+def _near_chance(study: Read) -> Iterator[Finding]:
+    """Networks that have learnt nothing differ by luck."""
+    classes = study.declared.data.classes
+    values = [value for cell in study.results.cells for value in cell.values.values()]
+    if study.results.metric == "top1" and classes > 1 and values and max(values) < NEAR_CHANCE * 100 / classes:
+        text = f"the best training reaches {max(values):.1f} % of {classes} classes, where guessing gives {100 / classes:.1f} %: "
+        yield Finding(
+            "near chance", f"{text}train longer, or look at the recipe ({study.file}; `ablate plan` shows it).", study.again()
+        )
+
+
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
+    _near_chance,
     _chosen_on_test,
     _baseline_differs,
     _mixed,

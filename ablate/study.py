@@ -83,9 +83,9 @@ class Study:
         if of == "importance":
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
-            return grids.factors_grid(results, declared.baseline, least, interactions=of == "interactions")
+            return grids.factors_grid(results, declared.baseline, least, declared.looks, interactions=of == "interactions")
         if of == "contributions":
-            return grids.contributions_grid(results, declared.baseline, declared.full, least)
+            return grids.contributions_grid(results, declared.baseline, declared.full, least, declared.looks)
         found = control_effects(results, least, declared.looks) if of == "controls" else self.effects(least)
         if not found:
             missing = "no variant with an iso-cost control; add `control: iso-flops`" if of == "controls" else "no variant"

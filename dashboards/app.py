@@ -55,7 +55,7 @@ def allowed() -> bool:
 
 def main() -> None:
     """Shows the chosen page; what goes wrong is said on it."""
-    st.set_page_config(page_title="ablate", page_icon=":material/science:", layout="wide")
+    st.set_page_config(page_title="ablate", page_icon=str(Path(__file__).parent / "icon.png"), layout="wide")
     chosen = st.navigation(pages(), position="top")
     if not allowed():
         return

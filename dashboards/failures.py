@@ -21,7 +21,10 @@ def tell(error: Exception) -> None:
     if "brings an older one up to date" in str(error):
         st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
     elif "no store at" in str(error):
-        st.info("There is nothing to see yet. `make demo`, or `ablate run search_spaces/quickstart.yaml`, fills this page.")
+        st.info(
+            "There is nothing to see yet; this page shows the store when there is one. `ablate run "
+            "search_spaces/quickstart.yaml` makes one."
+        )
     else:
         st.info("`ablate doctor` looks at the store and the machine.")
 

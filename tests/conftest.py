@@ -7,12 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ablate import pipeline, space
 from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.study import Study
+
+# A machine that is busy with something else fails no test.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 TINY = """
 question: Does a shortcut help a very small ViT?

@@ -127,6 +127,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
     where = _where(options.store, options.runs)
     kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
+    kept += f" --executor {options.executor}" if options.executor != "ray" else ""
     joined = f" --ray-address {options.ray_address}" if options.ray_address else ""
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
@@ -145,7 +146,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
     if outcome.failed:
         print(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}", file=sys.stderr)
         raise typer.Exit(1)
-    print(f"{done}. Next: ablate table {outcome.study} --format latex{where}", file=sys.stderr)
+    print(f"{done}. Next: ablate effects {outcome.study}{where}", file=sys.stderr)
 
 
 @app.command()
@@ -380,10 +381,13 @@ def report(
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
     """Write one HTML file with question, verdicts, tables, figures, findings, cost and provenance. It opens without a network."""
+    from ablate.errors import AblateError
     from ablate.page import write_page
     from ablate.study import Study
 
     file = to or Path(study.replace("/", "-") + ".html")
+    if file.suffix != ".html":
+        raise AblateError(f"{file}: a report is an HTML file; name one like {file.with_suffix('.html')}")
     write_page(Study(study, _url(store, runs)), file, interactive=interactive, where=_where(store, runs))
     print(f"wrote {file}", file=sys.stderr)
 

@@ -60,13 +60,15 @@ def plan_grid(shown: Preview) -> Grid:
 
 
 def _plan_notes(plan: Plan) -> list[str]:
-    """What was folded, and what a fraction of the grid cannot tell apart."""
+    """What was folded, what a fraction of the grid cannot tell apart, and how every cell is trained."""
     from ablate.plan.designs import aliases
 
-    notes = folding_notes(plan.cells)
+    notes, unread = folding_notes(plan.cells), plan.space.recipe.unread()
     if plan.space.strategy is None and plan.space.design.name in ("fractional", "plackett-burman"):
         notes += [f"Not told apart: {line}." for line in aliases(plan.space)]
-    return notes
+    told = asdict(plan.space.recipe).items()
+    recipe = ", ".join(f"{name} {level_text(level)}" for name, level in told if name not in unread and level not in ("", 0))
+    return [*notes, f"Recipe: {recipe}; what is not named is off."]
 
 
 def _level_texts(cell: Cell, names: list[str]) -> list[str]:

@@ -32,7 +32,7 @@ class Progress:
         self._running: set[str] = set()
         self._done = 0
         self._best: tuple[float, str] | None = None
-        self._metric, self._sign = "top1", 1
+        self._metric, self._sign, self._word, self._until = "top1", 1, "top1", False
         self._start = time.monotonic()
         self._bars: Bars | None = None
 
@@ -60,14 +60,21 @@ class Progress:
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
         trials = f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to train"
         more = "" if shown.more == 0 else f", {'more' if shown.more is None else f'{shown.more} more cells'} to be proposed"
-        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {len(space.seeds)} seeds, {trials}{time_}{more}")
+        seeds = f"{space.looks.first} to {space.looks.most}" if space.looks else str(len(space.seeds))
+        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds, {trials}{time_}{more}")
+        self._word = f"validation {space.metric}" if space.data.validation else space.metric
+        self._until = space.looks is not None
         if self._live and (shown.to_train or more):
             self._start_bars()
 
     def proposed(self, cells: list[Cell]) -> None:
         """Goes on with cells that a search has proposed."""
+        before = len(self._trials)
         self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
         self._label(cells)
+        if self._until and len(self._trials) > before:
+            rows = ", ".join(str(cell.index) for cell in cells)
+            self._say(f"nothing can be said yet of some rows: {len(self._trials) - before} more trials (rows {rows})")
 
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:
@@ -100,7 +107,7 @@ class Progress:
             self._best = max(filter(None, (self._best, (self._sign * value, self._labels[key]))))
         if not self._live:
             told = (
-                f"{self._metric} {value:.2f}"
+                f"{self._word} {value:.2f}"
                 if happened.status == Status.COMPLETED and value is not None
                 else happened.status.value
             )
@@ -145,7 +152,7 @@ class Progress:
         done = sum(self._epochs.values())
         total = sum(trial.recipe.epochs for trial in self._trials.values())
         left = (time.monotonic() - self._start) * (total - done) / done if done else None
-        best = f", best {self._metric} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
+        best = f", best {self._word} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
         update = self._bars.update
         # A search adds trials as it goes.
         update(self._trial_bar, total=len(self._trials), completed=self._done, note=f"{len(self._running)} running{best}")

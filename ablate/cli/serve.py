@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ablate
 from ablate.errors import AblateError
+from ablate.store.database import sqlite_file
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -37,6 +38,9 @@ def serve(url: str, where: str, host: str, port: int, token: str, browser: bool)
             f"--token WORD; "
             f"or stay on loopback and go through ssh: ssh -L {port}:localhost:{port} THIS_MACHINE"
         )
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        print(f"There is no store at {file} yet; the pages will show it when there is one.", file=sys.stderr)
     token = secrets.token_urlsafe(16) if token == "NEW" else token
     shown = f"http://{host if ':' not in host else f'[{host}]'}:{port}"
     print(f"Dashboard of {url}: {shown}{f'/?token={token}' if token else ''} (Ctrl-C ends it)", file=sys.stderr, flush=True)

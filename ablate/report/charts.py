@@ -76,10 +76,10 @@ class Coordinates:
 
 
 def label(results: StudyResults, cell: CellResult) -> str:
-    """A cell by its levels, without the paths of its factors: `count 2, b 4`."""
-    told = shown_levels(cell)
-    found = [f"{name.rpartition('.')[2]} {level_text(told[name])}" for name in results.factors if told.get(name) is not None]
-    return ", ".join(found) or f"row {cell.index}"
+    """A cell by what sets it off the first: `shortcuts.count = 2, ffn.kernel = 3`."""
+    mine, first = shown_levels(cell), shown_levels(results.cells[0])
+    changed = {name: level for name, level in mine.items() if level != first.get(name) and level is not None}
+    return change_text(changed) if changed else results.cells[0].role
 
 
 def effects_chart(results: StudyResults, found: Sequence[Effect], margin: float) -> Chart:
@@ -87,7 +87,7 @@ def effects_chart(results: StudyResults, found: Sequence[Effect], margin: float)
     shown = [effect for effect in found if effect.mean is not None]
     if not shown:
         raise AblateError(f"{results.name} has no effect to draw yet; go on with: ablate resume {results.name}")
-    names = {effect.row: f"{effect.row}: {change_text(effect.changed)}" for effect in shown}
+    names = {effect.row: f"{effect.row}: {change_text(effect.changed)} (n={len(effect.seeds)})" for effect in shown}
     series = [
         Series(
             str(verdict),
@@ -99,7 +99,7 @@ def effects_chart(results: StudyResults, found: Sequence[Effect], margin: float)
         )
         for verdict, of in _grouped(shown, lambda effect: effect.verdict).items()
     ]
-    note = f"95 % intervals; verdicts by Holm, margin {margin:g}."
+    note = f"Bars: 95 % intervals of a row alone; colours: verdicts for all rows together (Holm), margin {margin:g}."
     return Chart(results.question, f"Δ {METRIC_NAMES[results.metric]} to row 0", "", series, "points", True, True, note)
 
 
@@ -118,7 +118,16 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
         )
         for kind, of in _grouped(shown, lambda term: term.kind).items()
     ]
-    return Chart(title, f"Δ {METRIC_NAMES[results.metric]}", "", series, "points", True, True, "95 % intervals.")
+    return Chart(
+        f"{results.question} {title}",
+        f"Δ {METRIC_NAMES[results.metric]}",
+        "",
+        series,
+        "points",
+        True,
+        True,
+        "Bars: 95 % intervals, noise from all cells together.",
+    )
 
 
 def _term_name(term: Term) -> str:
@@ -177,7 +186,11 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
         )
     heading = "FLOPs" if cost == "flops" else cost
     return Chart(
-        results.question, f"{heading} ({unit.letter})", METRIC_NAMES[results.metric], series, note="Bars: ± sd over seeds."
+        results.question,
+        f"{heading} ({unit.letter})",
+        METRIC_NAMES[results.metric],
+        series,
+        note="Bars: ± sd over seeds; numbers: rows of the table.",
     )
 
 

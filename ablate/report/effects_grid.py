@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ablate.records import Level, StudyResults
+from ablate.records import Level, Looks, StudyResults
 from ablate.report.effects import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.grid import Grid
@@ -14,6 +14,10 @@ from ablate.report.verdicts import Verdict
 from ablate.report.wording import UNITS, change_text, effect_data, interval_text, verdict_text
 
 INTERVAL = "Δ (95 % interval)"
+POOLED = (
+    "The noise is taken from all cells together, as if it were alike in all: finer than the few seeds of one row in `effects`, "
+    "which assumes nothing of the sort. Where both speak of one row and differ, quote that of the row."
+)
 
 
 def effects_grid(results: StudyResults, found: Sequence[Effect], margin: float, *, controls: bool = False) -> Grid:
@@ -60,7 +64,7 @@ def terms_grid(results: StudyResults, terms: Sequence[Term], margin: float, note
             " x ".join(map(level_text, term.levels)),
             interval_text(term.estimate, results.metric) if term.estimate else "",
             _p(term.judged.p) if term.judged else "",
-            str(term.judged.verdict) if term.judged else "not told apart from other effects",
+            _verdict(term),
         ]
         for term in terms
     ]
@@ -82,13 +86,23 @@ def terms_grid(results: StudyResults, terms: Sequence[Term], margin: float, note
         (n, "verdict") for n, t in enumerate(terms) if t.judged and t.judged.verdict in (Verdict.HELPS, Verdict.HURTS)
     )
     columns = ["effect", "factor", "level", INTERVAL, "p (Holm)", "verdict"]
-    told = [*notes, f"no difference: one of {margin:g}{UNITS[results.metric]} or more is ruled out (5 %, Holm)."]
+    told = [*notes, POOLED, f"no difference: one of {margin:g}{UNITS[results.metric]} or more is ruled out (5 %, Holm)."]
     return Grid(columns, rows, data, frozenset({INTERVAL, "p (Holm)"}), results.question, told, bold)
 
 
-def factors_grid(results: StudyResults, baseline: Mapping[str, Level], margin: float, *, interactions: bool) -> Grid:
+def _verdict(term: Term) -> str:
+    """Of a factor, never of its absence; of an interaction, whether both together are more or less than the sum of each."""
+    if term.judged is None:
+        return "not told apart from other effects"
+    together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"} if term.kind == "interaction" else {}
+    return together.get(term.judged.verdict, str(term.judged.verdict))
+
+
+def factors_grid(
+    results: StudyResults, baseline: Mapping[str, Level], margin: float, looks: Looks | None = None, *, interactions: bool
+) -> Grid:
     """Main effects or two-factor interactions over all cells."""
-    model = Factorial(results, baseline)
+    model = Factorial(results, baseline, looks)
     find = model.interactions if interactions else model.main_effects
     what = (
         "What both levels do together beyond the sum of each alone"
@@ -101,9 +115,11 @@ def factors_grid(results: StudyResults, baseline: Mapping[str, Level], margin: f
     return terms_grid(results, find(margin, results.direction), margin, notes)
 
 
-def contributions_grid(results: StudyResults, baseline: Mapping[str, Level], full: Mapping[str, Level], margin: float) -> Grid:
+def contributions_grid(
+    results: StudyResults, baseline: Mapping[str, Level], full: Mapping[str, Level], margin: float, looks: Looks | None = None
+) -> Grid:
     """What each factor adds: alone, left out of the full model, and on average over all orders."""
-    model = Factorial(results, baseline)
+    model = Factorial(results, baseline, looks)
     notes = [
         "alone: the baseline with this factor; left out: the full model less the model without it; shapley: its addition "
         "on average "

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, Level, StudyResults
+from ablate.records import CellResult, Level, Looks, StudyResults
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.verdicts import Estimate, Judged, judge
 
@@ -43,12 +43,16 @@ class Factorial:
     A study whose cells are a full grid is fitted by the mean of each cell. Of any other, main effects and two-factor interactions
     are fitted, or main effects alone where the design cannot tell both apart (`additive`).
 
+    Args:
+        looks: at which numbers of seeds verdicts are taken, where more are added until something is decided.
+
     Raises:
         AblateError: there is no spread to measure.
     """
 
-    def __init__(self, results: StudyResults, baseline: Mapping[str, Level]) -> None:
+    def __init__(self, results: StudyResults, baseline: Mapping[str, Level], looks: Looks | None = None) -> None:
         self._results, self._base = results, dict(baseline)
+        self._looks = looks.number if looks else 1
         # A control is told by its width, which no cell of the space varies.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
@@ -104,7 +108,7 @@ class Factorial:
 
     def main_effects(self, margin: float, direction: str) -> list[Term]:
         """One term a factor and level but the first: its difference to the first, on average over the levels of all others."""
-        return _judged(
+        return self._judged(
             [
                 Term((name,), (level,), "main", self._average({name: level}))
                 for name, levels in self._levels.items()
@@ -116,7 +120,7 @@ class Factorial:
 
     def interactions(self, margin: float, direction: str) -> list[Term]:
         """One term a pair of factors and of levels: by how much both together differ from the sum of each alone."""
-        return _judged(
+        return self._judged(
             [
                 Term((a, b), (x, y), "interaction", self._average({a: x, b: y}))
                 for a, b in itertools.combinations(self._levels, 2)
@@ -184,7 +188,7 @@ class Factorial:
                 f"{self._results.name} has no cell in which one factor alone is on, or alone is off; "
                 "use design: add-one-in, leave-one-out, or grid for Shapley values"
             )
-        return _judged(found, margin, direction)
+        return self._judged(found, margin, direction)
 
     def _contribution(self, kind: str, name: str, players: Sequence[str], full: Mapping[str, Level]) -> Estimate | None:
         rest = [player for player in players if player != name]
@@ -205,6 +209,11 @@ class Factorial:
                 weights.append((sign * weight, cell))
         return self._by_cell.contrast(weights)
 
+    def _judged(self, terms: list[Term], margin: float, direction: str) -> list[Term]:
+        """Terms with their verdicts, as one family."""
+        found = iter(judge([term.estimate for term in terms if term.estimate], margin, direction, self._looks))
+        return [replace(term, judged=next(found)) if term.estimate else term for term in terms]
+
     @cached_property
     def _by_cell(self) -> Blocks:
         return self._blocks if self.is_grid else Blocks(self._results)
@@ -213,9 +222,3 @@ class Factorial:
 def _subsets(names: Iterable[str]) -> list[tuple[str, ...]]:
     every = tuple(names)
     return [subset for size in range(len(every) + 1) for subset in itertools.combinations(every, size)]
-
-
-def _judged(terms: list[Term], margin: float, direction: str) -> list[Term]:
-    """Terms with their verdicts, as one family."""
-    found = iter(judge([term.estimate for term in terms if term.estimate], margin, direction))
-    return [replace(term, judged=next(found)) if term.estimate else term for term in terms]

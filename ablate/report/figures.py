@@ -19,6 +19,8 @@ FORMS = ("svg", "png", "pdf")
 # Okabe and Ito's colours, told apart by colour-blind eyes too; lines differ in their marks as well.
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 MARKS = "osD^vP*X"
+WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+MOST_NAMED = 40
 VERDICTS = {"helps": "#0072B2", "hurts": "#D55E00", "no difference": "#009E73", "inconclusive": "#8C8C8C"}
 """A verdict has one colour everywhere."""
 
@@ -124,6 +126,10 @@ def _charted(chart: Chart) -> Figure:
             place.errorbar(
                 list(series.x), y, **spread, color=colour, marker=mark, linestyle=line, capsize=2, label=_plain(series.name)
             )
+            # Of points in a plane, which row each is.
+            for key, x, at in zip(series.keys if not chart.sideways else (), series.x, y, strict=False):
+                if total <= MOST_NAMED:
+                    place.annotate(str(key), (x, at), (4, 3), textcoords="offset points", fontsize=7)
     if chart.sideways:
         place.set_yticks(range(len(names)), [_plain(name) for name in names], fontsize=8)
         place.set_ylim(len(names) - 0.4, -0.6)
@@ -132,7 +138,7 @@ def _charted(chart: Chart) -> Figure:
     if chart.zero:
         (place.axvline if chart.sideways else place.axhline)(0, color="#8C8C8C", linestyle=":")
     place.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
-    place.set_title(_plain(chart.title), fontsize=10, wrap=True)
+    place.set_title(_plain(f"{chart.title}\n{chart.note}" if chart.note else chart.title), fontsize=9, wrap=True)
     place.grid(alpha=0.3)
     place.legend(fontsize=7)
     return figure
@@ -167,13 +173,14 @@ def _parallel(chart: Coordinates) -> Figure:
         if axis.ticks:
             heights = dict(zip(axis.values, columns[at], strict=True))
             for number, height in heights.items():
-                place.text(at, height, _plain(axis.ticks[int(number)]), fontsize=7, ha="right")
+                place.text(at - 0.02, height, _plain(axis.ticks[int(number)]), fontsize=7, ha="right", va="center", bbox=WHITE)
         else:
-            place.text(at, 1.02, f"{max(axis.values):.4g}", fontsize=7, ha="center")
-            place.text(at, -0.05, f"{min(axis.values):.4g}", fontsize=7, ha="center")
+            place.text(at - 0.02, 1, f"{max(axis.values):.4g}", fontsize=7, ha="right", va="center", bbox=WHITE)
+            place.text(at - 0.02, 0, f"{min(axis.values):.4g}", fontsize=7, ha="right", va="center", bbox=WHITE)
     place.set_xticks(range(len(chart.axes)), [_plain(axis.name) for axis in chart.axes], fontsize=8, rotation=20)
     place.set_yticks([])
-    place.set_title(_plain(chart.title), fontsize=10)
+    place.set_xlim(-0.4, len(chart.axes) - 0.9)
+    place.set_title(_plain(f"{chart.title}\nOne line a row; the lighter, the larger {chart.axes[-1].name}."), fontsize=9)
     return figure
 
 

@@ -44,7 +44,7 @@ def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     assert "Does a shortcut help a very small ViT?" in out
     assert "tiny: 4 cells x 1 seeds, 4 trials, 0 known, 4 to train" in err
     assert "[4/4]" in err
-    assert "4 trials trained, 0 known before. Next: ablate table tiny --format latex" in err
+    assert "4 trials trained, 0 known before. Next: ablate effects tiny" in err
     assert "\x1b" not in out + err, "no bars and no colours outside a terminal"
     code, again, err = say("run", "tiny.yaml", "--executor", "inline")
     assert code == 0
