@@ -104,7 +104,8 @@ def show_pareto(name: str, rows: set[int]) -> None:
         st.caption("Click a point to see its trials.")
         return
     row = int(chosen[0][0] if isinstance(chosen[0], list) else chosen[0])
-    st.subheader(f"Row {row}")
+    found, _ = results(name)
+    st.subheader(f"Row {row}: {charts.label(found, next(cell for cell in found.cells if cell.index == row))}")
     show_trials(name, {row})
 
 

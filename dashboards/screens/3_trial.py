@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from failures import live
 from links import keep, link, state
-from stored import URL, WHERE, results, stamp
+from stored import URL, WHERE, results, stamp, studies
 
 from ablate.records import Known, Status
 from ablate.report.charts import Chart, Series
@@ -19,6 +19,7 @@ from ablate.report.table import level_text
 from ablate.store.reader import Reader
 
 LOG_LINES = 30
+MOST_STUDIES = 20
 
 
 @st.cache_resource(max_entries=20, show_spinner="Reading the trial ...")
@@ -117,8 +118,11 @@ def body(key: str) -> None:
 def page() -> None:
     said = state("trial")
     if not said:
-        said = st.text_input("Trial", placeholder="a hash, or its beginning; a study's page links its trials")
+        said = st.text_input("Trial", placeholder="a hash, or its beginning")
     if not said:
+        st.caption("Or choose one of a study:")
+        for study in studies()[:MOST_STUDIES]:
+            link(study.name, "study", icon=":material/analytics:", study=study.name, view="trials")
         return
     with Reader(URL) as reader:
         running = reader.trial(said)["status"] in (Status.RUNNING, Status.PLANNED)
