@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
+
+
+def _with_place(message: str) -> str:
+    """The message with commands that find the store of this one: what raised it knows no options."""
+    said = [" ".join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
+    if not said or any(option in message for option in said):
+        return message
+    hint = re.compile(r"ablate (?:resume|table|status|diagnose) [\w./-]*\w")
+    return hint.sub(lambda found: " ".join([found.group(), *said]), message)
 
 
 def main() -> None:
@@ -13,7 +23,7 @@ def main() -> None:
     try:
         app()
     except AblateError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_with_place(str(error))}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):

@@ -167,10 +167,11 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
         means = [statistics.fmean(cell.values.values()) for cell in mine]
         spreads = [statistics.stdev(cell.values.values()) if len(cell.values) > 1 else 0.0 for cell in mine]
         told = inside or len(mine) <= MOST_SPREADS
+        # Of thousands of points the row is told, and a click shows the rest.
         texts = [
             f"row {cell.index}: {label(results, cell)}"
             + (f"; P(front) {sure[cell.index]:.2f}" if sure.get(cell.index) is not None else "")
-            for cell in mine
+            for cell in (mine if told else ())
         ]
         series.append(
             Series(

@@ -38,7 +38,7 @@ def draw(chart: Chart | Coordinates) -> Any:
             line={"color": colour},
             customdata=list(series.keys) or None,
             text=list(series.texts) or None,
-            hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>" if series.texts else None,
+            hovertemplate=_hover(series),
             **_bars(chart, series),
         )
     if chart.zero:
@@ -54,6 +54,12 @@ def draw(chart: Chart | Coordinates) -> Any:
     if chart.sideways:
         figure.update_yaxes(autorange="reversed", automargin=True)
     return figure
+
+
+def _hover(series: Series) -> str | None:
+    if series.texts:
+        return "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
+    return "row %{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>" if series.keys else None
 
 
 def _mode(chart: Chart, series: Series) -> str:

@@ -10,6 +10,7 @@ import pty
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -93,6 +94,16 @@ def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) 
     assert len(list(csv.reader(io.StringIO(text)))) == len(rows) + 1
     code, text, _ = trained(*verb, "--format", "md")
     assert "|-" in text or "|:" in text or not rows
+
+
+def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
+    assert say("run", "tiny.yaml", "--runs", "elsewhere", "--executor", "inline")[0] == 0
+    with sqlite3.connect(tmp_path / "elsewhere" / "ablate.db") as connection:
+        connection.execute("UPDATE trials SET status = 'planned'")
+        connection.execute("DELETE FROM epochs")
+    for words in (("pareto", "tiny"), ("plot", "tiny", "--to", "x.svg"), ("plot", "tiny", "--of", "curves", "--to", "x.svg")):
+        code, _, err = say(*words, "--runs", "elsewhere")
+        assert (code, "ablate resume tiny --runs elsewhere" in err) == (2, True), err
 
 
 def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> None:
