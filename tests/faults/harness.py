@@ -38,6 +38,7 @@ RESTARTED = (
     "SELECT COUNT(*) FROM attempts a JOIN attempts b ON b.trial_hash = a.trial_hash AND b.number = a.number + 1"
     " AND b.provenance_id = a.provenance_id WHERE a.status = 'lost' AND a.provenance_id > ?"
 )
+RAYLET = "SIGKILL of Ray's raylet"
 MOST_PROBLEMS = 5
 """After so many there is enough to mend."""
 IN_ONE_RUN = 3
@@ -191,11 +192,13 @@ def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
     # One that was killed may have given its message before.
     if len(errors) > 1 or (code >= 0 and len(errors) != (code == 2)):
         found.append(f"{len(errors)} messages")
+    # Where its raylet dies while Ray starts, Ray's C++ ends the process at once, with a word of its own or without.
+    begun = scene.rows("SELECT 1 FROM attempts WHERE provenance_id > ?", ran.after)
+    starting = code == 1 and RAYLET in ran.faults and not begun
     # Killed, terminated or interrupted before it could say anything: there is nothing to read.
-    if code > 0 and ran.says and not re.search("|".join(ran.says), log):
+    if code > 0 and not starting and ran.says and not re.search("|".join(ran.says), log):
         found.append(f"says nothing of {ran.says}")
-    # Where its raylet dies while Ray starts, Ray's C++ ends the process at once.
-    if code == 1 and "failed: " not in log and "raylet because it is dead" not in log:
+    if code == 1 and not starting and "failed: " not in log:
         found.append("does not say what failed")
     restarted = int(str((scene.rows(RESTARTED, ran.after) or [(0,)])[0][0]))
     if code >= 0 and log.count("its worker was lost") != restarted:

@@ -43,7 +43,7 @@ def kill_worker(scene: Scene) -> bool:
 @fault(
     "SIGKILL of Ray's raylet",
     "any",
-    sees="one message with the process's name, exit code 2; while Ray is starting, Ray's own words and exit code 1",
+    sees="one message with the process's name, exit code 2; in the seconds in which Ray starts, Ray's own words or none, code 1",
     keeps="all results, last checkpoints",
     codes=(1, 2),
     says="raylet",
