@@ -191,7 +191,7 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
         f"{heading} ({unit.letter})",
         METRIC_NAMES[results.metric],
         series,
-        note="Bars: ± sd over seeds; numbers: rows of the table.",
+        note="Bars: ± sd over seeds.",
     )
 
 

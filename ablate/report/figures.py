@@ -138,7 +138,9 @@ def _charted(chart: Chart) -> Figure:
     if chart.zero:
         (place.axvline if chart.sideways else place.axhline)(0, color="#8C8C8C", linestyle=":")
     place.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
-    place.set_title(_plain(f"{chart.title}\n{chart.note}" if chart.note else chart.title), fontsize=9, wrap=True)
+    named = chart.form == "points" and not chart.sideways and total <= MOST_NAMED and any(series.keys for series in chart.series)
+    note = f"{chart.note} Numbers: rows of the table.".strip() if named else chart.note
+    place.set_title(_plain(f"{chart.title}\n{note}" if note else chart.title), fontsize=9, wrap=True)
     place.grid(alpha=0.3)
     place.legend(fontsize=7)
     return figure
