@@ -81,6 +81,8 @@ class Study:
         results, declared = self.read()
         least = declared.margin if margin is None else margin
         if of == "importance":
+            if margin is not None:
+                raise AblateError(f"--margin {margin:g} is of verdicts; --of importance has none: leave it out")
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
             return grids.factors_grid(results, declared.baseline, least, declared.looks, interactions=of == "interactions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from ablate import pipeline, space
 from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome
+from ablate.records import Event
 from ablate.study import Study
 
 # A machine that is busy with something else fails no test.
@@ -41,6 +43,21 @@ def tiny() -> str:
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
     return Options(runs=tmp_path / "runs", executor="inline", cpus=2)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+def killing(at: int) -> Hooks:
+    """Hooks that kill the run at its event of that number."""
+    seen = itertools.count(1)
+
+    def event(happened: Event) -> None:
+        if next(seen) == at:
+            raise Killed
+
+    return Hooks(event=event)
 
 
 RunText = Callable[..., Outcome]

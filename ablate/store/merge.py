@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from ablate.errors import StoreError, UnknownName, unknown
 from ablate.records import KNOWN, Status
 from ablate.store import views
+from ablate.store.plans import CHUNK, insert_all, key_of
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -24,7 +25,6 @@ from ablate.store.tables import (
     trials,
 )
 
-CHUNK = 500
 RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
 """Which state says more; those of trials that are planned or at work say nothing."""
 RESULT = ("status", "epochs_done", "train_loss", "loss", "top1", "top5", "seconds", "selected_epoch", "ended_at")
@@ -96,7 +96,7 @@ def _put_study(target: Connection, study: dict[str, Any], found: dict[str, list[
     while view in taken:
         view += "_"
     values = {key: value for key, value in study.items() if key != "id"} | {"results_view": view}
-    number = int(target.execute(insert(studies).values(**values)).inserted_primary_key[0])  # type: ignore[index]
+    number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, found["cells"], found)
     numeric: dict[str, bool] = {}
     for row in found["levels"]:
@@ -110,11 +110,10 @@ def _put_cells(target: Connection, study: int, new: list[dict[str, Any]], found:
     ids: dict[int, int] = {}
     for cell in new:
         row = {key: value for key, value in cell.items() if key != "id"} | {"study_id": study}
-        ids[cell["id"]] = int(target.execute(insert(cells).values(**row)).inserted_primary_key[0])  # type: ignore[index]
+        ids[cell["id"]] = key_of(target.execute(insert(cells).values(**row)))
     for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
         mine = [{**row, "cell_id": ids[row["cell_id"]]} for row in rows if row["cell_id"] in ids]
-        if mine:
-            target.execute(insert(table), mine)
+        insert_all(target, table, mine)
 
 
 def _add_to_study(target: Connection, study: int, found: dict[str, list[dict[str, Any]]]) -> None:
@@ -129,15 +128,13 @@ def _add_to_study(target: Connection, study: int, found: dict[str, list[dict[str
         for row in found["cell_trials"]
         if numbers[row["cell_id"]] in here and (here[numbers[row["cell_id"]]], row["seed"]) not in known
     ]
-    if more:
-        target.execute(insert(cell_trials), more)
+    insert_all(target, cell_trials, more)
 
 
 def _architectures(source: Connection, target: Connection) -> None:
     here = set(target.execute(select(architectures.c.hash)).scalars())
     rows = [dict(row) for row in source.execute(select(architectures)).mappings() if row["hash"] not in here]
-    if rows:
-        target.execute(insert(architectures), rows)
+    insert_all(target, architectures, rows)
 
 
 def _trials(source: Connection, target: Connection, hashes: list[str]) -> tuple[list[str], int]:
@@ -163,8 +160,7 @@ def _trials(source: Connection, target: Connection, hashes: list[str]) -> tuple[
             chunk = taken[start : start + CHUNK]
             target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))
             rows = [dict(row) for row in source.execute(select(table).where(table.c.trial_hash.in_(chunk))).mappings()]
-            if rows:
-                target.execute(insert(table), rows)
+            insert_all(target, table, rows)
     return taken, known
 
 
@@ -185,7 +181,7 @@ def _attempts(source: Connection, target: Connection, taken: list[str], places: 
                 made = target.execute(
                     insert(provenance).values(**{k: v for k, v in found.items() if k != "id"} | {"study_id": study})
                 )
-                runs[run] = int(made.inserted_primary_key[0])  # type: ignore[index]
+                runs[run] = key_of(made)
             values = {key: value for key, value in row.items() if key != "id"}
             number = before.get(row["trial_hash"], 0) + row["number"]
             target.execute(insert(attempts).values(**values | {"provenance_id": runs[run], "number": number}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from ablate.errors import AblateError
 from ablate.page import write_page
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
+from ablate.report.charts import Chart, Coordinates
 from ablate.report.figures import VERDICTS
 from ablate.report.interactive import draw
 from ablate.report.summary import shown_levels
@@ -96,7 +98,7 @@ def _escaped(text: str) -> str:
 
 def show_pareto(name: str, rows: set[int]) -> None:
     cost = st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost") or "flops"
-    drawn = chart(name, "pareto", cost)
+    drawn = only(chart(name, "pareto", cost), rows)
     picked = st.plotly_chart(draw(drawn), on_select="rerun", selection_mode="points", key=f"pareto-{cost}")
     points = picked["selection"]["points"] if picked else []
     chosen = [point.get("customdata") for point in points if point.get("customdata") is not None]
@@ -160,7 +162,8 @@ def show_effects(name: str, rows: set[int]) -> None:
     if of == "interactions":
         show_interaction(results(name)[0])
     if of != "controls":
-        st.plotly_chart(draw(chart(name, "effects" if of == "rows" else of)))
+        drawn = chart(name, "effects" if of == "rows" else of)
+        st.plotly_chart(draw(only(drawn, rows) if of == "rows" else drawn))
     show_grid(name, of, rows if of in ("rows", "controls") else None)
 
 
@@ -171,6 +174,20 @@ def show_interaction(found: StudyResults) -> None:
         return
     one, _, other = st.selectbox("Factors", pairs, key="pair").partition(" x ")
     st.plotly_chart(draw(charts.interaction_chart(found, one, other)), key="interaction")
+
+
+def only(drawn: Chart | Coordinates, rows: set[int]) -> Chart | Coordinates:
+    """A chart with the points of some rows."""
+    if isinstance(drawn, Coordinates):
+        at = [place for place, key in enumerate(drawn.keys) if key in rows]
+        axes = [replace(axis, values=[axis.values[place] for place in at]) for axis in drawn.axes]
+        return replace(drawn, axes=axes, keys=[drawn.keys[place] for place in at])
+    kept = []
+    for series in drawn.series:
+        at = [place for place, key in enumerate(series.keys) if key in rows]
+        parts = {part: getattr(series, part) for part in ("x", "y", "low", "high", "keys", "texts")}
+        kept.append(replace(series, **{part: [found[place] for place in at] for part, found in parts.items() if found}))
+    return replace(drawn, series=kept)
 
 
 def report_button(name: str) -> None:
@@ -197,9 +214,11 @@ def body(name: str, view: str, chosen: dict[str, str]) -> None:
         elif view == "curves":
             show_curves(found, name, rows)
         elif view == "parallel":
-            st.plotly_chart(draw(chart(name, "parallel")))
+            st.plotly_chart(draw(only(chart(name, "parallel"), rows)))
         elif view == "layers":
             show_layers(name)
+            if chosen:
+                st.caption("By layer all rows are shown, whatever the filter.")
         elif view == "trials":
             show_trials(name, rows)
         else:

@@ -126,8 +126,14 @@ def test_filter_by_factor_and_share_the_address(page: Page, browser: Browser, ad
     page.keyboard.press("Escape")
     settled(page)
     said = page.locator("p", has_text="seeds").all_inner_texts()
-    assert said
-    assert all("layout = parallel" in text for text in said if "points" in text and "verdicts" not in text)
+    verdicts = [text for text in said if "points" in text and "verdicts" not in text]
+    assert len(verdicts) == 4
+    assert all("layout = parallel" in text for text in verdicts)
+    page.goto(page.url.replace("view=verdicts", "view=pareto"))
+    page.locator(".scatterlayer .point").first.wait_for()
+    settled(page)
+    assert page.locator(".scatterlayer .point").count() == 4, "charts are filtered too"
+    page.goto(page.url.replace("view=pareto", "view=verdicts"))
     other = browser.new_page()
     other.goto(page.url)
     expect(other.get_by_text(re.compile("recipe.weight_decay = 0, layout = parallel")).first).to_be_visible(timeout=30_000)

@@ -10,11 +10,11 @@ import pytest
 from ablate import pipeline, space
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.pipeline import Hooks, Options
-from ablate.records import Epoch, Event, Trial
+from ablate.pipeline import Options
+from ablate.records import Epoch, Trial
 from ablate.report.verdicts import Verdict
 from ablate.study import Study
-from tests.conftest import TINY, RunText
+from tests.conftest import TINY, Killed, RunText, killing
 
 UNTIL = TINY.replace("seeds: 2", "seeds: {until_decided: 9}")
 
@@ -44,10 +44,6 @@ def test_decided_cells_get_no_further_seed(run_text: RunText, options: Options) 
     assert (again.trained, again.known_before) == (0, outcome.trained)
 
 
-class Killed(BaseException):
-    """Stands for a kill: nothing catches it."""
-
-
 def test_killed_at_any_event_it_ends_the_same(
     run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -55,16 +51,8 @@ def test_killed_at_any_event_it_ends_the_same(
     declared = space.load(UNTIL, "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor(curve))
     for at in range(7, 120, 16):
-        seen = 0
-
-        def event(happened: Event, at: int = at) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == at:
-                raise Killed
-
         try:
-            run_text(UNTIL, SimulatedExecutor(curve), Hooks(event=event))
+            run_text(UNTIL, SimulatedExecutor(curve), killing(at))
         except Killed:
             continue
         break

@@ -10,7 +10,7 @@ from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Epoch, Event, Status, Trial
 from ablate.store.reader import Reader
 from ablate.study import Study
-from tests.conftest import RunText
+from tests.conftest import Killed, RunText, killing
 
 SEARCH = """
 question: Where is the optimum?
@@ -23,10 +23,6 @@ seeds: 2
 data: {name: digits, train_images: 200, test_images: 50}
 recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
 """
-
-
-class Killed(BaseException):
-    """Stands for a kill: nothing catches it."""
 
 
 def after(count: int) -> Hooks:
@@ -51,16 +47,8 @@ def test_killed_at_any_event_the_table_is_the_undisturbed_one(
     declared = space.load(SEARCH, "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor())
     for at in range(5, 60, 11):
-        seen = 0
-
-        def event(happened: Event, at: int = at) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == at:
-                raise Killed
-
         try:
-            run_text(SEARCH, SimulatedExecutor(), Hooks(event=event))
+            run_text(SEARCH, SimulatedExecutor(), killing(at))
         except Killed:
             continue
     assert not run_text(SEARCH).interrupted
