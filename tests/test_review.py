@@ -122,7 +122,7 @@ def another(**changed: str) -> str:
     ],
 )
 def test_each_planted_fault_is_found(reviewed: Study, name: str, command: str, how: dict[str, object]) -> None:
-    also = {name, *how.pop("also", [])}  # type: ignore[misc]
+    also = {name, *how.pop("also", [])}
     found = reviewed(**how)
     assert name in [finding.name for finding in found]
     assert all(any(word in finding.name for word in also) for finding in found), "and nothing else"

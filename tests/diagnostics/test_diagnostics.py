@@ -26,7 +26,7 @@ def of_tokens(name: str, tokens: Tensor) -> Tensor:
 
 def of_weights(name: str, weights: Tensor) -> Tensor:
     seen = Seen(torch.zeros(1), weights, weights, torch.zeros(1))
-    return diagnostics.find(name).measure(Layer(torch.zeros(1, 1, 1), (nn.Module(), seen), None))[""]  # type: ignore[arg-type]
+    return diagnostics.find(name).measure(Layer(torch.zeros(1, 1, 1), (nn.Module(), seen), None))[""]
 
 
 EQUAL = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0)).expand(2, 7, 5)
@@ -101,7 +101,7 @@ def test_measured_smoothing_keeps_theorem_3s_bound() -> None:
     measured, bounds = by_name(found, "smoothing.measured"), by_name(found, "smoothing.bound")
     assert len(measured) == len(bounds) == 3
     for low, high in zip(measured, bounds, strict=True):
-        assert 0 < low.value <= high.value  # type: ignore[operator]
+        assert 0 < low.value <= high.value
 
 
 def test_uniform_attention_leaves_no_high_frequencies_and_its_bound_is_small() -> None:
@@ -112,8 +112,8 @@ def test_uniform_attention_leaves_no_high_frequencies_and_its_bound_is_small() -
         if "qkv" in name and name.endswith("bias"):
             parameter.data.zero_()
     found = measure(model, "vit", [images()], ["smoothing", "attention_deviation"])
-    assert all(taken.value < 1e-5 for taken in by_name(found, "smoothing.measured"))  # type: ignore[operator]
-    assert all(taken.value < 1e-7 for taken in by_name(found, "attention_deviation"))  # type: ignore[operator]
+    assert all(taken.value < 1e-5 for taken in by_name(found, "smoothing.measured"))
+    assert all(taken.value < 1e-7 for taken in by_name(found, "attention_deviation"))
 
 
 def test_an_edit_of_the_weights_leaves_the_theorem() -> None:
@@ -156,7 +156,7 @@ def test_the_bound_is_above_what_is_sampled_and_below_the_product_of_norms(setti
         ffn = model.get_submodule(f"blocks.{low.layer}.mlp")
         product = torch.linalg.matrix_norm(ffn.fc1.weight, 2) * torch.linalg.matrix_norm(ffn.fc2.weight, 2)
         gain = 1.2 * (ffn.act.alpha * ffn.act.beta).abs().max().item() * 2 if settings else 1.2
-        assert 0 < low.value <= high.value <= gain * product.item()  # type: ignore[operator]
+        assert 0 < low.value <= high.value <= gain * product.item()
 
 
 def test_without_cvxpy_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

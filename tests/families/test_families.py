@@ -174,7 +174,7 @@ def test_places_tell_the_truth(family: str) -> None:
     for place in places:
         block = model.get_submodule(place.name)
 
-        def hook(module: nn.Module, inputs: object, output: torch.Tensor, place: families.family.BlockPlace = place) -> None:  # type: ignore[name-defined]
+        def hook(module: nn.Module, inputs: object, output: torch.Tensor, place: families.family.BlockPlace = place) -> None:
             tokens[place.name] = tuple(to_tokens(output, place.layout).shape[1:])
 
         block.register_forward_hook(hook)

@@ -85,9 +85,9 @@ def test_a_wrong_print_does_not_agree() -> None:
 
 def test_rows_match_by_what_the_network_reads() -> None:
     table = tables()["augvit/table5"]
-    assert matching_row(table, {"shortcuts.count": 0, "shortcuts.b": None}, {}).label == "Baseline"  # type: ignore[union-attr]
+    assert matching_row(table, {"shortcuts.count": 0, "shortcuts.b": None}, {}).label == "Baseline"
     levels = {"shortcuts.count": 2, "shortcuts.projection": "circulant", "shortcuts.b": 4}
-    assert matching_row(table, levels, {}).label == "block-circulant b = 4"  # type: ignore[union-attr]
+    assert matching_row(table, levels, {}).label == "block-circulant b = 4"
     assert matching_row(table, {**levels, "shortcuts.b": 16}, {}) is None
 
 

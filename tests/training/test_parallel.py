@@ -35,7 +35,7 @@ SHARED = replace(EVERYTHING, batch_size=40, random_erasing=0.0, epochs=3)
 def drawing() -> Trial:
     """A trial that draws all there is to draw, and has batch norm."""
     settings = {"drop.path": 0.3, "drop.dropout": 0.1, "ffn.kernel": 3, "patch.mixing": 0.5}
-    return trial(replace(EVERYTHING, batch_size=40), **settings)  # type: ignore[arg-type]
+    return trial(replace(EVERYTHING, batch_size=40), **settings)
 
 
 def trained(wanted: Trial, folder: Path, processes: int) -> tuple[list[tuple[float, ...]], dict[str, torch.Tensor]]:

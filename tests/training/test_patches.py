@@ -20,7 +20,7 @@ ALL: dict[str, Level] = {"patch.cosine": 0.5, "patch.contrastive": 0.5, "patch.m
 
 
 def mixup(**changes: float) -> PatchMixup:
-    made = mixer(Recipe(**changes), 4)  # type: ignore[arg-type]
+    made = mixer(Recipe(**changes), 4)
     assert made is not None
     return made
 

@@ -27,7 +27,7 @@ def vit(side: int = 16, classes: int = 10, **settings: Level) -> torch.nn.Module
     return build(resolve("vit", side, 3, classes, {**SIZES, **settings}))
 
 
-def started(state: dict[str, torch.Tensor], side: int = 16, classes: int = 10, **settings: Level):  # type: ignore[no-untyped-def]
+def started(state: dict[str, torch.Tensor], side: int = 16, classes: int = 10, **settings: Level):
     torch.manual_seed(8)
     return build_from(resolve("vit", side, 3, classes, {**SIZES, **settings}), state)
 

@@ -24,7 +24,7 @@ from ablate.training.storage import Folder, storage, try_out
 from tests.training.test_training import numbers, trial
 
 
-class Shared(LocalFileSystem):  # type: ignore[misc]
+class Shared(LocalFileSystem):
     """A file system of fsspec that is not the local one. `broken` breaks an upload in its middle."""
 
     protocol = "shared"

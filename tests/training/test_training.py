@@ -224,10 +224,10 @@ def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.M
 
     def drawing_batches(*arguments: object) -> object:
         random.random(), np.random.rand(2), torch.rand(1)
-        return read(*arguments)  # type: ignore[arg-type]
+        return read(*arguments)
 
     def drawing_build(*arguments: object) -> object:
-        made = built(*arguments)  # type: ignore[arg-type]
+        made = built(*arguments)
         random.random(), np.random.rand(2)
         return made
 

@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 def trial(**recipe: object) -> Trial:
     sizes = {"size.patch_size": 4, "size.width": 16, "size.depth": 1, "size.heads": 2, "size.mlp_ratio": 2.0}
-    made = replace(Recipe(epochs=5, batch_size=40, lr=5e-3), **recipe)  # type: ignore[arg-type]
+    made = replace(Recipe(epochs=5, batch_size=40, lr=5e-3), **recipe)
     return Trial(resolve("vit", 8, 1, 10, sizes), made, DATA, 0)
 
 
@@ -93,7 +93,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
     assert training.tested.epoch == best
     after = training._ema.module.state_dict() if training._ema else {}
     assert all(torch.equal(after[name], weights[8][name]) for name in after), "the last weights are what training goes on from"
-    training._ema.module.load_state_dict(weights[best])  # type: ignore[union-attr]
+    training._ema.module.load_state_dict(weights[best])
     assert training._test() == (training.tested.loss, training.tested.top1, training.tested.top5)
     training.close()
 
