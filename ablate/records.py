@@ -597,23 +597,6 @@ class CellResult:
     control_of: int | None = None
 
 
-def cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
-    """What is known of a planned cell."""
-    found = {trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known}
-    return CellResult(
-        cell.index,
-        cell.levels,
-        cell.unread,
-        cell.role,
-        cell.note,
-        cell.same_as,
-        cell.cost,
-        {trial.seed: found[trial.seed].status if trial.seed in found else Status.PLANNED for trial in cell.trials},
-        {seed: one.final[metric] for seed, one in found.items() if one.status == Status.COMPLETED and metric in one.final},
-        cell.control_of,
-    )
-
-
 @dataclass(frozen=True)
 class StudyResults:
     """What is known of a study, cell by cell in the order of its table."""

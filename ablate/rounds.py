@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ablate.records import Cell, Known, Plan, Status, StudyResults, Trial, cell_result
+from ablate.records import Cell, CellResult, Known, Plan, Status, StudyResults, Trial
 from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict
 
@@ -52,10 +52,27 @@ def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
     return open_ | controls | {0} if open_ else set()
 
 
+def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
+    """What is known of a planned cell."""
+    found = {trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known}
+    return CellResult(
+        cell.index,
+        cell.levels,
+        cell.unread,
+        cell.role,
+        cell.note,
+        cell.same_as,
+        cell.cost,
+        {trial.seed: found[trial.seed].status if trial.seed in found else Status.PLANNED for trial in cell.trials},
+        {seed: one.final[metric] for seed, one in found.items() if one.status == Status.COMPLETED and metric in one.final},
+        cell.control_of,
+    )
+
+
 def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
     """A plan and what is known of its trials, as the store would give it."""
     space = plan.space
-    cells = tuple(cell_result(cell, known, space.metric) for cell in plan.cells)
+    cells = tuple(_cell_result(cell, known, space.metric) for cell in plan.cells)
     return StudyResults(
         space.name,
         space.question,
