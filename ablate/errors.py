@@ -66,14 +66,14 @@ class ExecutorError(AblateError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a document: where it stands and what it is."""
+    """One mistake in a document: where it stands and what it is. Line 0 is the document as a whole."""
 
     file: str
     line: int
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
+        return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
 
 
 class SpaceError(AblateError):

@@ -15,7 +15,8 @@ from ablate.report.grid import plain
 from ablate.report.table import METRIC_NAMES
 from ablate.report.wording import policy, sentence
 from ablate.review import command, review
-from ablate.store.reader import PROVENANCE, Reader
+from ablate.store.reader import Reader
+from ablate.store.trials import PROVENANCE
 from ablate.study import Study
 
 HEADINGS = {

@@ -29,8 +29,9 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
-from ablate.store.reader import Reader, StudyStatus
+from ablate.store.reader import Reader
 
 if TYPE_CHECKING:
     from ablate.plan.search import Search
@@ -50,6 +51,7 @@ class Options:
         cpus, gpus: how much of this machine may be used; by default all of it.
         ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray starts on this machine.
         checkpoints: folder, or URL of fsspec, that all nodes share; by default `runs`/checkpoints.
+        log: to which services epochs are told while trials run: tensorboard, mlflow, wandb.
 
     Raises:
         ExecutorError: options that exclude each other.
@@ -62,8 +64,11 @@ class Options:
     gpus: int | None = None
     ray_address: str = ""
     checkpoints: str = ""
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.log and self.executor != "ray":
+            raise ExecutorError(f"--log {self.log[0]} goes with --executor ray, not with {self.executor}")
         if not self.ray_address:
             return
         if self.executor != "ray":
@@ -181,7 +186,8 @@ def run(
 
     hooks = hooks or Hooks()
     with Writer(options.url) as writer:
-        work = executor or execution.make(options.executor, options.ray_address)
+        logs = execution.Logs(options.log, options.runs, declared.name, tuple(declared.factors))
+        work = executor or execution.make(options.executor, options.ray_address, logs)
         try:
             if not _seems_done(declared, options.url):
                 work.prepare(options.cpus, options.gpus)

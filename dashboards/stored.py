@@ -16,8 +16,9 @@ from ablate.records import Epoch, Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates, curves_of
 from ablate.report.effects import Effect, effects
 from ablate.report.grid import Grid
+from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
-from ablate.store.reader import Reader, StudyStatus
+from ablate.store.reader import Reader
 from ablate.study import Study
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")

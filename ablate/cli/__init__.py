@@ -15,13 +15,32 @@ def _with_place(message: str) -> str:
     return hint.sub(lambda found: " ".join([found.group(), *said]), message)
 
 
+def _plainly(message: str) -> str:
+    """Typer's message for a wrong option, with the name that was most likely meant."""
+    from ablate.errors import did_you_mean
+
+    message = message.replace("Value error, ", "").removesuffix(".")
+    wrong = re.search(r"'([^']*)' is not one of (.*)", message)
+    message += did_you_mean(wrong[1], re.findall(r"'([^']+)'", wrong[2])) if wrong else ""
+    return message if message.endswith("?") else f"{message}."
+
+
 def main() -> None:
     """The `ablate` command. Mistakes end with one message and code 2, an interruption with code 130."""
+    from typer.exceptions import TyperException
+
     from ablate.cli.app import app
     from ablate.errors import AblateError
 
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
-        app()
+        sys.exit(app(prog_name="ablate", standalone_mode=False))
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        verb = context.command_path if context else "ablate"
+        print(f"error: {_plainly(error.format_message())} See: {verb} --help", file=sys.stderr)
+        sys.exit(error.exit_code)
     except AblateError as error:
         print(f"error: {_with_place(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ablate.errors import UnknownName, unknown
+from ablate.errors import ExecutorError, UnknownName, unknown
 from ablate.records import Event, Order
 
 if TYPE_CHECKING:
@@ -15,8 +18,36 @@ Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
 
 EXECUTORS = ("ray", "inline")
+SERVICES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
+"""Where else epochs can be told while trials run, and the package that it takes."""
 WAIT_SECONDS = 0.1
 """How long to wait where there is no job now but may be one later."""
+
+
+@dataclass(frozen=True)
+class Logs:
+    """To which services a study's epochs are told while it runs, below which folder these keep their files, and which factors
+    name a run.
+
+    Raises:
+        UnknownName: no such service.
+        ExecutorError: a service's package is not installed.
+    """
+
+    services: tuple[str, ...] = ()
+    folder: Path = Path()
+    study: str = ""
+    factors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.services:
+            if name not in SERVICES:
+                raise UnknownName(unknown("service", name, tuple(SERVICES)))
+            if find_spec(SERVICES[name]) is None:
+                raise ExecutorError(f"--log {name} needs a package that is not installed: pip install 'ablate[{name}]'")
+
+
+NO_LOGS = Logs()
 
 
 class Executor(Protocol):
@@ -42,8 +73,8 @@ class Executor(Protocol):
         """Ends whatever was started."""
 
 
-def make(name: str, ray_address: str = "") -> Executor:
-    """The executor of that name; that of Ray joins the cluster at an address where one is given. Raises UnknownName.
+def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
+    """The executor of that name; that of Ray joins the cluster at an address where one is given, and logs. Raises UnknownName.
 
     The simulated one has no name here: its made-up numbers must be asked for by whoever makes it.
     """
@@ -54,7 +85,7 @@ def make(name: str, ray_address: str = "") -> Executor:
     if name == "ray":
         from ablate.execution.ray_tune import RayExecutor
 
-        return RayExecutor(ray_address)
+        return RayExecutor(ray_address, logs)
     raise UnknownName(unknown("executor", name, EXECUTORS))
 
 

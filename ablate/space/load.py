@@ -40,7 +40,7 @@ def read(path: Path, until_decided: int | None = None) -> Space:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpaceError([Problem(str(path), 1, f"cannot be read: {reason}")]) from None
+        raise SpaceError([Problem(str(path), 0, f"cannot be read: {reason}")]) from None
     return load(text if until_decided is None else _until_decided(text, str(path), until_decided), str(path))
 
 

@@ -138,7 +138,7 @@ def test_another_store_and_another_folder(say: Say) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "none.yaml"), "none.yaml:1: cannot be read"),
+        (("run", "none.yaml"), "none.yaml: cannot be read: No such file"),
         (("run", "."), "cannot be read"),
         (("table", "tiny"), "no store at runs/ablate.db; `ablate run FILE` makes one"),
         (("status",), "no store at"),
@@ -163,6 +163,8 @@ def test_another_store_and_another_folder(say: Say) -> None:
         (("run", "tiny.yaml", "--store", "nonsense://x"), "nonsense"),
         (("run", "tiny.yaml", "--executor", "slurm"), "Invalid value for '--executor'"),
         (("plan", "tiny.yaml", "--format", "xml"), "Invalid value for '--format'"),
+        (("plan", "tiny.yaml", "--format", "cvs"), "'html'; did you mean 'csv'? See: ablate plan --help"),
+        (("plan",), "error: Missing argument 'FILE'. See: ablate plan --help"),
         (("pln", "tiny.yaml"), "No such command 'pln'"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",

@@ -31,6 +31,7 @@ from ablate.records import (
     Status,
 )
 from ablate.store import database
+from ablate.store.catalogue import MISSING
 from ablate.store.reader import Reader
 from ablate.store.tables import metadata
 from ablate.store.writer import Writer
@@ -355,6 +356,30 @@ def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
     connection.close()
     with Reader(url) as reader, pytest.raises(StoreError, match="the store cannot be read: no such table: cell_trials"):
         reader.studies()
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("SELECT top1x FROM trials", "no such column: top1x; did you mean 'top1'?"),
+        ("SELECT t.zzz FROM Cell_trials t", "no such column: t.zzz; cell_trials has cell_id, seed, trial_hash"),
+        ("SELECT * FROM trial", "no such table: trial; did you mean 'trials'?"),
+        ("SELECT * FROM zzz", "no such table: zzz; there are architectures, attempts, cell_trials, "),
+        ("SELECT zzz", "no such column: zzz$"),
+    ],
+)
+def test_a_query_for_a_name_that_is_not_there(url: str, plan: Plan, statement: str, hint: str) -> None:
+    begun(url, plan).close()
+    with Reader(url) as reader, pytest.raises(StoreError, match=hint.replace("?", "[?]")):
+        reader.query(statement)
+
+
+def test_postgresql_tells_of_names_in_its_own_words() -> None:
+    for said in ('column "zzz" does not exist', "column t.zzz does not exist", 'relation "zzz" does not exist'):
+        found = MISSING.search(said)
+        assert found is not None
+        assert found["name"] == "zzz"
+    assert not MISSING.search('column "zzz" is ambiguous')
 
 
 def test_two_files_may_not_share_a_name_unsaid(url: str, plan: Plan, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import warnings
 from typing import Any
 
 from ablate.errors import ExecutorError
-from ablate.execution import Emit, Stop
+from ablate.execution import NO_LOGS, Emit, Logs, Stop
 from ablate.records import Order, Resources
 
 USERS_AUTH_MODE = os.environ.get("RAY_AUTH_MODE")
@@ -52,8 +52,8 @@ class RayExecutor:
 
     name = "ray"
 
-    def __init__(self, address: str = "") -> None:
-        self._address = address
+    def __init__(self, address: str = "", logs: Logs = NO_LOGS) -> None:
+        self._address, self._logs = address, logs
         self._thread: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -125,7 +125,7 @@ class RayExecutor:
         with contextlib.redirect_stdout(sys.stderr):
             if self._address:
                 check_nodes()
-            train(order, emit, stop, local=not self._address)
+            train(order, emit, stop, self._logs, local=not self._address)
 
     def close(self) -> None:
         if self._thread is not None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
@@ -15,7 +15,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from ablate.errors import ExecutorError
-from ablate.execution import Emit, Stop
+from ablate.execution import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.ray_tune.loggers import Loggers
 from ablate.execution.ray_tune.rules import Rule
 from ablate.execution.ray_tune.watch import DIED, HANG_SECONDS, Watch, dead_parts
 from ablate.execution.ray_tune.worker import TrialWorker
@@ -45,9 +46,9 @@ class Parcel:
 class JobSearcher(Searcher):
     """Tells Tune one job after another, that there is none now, or that there will be no more."""
 
-    def __init__(self, jobs: Iterable[Job | None], stop: Stop, watch: Watch) -> None:
+    def __init__(self, jobs: Iterable[Job | None], stop: Stop, follow: Callable[[Job], None]) -> None:
         super().__init__()
-        self._jobs, self._stop, self._watch = iter(jobs), stop, watch
+        self._jobs, self._stop, self._follow = iter(jobs), stop, follow
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its searcher to restore a run, which nobody here ever does.
@@ -66,7 +67,7 @@ class JobSearcher(Searcher):
             return Searcher.FINISHED
         if job is None:
             return None
-        self._watch.follow(job.trial.hash, job.checkpoints)
+        self._follow(job)
         return {"trial": job.trial.hash, "parcel": Parcel(job)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -86,14 +87,19 @@ class Interrupted(Exception):
 class Teller(Callback):
     """Passes the workers' events on, and asks between them whether to stop."""
 
-    def __init__(self, emit: Emit, stop: Stop, watch: Watch) -> None:
-        self._emit, self._stop, self._watch = emit, stop, watch
+    def __init__(self, emit: Emit, stop: Stop, watch: Watch, loggers: Loggers) -> None:
+        self._emit, self._stop, self._watch, self._loggers = emit, stop, watch, loggers
         self.open: set[str] = set()
         self.failure: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its callbacks to restore a run, which nobody here ever does.
         return {}
+
+    def follow(self, job: Job) -> None:
+        """Takes note of a job before its worker starts."""
+        self._watch.follow(job.trial.hash, job.checkpoints)
+        self._loggers.follow(job)
 
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         if self._stop():
@@ -130,6 +136,7 @@ class Teller(Callback):
             # Tune makes its own error of any other.
             self.failure = error
             raise
+        self._loggers.tell(event)
 
 
 def _last_words(trial: TuneTrial) -> str:
@@ -158,12 +165,13 @@ class RuledScheduler(FIFOScheduler):
         return str(TrialScheduler.STOP if stops and not result.get("done") else TrialScheduler.CONTINUE)
 
 
-def train(order: Order, emit: Emit, stop: Stop, *, local: bool = True) -> None:
+def train(order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: bool = True) -> None:
     """Runs an order on the Ray that this process is connected to; `local` says that all of it is on this machine."""
     fifo = order.scheduler.name == "fifo"
     trainable = tune.with_parameters(TrialWorker, batch=fifo)
     watch = Watch(patience=HANG_SECONDS if local else 0.0)
-    teller = Teller(emit, stop, watch)
+    loggers = Loggers(logs)
+    teller = Teller(emit, stop, watch, loggers)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
     # Nothing in Tune's own folder is ever read again.
     folder = tempfile.mkdtemp(prefix="ablate-ray-")
@@ -172,7 +180,7 @@ def train(order: Order, emit: Emit, stop: Stop, *, local: bool = True) -> None:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": order.resources.cpus, "gpu": order.resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=JobSearcher(order.jobs, stop, watch),
+                search_alg=JobSearcher(order.jobs, stop, teller.follow),
                 scheduler=FIFOScheduler() if fifo else RuledScheduler(Rule(order)),
                 num_samples=NO_END,
                 reuse_actors=True,
@@ -198,4 +206,5 @@ def train(order: Order, emit: Emit, stop: Stop, *, local: bool = True) -> None:
                 raise ExecutorError(DIED.format(parts[0])) from None
             raise (teller.failure or error) from None
         finally:
+            loggers.close()
             shutil.rmtree(folder, ignore_errors=True)

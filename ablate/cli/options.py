@@ -1,0 +1,64 @@
+"""Options that several verbs have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate.cli.output import Format
+
+
+class ExecutorName(StrEnum):
+    """How trials run."""
+
+    ray = "ray"
+    inline = "inline"
+
+
+class Service(StrEnum):
+    """Where else epochs are told."""
+
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+    wandb = "wandb"
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
+StoreOption = Annotated[
+    str, typer.Option("--store", metavar="URL", help="Database URL or SQLite file. [default: RUNS/ablate.db]")
+]
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the store and the checkpoints.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+ExecutorOption = Annotated[
+    ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")
+]
+CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs to use. [default: all]")]
+GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs to use. [default: all]")]
+AddressOption = Annotated[
+    str,
+    typer.Option("--ray-address", metavar="ADDRESS", help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]"),
+]
+LogOption = Annotated[
+    list[Service] | None,
+    typer.Option("--log", help="Also tell each epoch to TensorBoard, MLflow or Weights & Biases; repeatable."),
+]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", metavar="URL", help="Folder or URL that all nodes share. [default: RUNS/checkpoints]")
+]
+
+DEFAULT_RUNS = Path("runs")
+
+
+def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
+    from ablate.pipeline import Options
+
+    return Options(runs=runs, store=store).url
+
+
+def place_of(store: str, runs: Path) -> str:
+    """What to add to a command so that it finds the same store."""
+    return (f" --runs {runs}" if runs != DEFAULT_RUNS else "") + (f" --store {store}" if store else "")

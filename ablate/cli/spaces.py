@@ -1,0 +1,134 @@
+"""Verbs for search spaces, and for what stands in them: plans, costs, factors, backbones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate.cli.options import DEFAULT_RUNS, CpusOption, FileArgument, FormatOption, RunsOption, StoreOption, url_of
+from ablate.cli.output import Format, duration, show
+
+
+def plan(
+    file: FileArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    cpus: CpusOption = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Show what a search space would train: cells, cost, duplicates, impossible cells, time. Trains nothing."""
+    from ablate import pipeline, space
+    from ablate.cli.grids import plan_grid
+
+    options = pipeline.Options(runs, store, cpus=cpus)
+    shown = pipeline.preview(space.read(file), options.url, options)
+    show(plan_grid(shown), form.value)
+    if form == Format.table:
+        known = len(shown.plan.trials) - len(shown.to_train)
+        print(f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to train, about {duration(shown.seconds)}.")
+        if shown.more != 0:
+            print(
+                f"{'As many as there are' if shown.more is None else f'{shown.more} more cells'} will be proposed from results."
+            )
+
+
+def cost(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A search space (YAML): the cost of each of its cells.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model: timm's name of a ViT or DeiT.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FACTOR=LEVEL", help="A factor's level, with --model; repeatable.")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option("--classes", min=1, help="Number of classes, with --model. [default: 1000]")
+    ] = None,
+    timing: Annotated[bool, typer.Option("--timing", help="Measure latency and throughput on this machine too.")] = False,
+    operators: Annotated[bool, typer.Option("--operators", help="FLOPs by operator, with --model.")] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Parameters, FLOPs and activations of every cell of a space, or of one model. Needs no files of a known data set."""
+    from ablate.cli import grids
+    from ablate.errors import AblateError
+
+    if (file is None) == (model is None):
+        raise AblateError("name a search space or a model: `ablate cost FILE`, or `ablate cost --model deit_small_patch16_224`")
+    if file is not None:
+        if settings or image_size or classes or operators:
+            raise AblateError(
+                "--set, --image-size, --classes and --operators go with --model; in a search space, write them in the file"
+            )
+        show(grids.space_cost_grid(file, url_of(store, runs), timing), form.value)
+        return
+    assert model is not None
+    if operators and timing:
+        raise AblateError("--operators and --timing are two questions; ask one at a time")
+    architecture = grids.one_architecture(model, settings or [], image_size, classes or 1000)
+    show(grids.operators_grid(architecture) if operators else grids.model_cost_grid(architecture, timing), form.value)
+
+
+def verify_costs(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER|TABLE]...", help="Papers or tables, as augvit or iffn/table2. [default: all]"),
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Count every printed parameter and FLOP of the five papers again, and say where the print differs, and why."""
+    from ablate.cli.inside import verified
+
+    grid, unexplained = verified(tuple(tables or ()))
+    show(grid, form.value)
+    if unexplained:
+        raise typer.Exit(1)
+
+
+def factors(
+    name: Annotated[str | None, typer.Argument(metavar="[FACTOR]", help="One factor. [default: all]")] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """What can vary: every factor with its levels, paper and claim."""
+    from ablate.cli.grids import factors_grid
+
+    show(factors_grid(name), form.value)
+
+
+def backbones(
+    family: Annotated[
+        str | None, typer.Argument(metavar="[FAMILY]", help="One family, with all its names. [default: all]")
+    ] = None,
+    form: FormatOption = Format.table,
+) -> None:
+    """Which backbones there are, and which factors are defined on them."""
+    from ablate.cli.grids import backbones_grid
+
+    show(backbones_grid(family), form.value)
+
+
+def schema() -> None:
+    """The JSON Schema of a search space, for editors: `ablate schema > space.schema.json`."""
+    import json
+
+    from ablate.space import json_schema
+
+    print(json.dumps(json_schema(), indent=1))
+
+
+def doctor(store: StoreOption = "", runs: RunsOption = DEFAULT_RUNS, form: FormatOption = Format.table) -> None:
+    """Whether this machine is set up."""
+    from ablate.cli.doctor import examine
+    from ablate.report.grid import Grid
+
+    findings = examine(url_of(store, runs), runs)
+    rows = [[finding.what, "ok" if finding.ok else "PROBLEM", finding.found] for finding in findings]
+    data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
+    show(Grid(["what", "state", "found"], rows, data), form.value)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)

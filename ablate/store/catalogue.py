@@ -1,0 +1,170 @@
+"""An open store that can only be read: which studies it holds, what a name means there, and any question in SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import event, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+
+from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
+from ablate.records import Status
+from ablate.store.database import limited, open_reader
+from ablate.store.tables import cell_trials, cells, studies, trials
+
+MISSING = re.compile(r"(no such )?(?P<kind>column|table|relation):? \"?(\w+\.)?(?P<name>\w+)\"?(?(1)| does not exist)")
+"""How SQLite and PostgreSQL tell of a name that is not there."""
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """How far a study is: number of its trials by state, and epochs done of epochs asked for."""
+
+    name: str
+    question: str
+    document: str
+    file: str
+    results_view: str
+    updated_at: datetime
+    states: Mapping[Status, int]
+    epochs_done: int
+    epochs: int
+    finished: bool
+
+    @property
+    def unfinished(self) -> int:
+        """Trials that a resume would train; of a search, those that have been proposed."""
+        return sum(n for state, n in self.states.items() if state in (Status.PLANNED, Status.RUNNING, Status.FAILED))
+
+
+class Catalogue:
+    """One store. Raises StoreError where there is none, or where it is damaged."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_reader(url)
+        event.listen(self._engine, "handle_error", _readable)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def studies(self) -> list[StudyStatus]:
+        """All studies, the latest last."""
+        counts = (
+            select(cells.c.study_id, trials.c.status, func.count(), func.sum(trials.c.epochs_done), func.sum(trials.c.epochs))
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .group_by(cells.c.study_id, trials.c.status)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(studies).order_by(studies.c.updated_at, studies.c.id)).mappings().all()
+            by_study: dict[int, list[Any]] = {}
+            for row in connection.execute(counts):
+                by_study.setdefault(row[0], []).append(row)
+        return [
+            StudyStatus(
+                row["name"],
+                row["question"],
+                row["document"],
+                row["file"],
+                row["results_view"],
+                row["updated_at"],
+                {Status(r[1]): r[2] for r in by_study.get(row["id"], [])},
+                sum(r[3] for r in by_study.get(row["id"], [])),
+                sum(r[4] for r in by_study.get(row["id"], [])),
+                row["finished_at"] is not None,
+            )
+            for row in rows
+        ]
+
+    def study(self, name: str) -> StudyStatus:
+        """One study. Raises UnknownName with the nearest name."""
+        found = {study.name: study for study in self.studies()}
+        if name not in found:
+            raise UnknownName(unknown("study", name, found) if found else f"unknown study '{name}'; the store holds none yet")
+        return found[name]
+
+    def target(self, word: str) -> tuple[str, str | None]:
+        """A study by its name, with None, or a trial by its hash or the beginning of it, with a study that has it.
+
+        Raises:
+            UnknownName: there is neither.
+        """
+        names = {study.name for study in self.studies()}
+        if word in names:
+            return word, None
+        wanted = (
+            select(studies.c.name, cell_trials.c.trial_hash)
+            .join(cells, cells.c.study_id == studies.c.id)
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .where(cell_trials.c.trial_hash.startswith(word, autoescape=True))
+            .order_by(studies.c.updated_at.desc())
+        )
+        with self._engine.connect() as connection:
+            found = connection.execute(wanted).all()
+        hashes = {row[1] for row in found}
+        if not hashes or len(word) < 4:
+            raise UnknownName(unknown("study or trial", word, names) + "; `ablate status STUDY` lists trials")
+        if len(hashes) > 1:
+            raise UnknownName(f"'{word}' begins {len(hashes)} trials; write more of the hash")
+        return str(found[0][0]), str(found[0][1])
+
+    def query(
+        self, statement: str, *, most: int | None = None, seconds: float | None = None
+    ) -> tuple[list[str], list[Sequence[Any]]]:
+        """Column names and rows of one reading statement.
+
+        Args:
+            most: so many rows and no more.
+            seconds: after which the statement is broken off.
+
+        Raises:
+            StoreError: the statement is wrong, is none that only reads, or takes too long.
+        """
+        with self._engine.connect() as connection, limited(connection, seconds):
+            try:
+                result = connection.exec_driver_sql(statement)
+                if not result.returns_rows:
+                    raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
+                rows = result.fetchall() if most is None else result.fetchmany(most)
+                return list(result.keys()), [tuple(row) for row in rows]
+            except (DBAPIError, StoreError) as error:
+                reason = str(getattr(error, "orig", None) or error.__cause__ or error)
+                if "not authorized" in reason or "readonly" in reason or "read-only" in reason:
+                    reason = "a query can only read: one SELECT over the tables and views"
+                if "interrupted" in reason or "statement timeout" in reason:
+                    reason = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
+                raise StoreError(f"the query failed: {reason}{self._hint(reason, statement)}") from None
+            except Warning as error:
+                raise StoreError(f"the query failed: {error}") from None
+
+    def _hint(self, reason: str, statement: str) -> str:
+        """Where a statement has a name that is not there: the nearest one, or all that there are."""
+        missing = MISSING.search(reason)
+        if not missing:
+            return ""
+        name = missing["name"]
+        with self._engine.connect() as connection:
+            found = inspect(connection)
+            tables = sorted({*found.get_table_names(), *found.get_view_names()} - {"alembic_version"})
+            if missing["kind"] != "column":
+                return did_you_mean(name, tables) or f"; there are {', '.join(tables)}"
+            named = [table for table in tables if re.search(rf"\b{table}\b", statement, re.IGNORECASE)]
+            every = {table: select(text("*")).select_from(text(table)).limit(0) for table in named}
+            columns = {table: list(connection.execute(rows).keys()) for table, rows in every.items()}
+        near = did_you_mean(name, sorted({column for names in columns.values() for column in names}))
+        return near or "".join(f"; {table} has {', '.join(names)}" for table, names in columns.items())
+
+
+def _readable(context: Any) -> None:
+    """A database that cannot be read is a message for a person."""
+    raise StoreError(f"the store cannot be read: {context.original_exception}") from context.original_exception

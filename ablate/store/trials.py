@@ -1,0 +1,245 @@
+"""Reading single trials: how they went, on what, and what was seen inside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+
+from ablate.errors import UnknownName, unknown
+from ablate.records import Architecture, Recipe, Status, Trained
+from ablate.store.catalogue import Catalogue
+from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, provenance, studies, trials
+
+PROVENANCE = ("command", "ablate", "commit", "dirty", "python", "torch", "timm", "ray", "platform", "cpu", "gpus", "started_at")
+
+
+class TrialReader(Catalogue):
+    """Reads the trials of a study, or one trial by its hash."""
+
+    def trials(self, name: str) -> list[dict[str, Any]]:
+        """The trials of a study: cell, seed, state, metrics, attempts, the last line of the last error, what was taken from
+        the weights that it started from."""
+        tries = (
+            select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last"))
+            .group_by(attempts.c.trial_hash)
+            .subquery()
+        )
+        last = attempts.alias()
+        wanted = (
+            select(
+                cells.c.number.label("row"),
+                cell_trials.c.seed,
+                *(trials.c[key] for key in ("status", "epochs_done", "epochs", "top1", "top5", "loss", "seconds")),
+                func.coalesce(tries.c.attempts, 0).label("attempts"),
+                trials.c.hash.label("trial"),
+                last.c.error,
+                last.c.weights,
+            )
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
+            .join(last, last.c.id == tries.c.last, isouter=True)
+            .where(studies.c.name == name)
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+        for row in rows:
+            row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
+            row["weights"] = row["weights"] or ""
+        return rows
+
+    def diagnostics(self, name: str) -> list[str]:
+        """The diagnostics that are stored of a study's trials. Raises UnknownName."""
+        self.study(name)
+        wanted = (
+            select(diagnostics.c.name)
+            .distinct()
+            .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .where(diagnostics.c.layer >= 0)
+        )
+        with self._engine.connect() as connection:
+            return sorted(connection.execute(wanted).scalars())
+
+    def trained(self, name: str) -> list[Trained]:
+        """The trials of a study, each once."""
+        wanted = (
+            select(trials.c.hash, trials.c.recipe, trials.c.status, architectures)
+            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(wanted).all()
+        built = ("backbone", "image_size", "channels", "classes", "settings")
+        found = [
+            Trained(
+                row[0], Architecture(*(getattr(row, key) for key in built)), Recipe(**row.recipe), row.status == Status.COMPLETED
+            )
+            for row in rows
+        ]
+        return list({trial.hash: trial for trial in found}.values())
+
+    def undiagnosed(self, name: str, names: Sequence[str]) -> int:
+        """Completed trials of a study in which not all of these diagnostics were looked for."""
+        wanted = (
+            select(trials.c.hash, diagnostics.c.name)
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(diagnostics, diagnostics.c.trial_hash == trials.c.hash, isouter=True)
+            .where(trials.c.status == Status.COMPLETED)
+            .distinct()
+        )
+        taken: dict[str, set[str]] = defaultdict(set)
+        with self._engine.connect() as connection:
+            for key, stored in connection.execute(wanted):
+                taken[key].add((stored or "").partition(".")[0])
+        return sum(not set(names) <= found for found in taken.values())
+
+    def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
+        """A diagnostic of a study's completed trials at its last epoch: cell, seed, layer, value or numbers.
+
+        Raises:
+            UnknownName: there is no such study, or none of its trials has that diagnostic.
+        """
+        stored = self.diagnostics(name)
+        if diagnostic not in stored:
+            raise UnknownName(
+                unknown("diagnostic", diagnostic, stored)
+                if stored
+                else f"no diagnostic of {name} is stored; take them with: ablate diagnose {name}"
+            )
+        mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+        with self._engine.connect() as connection:
+            last = (
+                select(diagnostics.c.trial_hash, func.max(diagnostics.c.epoch).label("epoch"))
+                .where(diagnostics.c.name == diagnostic)
+                .group_by(diagnostics.c.trial_hash)
+                .subquery()
+            )
+            wanted = (
+                select(cells.c.number.label("cell"), cell_trials.c.seed, diagnostics.c.epoch, diagnostics.c.layer)
+                .add_columns(diagnostics.c.value, diagnostics.c.numbers)
+                .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
+                .join(cells, cells.c.id == cell_trials.c.cell_id)
+                .join(studies, mine)
+                .join(last, (last.c.trial_hash == diagnostics.c.trial_hash) & (last.c.epoch == diagnostics.c.epoch))
+                .join(trials, trials.c.hash == diagnostics.c.trial_hash)
+                .where(diagnostics.c.name == diagnostic, diagnostics.c.layer >= 0, trials.c.status == Status.COMPLETED)
+                .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
+            )
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def circumstances(self, name: str) -> list[dict[str, Any]]:
+        """On what each completed trial of a study ended: row, seed, trial, and device, threads and provenance of its last
+        attempt.
+
+        Raises UnknownName.
+        """
+        self.study(name)
+        last = (
+            select(attempts.c.trial_hash, func.max(attempts.c.id).label("id"))
+            .where(attempts.c.status == Status.COMPLETED)
+            .group_by(attempts.c.trial_hash)
+            .subquery()
+        )
+        wanted = (
+            select(
+                cells.c.number.label("row"),
+                cell_trials.c.seed,
+                trials.c.hash.label("trial"),
+                attempts.c.device,
+                attempts.c.threads,
+                attempts.c.host,
+                *(provenance.c[key] for key in PROVENANCE),
+            )
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(last, last.c.trial_hash == trials.c.hash)
+            .join(attempts, attempts.c.id == last.c.id)
+            .join(provenance, provenance.c.id == attempts.c.provenance_id)
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def spent(self, name: str) -> list[dict[str, Any]]:
+        """By device the number of a study's trials and the seconds that they were trained, from their stored epochs."""
+        last = select(attempts.c.trial_hash, func.max(attempts.c.id).label("id")).group_by(attempts.c.trial_hash).subquery()
+        mine = (
+            select(cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .distinct()
+        )
+        seconds = (
+            select(epochs.c.trial_hash, func.sum(epochs.c.seconds).label("seconds"))
+            .where(epochs.c.trial_hash.in_(mine))
+            .group_by(epochs.c.trial_hash)
+            .subquery()
+        )
+        wanted = (
+            select(attempts.c.device, func.count().label("trials"), func.sum(seconds.c.seconds).label("seconds"))
+            .join(last, last.c.id == attempts.c.id)
+            .join(seconds, seconds.c.trial_hash == attempts.c.trial_hash)
+            .group_by(attempts.c.device)
+            .order_by(attempts.c.device)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def trial(self, text: str) -> dict[str, Any]:
+        """A trial by its hash or the beginning of it: its study, row, seed, state, metrics, recipe, data, network.
+
+        Raises UnknownName.
+        """
+        study, key = self.target(text)
+        if key is None:
+            raise UnknownName(f"'{text}' is a study, no trial")
+        wanted = (
+            select(
+                trials,
+                cells.c.number.label("row"),
+                cells.c.role,
+                *(architectures.c[name] for name in ("backbone", "image_size", "settings", "params", "flops")),
+            )
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
+            .where(trials.c.hash == key, studies.c.name == study)
+            .order_by(cells.c.number)
+            .limit(1)
+        )
+        with self._engine.connect() as connection:
+            return {"study": study, **connection.execute(wanted).mappings().one()}
+
+    def layers_of(self, trial: str) -> list[dict[str, Any]]:
+        """The diagnostics of a trial at the last epoch that each was taken: name, layer, value or numbers."""
+        mine = diagnostics.c.trial_hash == trial
+        last = select(diagnostics.c.name, func.max(diagnostics.c.epoch).label("epoch")).where(mine).group_by(diagnostics.c.name)
+        latest = last.subquery()
+        wanted = (
+            select(diagnostics.c.name, diagnostics.c.layer, diagnostics.c.value, diagnostics.c.numbers)
+            .join(latest, (latest.c.name == diagnostics.c.name) & (latest.c.epoch == diagnostics.c.epoch))
+            .where(mine, diagnostics.c.layer >= 0)
+            .order_by(diagnostics.c.name, diagnostics.c.layer)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def attempts(self, trial: str) -> list[dict[str, Any]]:
+        """All attempts at a trial, in their order."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(attempts).where(attempts.c.trial_hash == trial).order_by(attempts.c.number))
+            return [dict(row) for row in rows.mappings()]

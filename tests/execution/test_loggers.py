@@ -1,0 +1,183 @@
+"""Live logging: what TensorBoard, MLflow and Weights & Biases hold is what the store holds, once."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate import execution, pipeline, records, space
+from ablate.errors import ExecutorError
+from ablate.execution import Logs
+from ablate.execution.ray_tune.loggers import Loggers
+from ablate.execution.simulated import made_up
+from ablate.records import Ended, Job, Measured, Measurement, Place, Progressed, Resources, Started, Status, Trial
+from ablate.store.reader import Reader
+from tests.conftest import Say
+
+PLACE = Place("ray", "here", 1, "cpu", 1)
+FACTORS = ("shortcuts.count", "layout")
+
+
+@pytest.fixture
+def trial(tiny: str) -> Trial:
+    """A trial with one shortcut, in parallel."""
+    return pipeline.cost_plan(space.load(tiny, "tiny.yaml"), "none.db").cells[3].trials[1]
+
+
+def epochs(trial: Trial, first: int, last: int) -> Progressed:
+    return Progressed(trial.hash, tuple(made_up(trial, number) for number in range(first, last + 1)))
+
+
+def follow(loggers: Loggers, trial: Trial) -> None:
+    loggers.follow(Job(trial, "none", Resources()))
+    loggers.tell(Started(trial.hash, PLACE, 0))
+
+
+def scalars(folder: Path) -> Iterator[tuple[int, str, float]]:
+    """Step, name and value of all that TensorBoard would show of a folder."""
+    from tensorboardX.proto import event_pb2
+
+    for file in folder.iterdir():
+        content, at = file.read_bytes(), 0
+        while at < len(content):
+            (length,) = struct.unpack_from("<Q", content, at)
+            event = event_pb2.Event.FromString(content[at + 12 : at + 12 + length])
+            at += 16 + length
+            yield from ((event.step, value.tag.removeprefix("ray/tune/"), value.simple_value) for value in event.summary.value)
+
+
+def lines_of(file: Path) -> Iterator[Any]:
+    """The records of a file of an offline run of Weights & Biases: after seven bytes, LevelDB's log of blocks of 32 KiB."""
+    from wandb.proto import wandb_internal_pb2
+
+    content, at, parts = file.read_bytes(), 7, b""
+    while at + 7 <= len(content):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        parts += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            yield wandb_internal_pb2.Record.FromString(parts)
+            parts = b""
+
+
+def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
+    logs = Logs(("tensorboard",), tmp_path, "tiny", FACTORS)
+    for _ in range(2):  # a second process tells again what the first one told
+        loggers = Loggers(logs)
+        follow(loggers, trial)
+        loggers.tell(epochs(trial, 1, 2))
+        loggers.tell(Started(trial.hash, PLACE, 2))  # the worker was lost
+        loggers.tell(epochs(trial, 1, 3))
+        loggers.tell(Measured(trial.hash, (Measurement(3, "token_cosine", 0, 0.25), Measurement(3, "spectrum", 0, None, (1.0,)))))
+        loggers.tell(Ended(trial.hash, Status.COMPLETED, tested=records.Tested(3, 1.5, 50.0, 90.0)))
+        loggers.close()
+    (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
+    assert folder.name == f"shortcuts.count=1,layout=parallel,seed=1,{trial.hash[:8]}"
+    found = list(scalars(folder))
+    told = [(step, pytest.approx(value)) for step, name, value in found if name == "top1"]
+    assert told == [(number, made_up(trial, number).top1) for number in (1, 2, 3)]
+    assert (3, "token_cosine/layer_0", 0.25) in found
+    assert (3, "test/top1", 50.0) in found
+
+
+def test_mlflow_has_each_trial_once(tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlflow
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for status in (Status.RUNNING, Status.DIVERGED):
+        loggers = Loggers(Logs(("mlflow",), tmp_path, "tiny", FACTORS))
+        follow(loggers, trial)
+        loggers.tell(epochs(trial, 1, 2))
+        loggers.tell(Ended(trial.hash, status))
+        loggers.close()
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    assert run.info.status == "FAILED"
+    assert run.data.params["shortcuts.count"] == "1"
+    assert run.data.params["seed"] == "1"
+    told = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, "top1")]
+    assert told == [(number, made_up(trial, number).top1) for number in (1, 2)]
+
+
+def test_service_that_fails_is_left(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+    def fail(*_: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(MLflowLoggerCallback, "log_trial_result", fail)
+    loggers = Loggers(Logs(("mlflow", "tensorboard"), tmp_path, "tiny", FACTORS))
+    follow(loggers, trial)
+    loggers.tell(epochs(trial, 1, 3))
+    loggers.tell(Ended(trial.hash, Status.COMPLETED))
+    loggers.close()
+    assert capsys.readouterr().err.count("--log mlflow stopped: no route to host. Training goes on") == 1
+    (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
+    assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
+
+
+def test_service_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    with pytest.raises(ExecutorError, match=r"nobody is logged in .* `wandb login`, or set WANDB_MODE=offline"):
+        Loggers(Logs(("wandb",), tmp_path, "tiny", FACTORS))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
+    with pytest.raises(ExecutorError, match="--log mlflow: sqlite:.*/file/mlflow.db cannot be used: "):
+        Loggers(Logs(("mlflow",), tmp_path, "tiny", FACTORS))
+
+
+def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, err = say("run", "tiny.yaml", "--log", "tensorbord")
+    assert code == 2
+    assert "did you mean 'tensorboard'?" in err
+    code, _, err = say("run", "tiny.yaml", "--log", "mlflow", "--executor", "inline")
+    assert (code, err) == (2, "error: --log mlflow goes with --executor ray, not with inline\n")
+    monkeypatch.setattr(execution, "find_spec", lambda name: None)
+    code, _, err = say("run", "tiny.yaml", "--log", "wandb")
+    assert (code, err) == (2, "error: --log wandb needs a package that is not installed: pip install 'ablate[wandb]'\n")
+    assert not Path("runs/tensorboard").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_all_three_beside_real_training(say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import mlflow
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    Path("tiny.yaml").write_text(Path("tiny.yaml").read_text().replace("  layout: [serial, parallel]\n", ""))
+    code, _, err = say("run", "tiny.yaml", "--log", "tensorboard", "--log", "mlflow", "--log", "wandb")
+    assert code == 0, err
+    assert "Follow it with: tensorboard --logdir runs/tensorboard" in err
+    with Reader("runs/ablate.db") as reader:
+        _, rows = reader.query("SELECT trial_hash, number, top1 FROM epochs ORDER BY 1, 2")
+    stored: dict[str, list[Any]] = {}
+    for trial, epoch, top1 in rows:
+        stored.setdefault(trial, []).append((epoch, pytest.approx(top1, rel=1e-6)))
+    assert [len(curve) for curve in stored.values()] == [3, 3]
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/runs/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    by_trial = {run.data.params["trial"]: run.info.run_id for run in runs}
+    assert len(runs) == 2
+    for trial, curve in stored.items():
+        (folder,) = Path("runs/tensorboard/tiny").glob(f"*,{trial[:8]}")
+        assert [(step, value) for step, name, value in scalars(folder) if name == "top1"] == curve
+        assert [(one.step, one.value) for one in client.get_metric_history(by_trial[trial], "top1")] == curve
+        (file,) = Path("runs/wandb").glob(f"offline-run-*-{trial}/*.wandb")
+        told = [one.history.item for one in lines_of(file) if one.HasField("history")]
+        history = [{item.nested_key[0]: json.loads(item.value_json) for item in items} for items in told]
+        assert [(line["training_iteration"], line["top1"]) for line in history] == curve
