@@ -124,7 +124,11 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
         device, _, count = row["device"].partition(" x")
         kind = "GPU" if device.startswith("cuda") else "CPU"
         hours = row["seconds"] * int(count or 1) / 3600
-        lines.append(f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing")
+        told = f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing"
+        if row["metered"]:
+            part = "" if row["metered"] == row["epochs"] else f" in the {row['metered']} of {row['epochs']} epochs metered"
+            told += f", {row['joules'] / 3.6e6:.3g} kWh drawn by the {kind}s{part}"
+        lines.append(told)
     return lines or ["Nothing was trained yet."]
 
 

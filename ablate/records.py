@@ -450,7 +450,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` is circumstance.
+    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` and `joules` are circumstance
+    (None where the hardware does not say).
 
     `loss`, `top1` and `top5` are of the validation split where there is one, else of the test set.
     """
@@ -462,6 +463,7 @@ class Epoch:
     top5: float
     lr: float
     seconds: float
+    joules: float | None = None
 
 
 @dataclass(frozen=True)

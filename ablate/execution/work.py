@@ -13,6 +13,7 @@ from ablate.environment import seconds
 from ablate.errors import ExecutorError, TrialBusy
 from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
 from ablate.training import Diverged, Training
+from ablate.training.energy import Meter
 
 CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
 """A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
@@ -64,6 +65,7 @@ class Work:
                 device=device,
                 threads=place.threads,
                 processes=processes,
+                meter=Meter(device, self._job.resources.gpus, self._job.resources.cpus),
                 beginnings={key: f"{self._job.checkpoints}/{key}" for key in self._job.beginnings},
             )
         except TrialBusy as error:

@@ -195,6 +195,7 @@ epochs = Table(
     Column("top5", Float, nullable=False, comment="per cent"),
     Column("lr", Float, nullable=False),
     Column("seconds", Float, nullable=False),
+    Column("joules", Float, nullable=True, comment="drawn by the device that trained, where it counts them"),
 )
 
 diagnostics = Table(

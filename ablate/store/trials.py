@@ -174,7 +174,8 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def spent(self, name: str) -> list[dict[str, Any]]:
-        """By device the number of a study's trials and the seconds that they were trained, from their stored epochs."""
+        """By device a study's trials and epochs, the seconds that they took, the joules that they drew, and for how many epochs
+        these are known."""
         last = select(attempts.c.trial_hash, func.max(attempts.c.id).label("id")).group_by(attempts.c.trial_hash).subquery()
         mine = (
             select(cell_trials.c.trial_hash)
@@ -182,16 +183,23 @@ class TrialReader(Catalogue):
             .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
             .distinct()
         )
-        seconds = (
-            select(epochs.c.trial_hash, func.sum(epochs.c.seconds).label("seconds"))
+        spent = (
+            select(
+                epochs.c.trial_hash,
+                func.count().label("epochs"),
+                func.sum(epochs.c.seconds).label("seconds"),
+                func.count(epochs.c.joules).label("metered"),
+                func.sum(epochs.c.joules).label("joules"),
+            )
             .where(epochs.c.trial_hash.in_(mine))
             .group_by(epochs.c.trial_hash)
             .subquery()
         )
+        sums = (func.sum(spent.c[name]).label(name) for name in ("epochs", "seconds", "metered", "joules"))
         wanted = (
-            select(attempts.c.device, func.count().label("trials"), func.sum(seconds.c.seconds).label("seconds"))
+            select(attempts.c.device, func.count().label("trials"), *sums)
             .join(last, last.c.id == attempts.c.id)
-            .join(seconds, seconds.c.trial_hash == attempts.c.trial_hash)
+            .join(spent, spent.c.trial_hash == attempts.c.trial_hash)
             .group_by(attempts.c.device)
             .order_by(attempts.c.device)
         )

@@ -29,6 +29,7 @@ from ablate.training.checkpoint import (
     seed_everything,
     set_random_states,
 )
+from ablate.training.energy import Meter
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms
@@ -65,6 +66,7 @@ class Training:
 
     Args:
         beginnings: where the checkpoints of trials lie that are the same but for fewer epochs, by trial, the longest first.
+        meter: of the energy that an epoch draws.
 
     Attributes:
         epochs: all epochs so far, those of earlier attempts among them.
@@ -83,11 +85,12 @@ class Training:
         processes: int = 1,
         group: Alone | None = None,
         beginnings: Mapping[str, str] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         torch.set_num_threads(threads)
         self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
         self._checkpoint = CheckpointFolder(folder, trial.hash) if folder is not None else None
-        self._group, self._beginnings = group or Alone(), beginnings or {}
+        self._group, self._beginnings, self._meter = group or Alone(), beginnings or {}, meter
         try:
             if processes > 1:
                 self._group = Leader(trial, processes, device, threads)
@@ -147,13 +150,16 @@ class Training:
             ExecutorError: another process of the trial has failed.
         """
         start = time.perf_counter()
+        if self._meter is not None:
+            self._meter.start()
         with self._group.together():
             train_loss = self._train()
             loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
         lr = float(self._optimizer.param_groups[0]["lr"])
-        epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, time.perf_counter() - start)
+        seconds, joules = time.perf_counter() - start, self._meter.joules() if self._meter is not None else None
+        epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, seconds, joules)
         self.epochs.append(epoch)
         if self._trial.data.validation:
             self._select(epoch)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,3 +137,21 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(study: Study
         browser.close()
     assert not mistakes
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize(
+    ("metered", "told"),
+    [
+        (0, None),
+        (3, ", 0.5 kWh drawn by the CPUs in the 3 of 36 epochs metered"),
+        (36, ", 0.5 kWh drawn by the CPUs</"),
+    ],
+)
+def test_energy_is_told_where_it_was_read(study: Study, options: Options, tmp_path: Path, metered: int, told: str | None) -> None:
+    with closing(sqlite3.connect(options.url)) as connection, connection:
+        some = "SELECT rowid FROM epochs ORDER BY rowid LIMIT ?"
+        connection.execute(f"UPDATE epochs SET joules = 1.8e6 / ? WHERE rowid IN ({some})", (metered, metered))
+    write_page(study, tmp_path / "tiny.html")
+    text = (tmp_path / "tiny.html").read_text()
+    assert ("kWh" in text) == (told is not None)
+    assert told is None or told in text
