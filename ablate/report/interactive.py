@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+from plotly.subplots import make_subplots
 
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.figures import COLOURS, VERDICTS
+from ablate.report.layers import Line
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "x", "star")
 
@@ -99,6 +104,42 @@ def _parallel(chart: Coordinates) -> Any:
     figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
     figure.update_layout(title=chart.title, height=440)
     return figure
+
+
+def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
+    """A diagnostic whose layers have a vector each: one panel a line of the table, layers from dark to light."""
+    figure, places = _panels([line.label for line in lines])
+    for line, place in zip(lines, places, strict=True):
+        last = max(1, len(line.layers) - 1)
+        for rank, (layer, values) in enumerate(line.layers.items()):
+            # Neither end of the scale: one would vanish on a dark page, the other on a light one.
+            colour = sample_colorscale("Cividis", 0.3 + 0.55 * rank / last)[0]
+            figure.add_scatter(**place, y=values, name=f"layer {layer}", mode="lines", line_color=colour, showlegend=False)
+    figure.update_xaxes(title=axis)
+    figure.update_yaxes(type="log", dtick=1)
+    return figure
+
+
+def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
+    """A diagnostic whose layers have a matrix each: that of one layer, one panel a line of the table that has it."""
+    having = [line for line in lines if layer in line.layers]
+    figure, places = _panels([line.label for line in having])
+    for number, (line, place) in enumerate(zip(having, places, strict=True)):
+        figure.add_heatmap(**place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis")
+        figure.update_yaxes(autorange="reversed", scaleanchor=f"x{number + 1 if number else ''}", constrain="domain", **place)
+        figure.update_xaxes(constrain="domain", **place)
+    figure.update_xaxes(title=axis)
+    return figure
+
+
+def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
+    """A figure of panels, at most three beside each other, and where each is."""
+    columns = min(3, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    figure = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.5 / rows if rows > 1 else 0.0)
+    figure.update_layout(height=40 + 320 * rows, margin={"l": 10, "r": 10, "b": 10, "t": 40})
+    figure.update_annotations(font_size=12)
+    return figure, [{"row": 1 + place // columns, "col": 1 + place % columns} for place in range(len(titles))]
 
 
 def page(chart: Chart | Coordinates) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import inside
 import pandas as pd
 import streamlit as st
 from failures import live
@@ -138,21 +139,18 @@ def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
         st.caption(f"The first 12 of {len(rows)} rows; narrow the filter for others.")
 
 
-def show_layers(name: str) -> None:
+def show_layers(name: str, rows: set[int]) -> None:
     study = Study(name, URL)
     stored = list(study.diagnostics())
     if not stored:
         st.info(f"No diagnostic is stored. Take them with: `ablate diagnose {name}{WHERE}`")
         return
-    said = state("diagnostic")
-    diagnostic = st.selectbox("Diagnostic", stored, index=stored.index(said) if said in stored else 0, key="diagnostic")
-    lines = study.layers(diagnostic)
-    if isinstance(next(iter(lines[0].layers.values())), list):
-        st.info(
-            f"Each layer has many numbers. Draw them with: `ablate plot {name} --diagnostic {diagnostic} --to FILE.svg{WHERE}`"
-        )
-        return
-    st.plotly_chart(draw(charts.layers_chart(diagnostic, diagnostic.replace("_", " "), lines)))
+    diagnostic = inside.choose(stored)
+    lines = [line for line in study.layers(diagnostic) if line.cell in rows]
+    if lines:
+        inside.show(diagnostic, lines)
+    else:
+        st.info("No row of the filter has this diagnostic.")
 
 
 def show_effects(name: str, rows: set[int]) -> None:
@@ -216,9 +214,7 @@ def body(name: str, view: str, chosen: dict[str, str]) -> None:
         elif view == "parallel":
             st.plotly_chart(draw(only(chart(name, "parallel"), rows)))
         elif view == "layers":
-            show_layers(name)
-            if chosen:
-                st.caption("By layer all rows are shown, whatever the filter.")
+            show_layers(name, rows)
         elif view == "trials":
             show_trials(name, rows)
         else:

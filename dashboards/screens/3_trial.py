@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import inside
 import pandas as pd
 import streamlit as st
 from failures import live
@@ -14,6 +15,7 @@ from stored import URL, WHERE, results, stamp, studies
 from ablate.records import Known, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.interactive import draw
+from ablate.report.layers import Line
 from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
 from ablate.store.reader import Reader
@@ -57,20 +59,13 @@ def show_curves(known: Known) -> None:
 
 
 def show_layers(layers: list[dict[str, Any]]) -> None:
-    by_name: dict[str, dict[int, float]] = {}
+    by_name: dict[str, dict[int, Any]] = {}
     for row in layers:
-        if row["value"] is not None:
-            by_name.setdefault(row["name"], {})[row["layer"]] = row["value"]
-    if not by_name:
-        return
-    st.subheader("By layer")
-    said = state("diagnostic")
-    names = sorted(by_name)
-    name = st.selectbox("Diagnostic", names, index=names.index(said) if said in names else 0, key="diagnostic")
-    values = by_name[name]
-    st.plotly_chart(
-        draw(Chart("", "layer", name.replace("_", " "), [Series(name, list(values), list(values.values()), joined=True)]))
-    )
+        by_name.setdefault(row["name"], {})[row["layer"]] = row["numbers"] if row["value"] is None else row["value"]
+    if by_name:
+        st.subheader("By layer")
+        name = inside.choose(sorted(by_name))
+        inside.show(name, [Line(0, "", 1, by_name[name])])
 
 
 def show_attempts(attempts: list[dict[str, Any]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import random
 import re
@@ -10,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.store.reader import Reader
 from tests.benchmarks import load
-from tests.conftest import TINY
+from tests.conftest import TINY, RunText
 
 CHROMIUM = shutil.which("chromium")
 SHOTS = Path(__file__).parents[2] / "docs" / "figures" if os.environ.get("UPDATE_SHOTS") else None
@@ -209,6 +212,39 @@ def test_every_view_draws(page: Page, address: str) -> None:
         expect(page.get_by_text("has a mistake in it")).to_have_count(0)
     page.goto(f"{address}/published?table=augvit/table3")
     expect(page.get_by_text("No study of this store names the table")).to_be_visible()
+
+
+def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -> None:
+    run_text(TINY)
+    matrix = ((1.0, 0.2), (0.2, 1.0))
+    with Reader(options.url) as reader:
+        trials = [row["trial"] for row in reader.trials("tiny") if row["row"] < 2]
+    with closing(sqlite3.connect(options.url)) as connection, connection:
+        for trial, layer in itertools.product(trials, range(3)):
+            for name, value, numbers in (
+                ("token_cosine", 0.1 * layer, None),
+                ("attention_spectrum", None, (1.0, 0.1)),
+                ("token_similarity", None, matrix),
+            ):
+                connection.execute(
+                    "INSERT INTO diagnostics (trial_hash, epoch, name, layer, value, numbers) VALUES (?, 3, ?, ?, ?, ?)",
+                    (trial, name, layer, value, json.dumps(numbers)),
+                )
+    with serving.served(options) as (address, _):
+        # Numbers: a line a row; vectors: a line a row and layer; matrices: an image a row.
+        for name, drawn, count in (
+            ("token_cosine", ".scatterlayer .trace", 2),
+            ("attention_spectrum", ".scatterlayer .trace", 6),
+            ("token_similarity", ".hm", 2),
+        ):
+            page.goto(f"{address}/study?study=tiny&view=layers&diagnostic={name}")
+            expect(page.locator(f".js-plotly-plot {drawn}")).to_have_count(count)
+        page.get_by_role("slider").press("ArrowLeft")
+        page.goto(f"{address}/study?study=tiny&view=layers&diagnostic=token_cosine&f.shortcuts.count=1&f.layout=parallel")
+        expect(page.get_by_text("No row of the filter has this diagnostic")).to_be_visible()
+        page.goto(f"{address}/trial?trial={trials[0]}&diagnostic=token_similarity")
+        expect(page.locator(".js-plotly-plot .hm").first).to_be_attached()
+        expect(page.get_by_text("has a mistake in it")).to_have_count(0)
 
 
 def test_it_is_readable_on_a_phone_and_in_the_dark(browser: Browser, address: str) -> None:

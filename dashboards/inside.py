@@ -1,0 +1,43 @@
+"""Diagnostics by layer, as the pages of a study and of a trial draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+from links import state
+
+from ablate import diagnostics
+from ablate.errors import UnknownName
+from ablate.report.charts import layers_chart
+from ablate.report.interactive import draw, draw_matrices, draw_vectors
+from ablate.report.layers import Line
+
+MOST_PANELS = 6
+
+
+def choose(stored: Sequence[str]) -> str:
+    """The diagnostic of the address, else one that is chosen."""
+    said = state("diagnostic")
+    return st.selectbox("Diagnostic", stored, index=stored.index(said) if said in stored else 0, key="diagnostic")
+
+
+def show(name: str, lines: Sequence[Line]) -> None:
+    """Numbers as lines over layers; vectors and matrices as a panel a line."""
+    first = next(iter(lines[0].layers.values()))
+    try:
+        axis = diagnostics.find(name.partition(".")[0]).axis
+    except UnknownName:
+        axis = ""  # of a plugin that is not here
+    if not isinstance(first, list):
+        st.plotly_chart(draw(layers_chart(name, name.replace("_", " "), lines)))
+        return
+    if not isinstance(first[0], list):
+        st.plotly_chart(draw_vectors(axis, lines[:MOST_PANELS]))
+        st.caption("A line a layer, the first dark and the last light; on a logarithmic scale.")
+    else:
+        layers = sorted({layer for line in lines for layer in line.layers})
+        layer = st.select_slider("Layer", layers, value=layers[-1], key="layer") if len(layers) > 1 else layers[0]
+        st.plotly_chart(draw_matrices(axis, lines[:MOST_PANELS], layer))
+    if len(lines) > MOST_PANELS:
+        st.caption(f"The first {MOST_PANELS} of {len(lines)} rows; narrow the filter for others.")
