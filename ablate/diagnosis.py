@@ -50,11 +50,11 @@ def diagnose(
     without = 0
     with Writer(options.url) as writer:
         root = options.checkpoints_of(writer.store_id)
-        for done, (trial, data) in enumerate(chosen.values()):
-            hear(done, len(chosen))
+        for done, (trial, data) in enumerate(chosen.values(), 1):
             taken = look(trial, data, f"{root}/{trial.hash}", wanted) if trial.completed else None
             if taken is None:
                 without += 1
             elif not writer.write(Measured(trial.hash, taken)):
                 raise StoreError(f"another driver trains {trial.hash}; wait for it, then look inside")
+            hear(done, len(chosen))
     return Looked(studies, len(chosen) - without, without)

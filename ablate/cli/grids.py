@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -243,7 +243,9 @@ def studies_grid(url: str) -> Grid:
         }
         for study in found
     ]
-    return plain(data) if data else Grid(["study"], [], [], notes=["No study yet: `ablate run FILE` makes one."])
+    empty = {state.value for state in Status if not any(row[state.value] for row in data)}
+    shown = plain([{name: value for name, value in row.items() if name not in empty} for row in data])
+    return replace(shown, data=data) if data else Grid(["study"], [], [], notes=["No study yet: `ablate run FILE` makes one."])
 
 
 def trials_grid(name: str, url: str) -> Grid:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ablate.cli.output import Steps
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
 
@@ -78,12 +79,8 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, opt
     from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
-
-    def hear(done: int, every: int) -> None:
-        print(f"\rtrial {done + 1} of {every}", end="", file=sys.stderr, flush=True)
-
-    looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, hear)
-    print(f"\r{looked.trials} trials looked at", file=sys.stderr)
+    looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, Steps("trial"))
+    print(f"{looked.trials} trials looked at", file=sys.stderr)
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"
         print(f"{looked.without} trials are unfinished, or have no checkpoint under {place}", file=sys.stderr)
@@ -119,11 +116,7 @@ def reproduced(trial: str, options: Options) -> bool:
     """Trains a trial again, and prints what came of it; whether it agrees."""
     from ablate.reproduce import reproduce
 
-    def hear(done: int, of: int) -> None:
-        print(f"\repoch {done} of {of}", end="", file=sys.stderr, flush=True)
-
-    found = reproduce(trial, options, hear)
-    print(file=sys.stderr)
+    found = reproduce(trial, options, Steps("epoch"))
     for name, (before, now) in found.changed.items():
         print(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
     told = f"{found.study}, trial {found.trial}: {found.metric} {found.found:.6g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -62,3 +63,20 @@ def duration(seconds: float | None) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"
+
+
+class Steps:
+    """How far something is, on one line of a terminal; elsewhere a line now and then."""
+
+    SECONDS = 10.0
+
+    def __init__(self, what: str) -> None:
+        self._what, self._told = what, time.monotonic()
+
+    def __call__(self, done: int, of: int) -> None:
+        text = f"{self._what} {done} of {of}"
+        if sys.stderr.isatty():
+            print(f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+        elif time.monotonic() - self._told > self.SECONDS:
+            self._told = time.monotonic()
+            print(text, file=sys.stderr, flush=True)

@@ -70,7 +70,7 @@ def effects(results: StudyResults, margin: float, looks: Looks | None = None, *,
     if reference is None:
         return []
     cells = [cell for cell in results.cells[1:] if cell.same_as is None and cell.role in ("variant", "baseline") and cell.states]
-    return _judged([_compared(cell, reference) for cell in cells], results.direction, margin, looks, predict)
+    return _judged([compared(cell, reference) for cell in cells], results.direction, margin, looks, predict)
 
 
 def control_effects(results: StudyResults, margin: float, looks: Looks | None = None, *, predict: bool = True) -> list[Effect]:
@@ -81,12 +81,12 @@ def control_effects(results: StudyResults, margin: float, looks: Looks | None = 
     baseline = next((cell for cell in results.cells if cell.role in ("reference", "baseline")), None)
     variants = [cell for cell in results.cells if cell.role == "variant" and cell.same_as is None and cell.states]
     pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants] if controls and baseline else []
-    found = [_compared(cell, by_index[other.same_as] if other.same_as is not None else other) for cell, other in pairs if other]
+    found = [compared(cell, by_index[other.same_as] if other.same_as is not None else other) for cell, other in pairs if other]
     return _judged(found, results.direction, margin, looks, predict)
 
 
-def _compared(cell: CellResult, reference: CellResult) -> Effect:
-    """A cell beside its reference."""
+def compared(cell: CellResult, reference: CellResult) -> Effect:
+    """A cell beside its reference, paired over the seeds that both have; judged by nobody yet."""
     shared = tuple(sorted(set(cell.values) & set(reference.values)))
     differences = [cell.values[seed] - reference.values[seed] for seed in shared]
     levels, others = shown_levels(cell), shown_levels(reference)

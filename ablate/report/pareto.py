@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import moocore
@@ -20,6 +22,17 @@ from ablate.report.units import cost_units
 WORTH_SHOWING = 0.05
 """Probability of being on the front from which a cell is shown."""
 PROBABILITY = "P(front)"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """In what a hypervolume is told: the objectives as the table shows them."""
+
+    name: str
+    size: float
+
+    def text(self, covered: float) -> str:
+        return f"{covered / self.size:.4g}"
 
 
 def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history: bool = False) -> Grid:
@@ -39,8 +52,11 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
         raise AblateError(f"{results.name} has no cell yet that is completed; go on with: ablate resume {results.name}")
     points = np.array([[_value(cell, name, results.metric) for name in objectives] for cell in cells])
     maximise = [direction == "max" for direction in objectives.values()]
+    units = cost_units((cell.cost for cell in cells), [name for name in objectives if name != results.metric])
+    heads = [name if name == results.metric else f"{name} ({units[name].letter})" for name in objectives]
+    measure = Measure(" x ".join(heads), math.prod(unit.size for unit in units.values()))
     if history:
-        return _history(cells, points, maximise)
+        return _history(cells, points, maximise, measure)
     sure = _probabilities(
         results, cells, points, maximise, list(objectives).index(results.metric) if results.metric in objectives else None
     )
@@ -49,8 +65,6 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     shown.sort(key=lambda index: tuple(points[index][::-1]))
     worst = np.where(maximise, points.min(0), points.max(0))
     covered = float(moocore.hypervolume(points, ref=worst, maximise=maximise))
-    units = cost_units((cell.cost for cell in cells), [name for name in objectives if name != results.metric])
-    heads = [name if name == results.metric else f"{name} ({units[name].letter})" for name in objectives]
 
     def text(name: str, value: float) -> str:
         return f"{value:.{DIGITS[name]}f}" if name == results.metric else units[name].text(int(value))
@@ -82,7 +96,7 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     notes = [
         f"front: {int(on_front.sum())} of {len(cells)} completed cells: no other is at least as good in all of "
         f"{', '.join(f'{name} ({direction})' for name, direction in objectives.items())}, and better in one. Means over n seeds.",
-        f"Hypervolume {covered:.6g}, against the worst of each: {reference}.",
+        f"Hypervolume {measure.text(covered)} ({measure.name}), against the worst of each: {reference}.",
     ]
     if sure is not None:
         notes.append(
@@ -123,13 +137,13 @@ def _value(cell: CellResult, name: str, metric: str) -> float:
     return statistics.fmean(cell.values.values()) if name == metric else float(getattr(cell.cost, name))
 
 
-def _history(cells: Sequence[CellResult], points: np.ndarray[Any, Any], maximise: list[bool]) -> Grid:
+def _history(cells: Sequence[CellResult], points: np.ndarray[Any, Any], maximise: list[bool], measure: Measure) -> Grid:
     worst = np.where(maximise, points.min(0), points.max(0))
     covered = [float(moocore.hypervolume(points[: n + 1], ref=worst, maximise=maximise)) for n in range(len(points))]
     data = [
         {"cells": n + 1, "row": cell.index, "hypervolume": found, "share": found / (covered[-1] or 1.0)}
         for n, (cell, found) in enumerate(zip(cells, covered, strict=True))
     ]
-    rows = [[str(row["cells"]), str(row["row"]), f"{row['hypervolume']:.6g}", f"{100 * row['share']:.1f} %"] for row in data]
-    columns = ["cells", "row", "hypervolume", "share"]
+    rows = [[str(row["cells"]), str(row["row"]), measure.text(row["hypervolume"]), f"{100 * row['share']:.1f} %"] for row in data]
+    columns = ["cells", "row", f"hypervolume ({measure.name})", "share"]
     return Grid(columns, rows, data, frozenset(columns))

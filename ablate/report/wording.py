@@ -39,14 +39,14 @@ def interval_text(estimate: Estimate, metric: str) -> str:
 
 
 def cost_text(effect: Effect) -> str:
-    """`+0.040 GFLOPs`, or that the cost is the same."""
+    """`at +0.04 GFLOPs`, in the unit of the reference, as all sentences of a study; or that the cost is equal."""
     more = effect.delta_flops
-    if more is None:
+    if more is None or effect.reference_cost is None:
         return ""
     if not more:
         return "at equal FLOPs"
-    unit = unit_for([abs(more)])
-    return f"at {unit.text(more, signed=True)} {unit.letter}FLOPs"
+    unit = unit_for([effect.reference_cost.flops])
+    return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 
 def sentence(effect: Effect, metric: str, margin: float) -> str:

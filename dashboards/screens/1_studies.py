@@ -8,7 +8,7 @@ from links import keep, link, state
 from stored import URL, studies
 
 from ablate.records import Status
-from ablate.store.reader import StudyStatus
+from ablate.store.catalogue import StudyStatus
 
 SHOWN = 50
 

@@ -12,9 +12,11 @@ from stored import curves, results, studies
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
+from ablate.report.effects import compared
 from ablate.report.interactive import draw
 from ablate.report.summary import shown_levels
-from ablate.report.table import level_text
+from ablate.report.table import DIGITS, level_text
+from ablate.report.wording import interval_text
 
 MOST_OFFERED = 500
 
@@ -29,6 +31,26 @@ def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
         "n": str(len(values)),
         "params": f"{cell.cost.params:,}" if cell.cost else "",
         "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",
+    }
+
+
+def pick(part: str) -> tuple[StudyResults, CellResult]:
+    """A row as an address names it: `STUDY:NUMBER`."""
+    name, _, number = part.rpartition(":")
+    found, _ = results(name)
+    return found, next(cell for cell in found.cells if cell.index == int(number))
+
+
+def beside(found: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult) -> dict[str, str]:
+    """The difference of a row to the first one chosen, paired over the seeds that both have."""
+    if found.metric != first.metric or cell is reference:
+        return {}
+    effect = compared(cell, reference)
+    digits = DIGITS[found.metric]
+    return {
+        f"Δ {found.metric} to the first": "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
+        "its 95 % interval": interval_text(effect.estimate, found.metric).partition(" ")[2] if effect.estimate else "",
+        "seeds in both": str(len(effect.seeds)),
     }
 
 
@@ -52,14 +74,13 @@ def page() -> None:
         st.info("Choose rows of one study or of several.")
         return
     columns, series = {}, []
+    first, reference = pick(rows[0])
     for part in rows:
-        name, _, number = part.rpartition(":")
-        found, _ = results(name)
-        cell = next(cell for cell in found.cells if cell.index == int(number))
-        columns[f"{name}, row {number}"] = told(found, cell)
+        found, cell = pick(part)
+        columns[f"{found.name}, row {cell.index}"] = told(found, cell) | beside(found, cell, first, reference)
         if cell.states:
             try:
-                series += charts.curves_chart(found, curves(name, [cell.index]), found.metric).series
+                series += charts.curves_chart(found, curves(found.name, [cell.index]), found.metric).series
             except charts.AblateError:
                 continue
     frame = pd.DataFrame(columns).fillna("")
@@ -68,9 +89,12 @@ def page() -> None:
         frame.style.apply(lambda row: ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * len(row), axis=1),
         width="stretch",
     )
-    st.caption("Bold: what differs.")
+    st.caption(
+        "Bold: what differs. Differences are means over the seeds that both rows have, with Student's interval of one pair; "
+        "where several rows are compared, hold to the verdicts of the study's page."
+    )
     if series:
-        st.plotly_chart(draw(Chart("Learning curves", "epoch", results(rows[0].rpartition(":")[0])[0].metric, series, "lines")))
+        st.plotly_chart(draw(Chart("Learning curves", "epoch", first.metric, series, "lines")))
 
 
 page()

@@ -175,6 +175,9 @@ def test_compare_two_rows_at_a_shared_address(page: Page, address: str) -> None:
     expect(page.get_by_text("Bold: what differs.")).to_be_visible()
     expect(page.locator("[data-testid=stMultiSelect]").nth(1)).to_contain_text("row 4")
     expect(page.locator(".scatterlayer .trace").first).to_be_attached()
+    # The table is drawn on a canvas; its cells stand beside it for readers that cannot see.
+    cells = page.locator("[data-testid=stDataFrame] [role=gridcell]")
+    expect(cells.filter(has_text="+1.10 to +1.88")).to_be_attached()
 
 
 def test_sql_reads_and_is_refused_a_write(page: Page, address: str, finished: Options) -> None:

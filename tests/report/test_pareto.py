@@ -36,10 +36,13 @@ def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -
     flops = [cell.cost.flops for cell in study.results().cells if cell.cost]
     # Rectangles against the corner (70, flops of three shortcuts).
     expected = (80 - 70) * (flops[3] - flops[1])
-    assert f"Hypervolume {expected:.6g}" in grid.notes[1]
+    assert f"Hypervolume {expected / 1e3:.4g} (top1 x flops (K)), against" in grid.notes[1]
     assert [row["row"] for row in study.pareto(["top1=max"]).data] == [3]
     assert [row["row"] for row in study.pareto(["params=min", "top1=min"]).data] == [0]
-    history = study.pareto(history=True).data
+    told = study.pareto(history=True)
+    history = told.data
+    assert history[-1]["hypervolume"] == pytest.approx(expected)
+    assert told.rows[-1][2] == f"{expected / 1e3:.4g}"
     assert [row["cells"] for row in history] == [1, 2, 3, 4]
     assert [row["share"] for row in history] == sorted(row["share"] for row in history)
     assert history[-1]["share"] == 1
