@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick lint faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
+.PHONY: setup demo test quick proofs lint faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -21,8 +21,12 @@ demo: $(READY)
 
 # Two processes of one thread each; those that start Ray have the machine to themselves.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray"
-	@$(BIN)/python -m pytest -q -m ray
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not proof"
+	@$(BIN)/python -m pytest -q -m "ray and not proof"
+
+# Kills of drivers, workers, nodes and processes of a trial, for minutes; what they are a short version of is `make faults`.
+proofs: $(READY)
+	@$(BIN)/python -m pytest -q -m proof
 
 quick: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"

@@ -19,6 +19,7 @@ def test_two_hundred_faults_are_of_every_kind_and_sixty_are_sigkills() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
+@pytest.mark.proof
 def test_faults_change_nothing() -> None:
     kinds = ["SIGKILL of the driver", "SIGKILL of a worker", "checkpoint with a flipped bit"]
     found = main(seed=3, count=3, names=kinds)

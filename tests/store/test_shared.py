@@ -188,6 +188,7 @@ recipe: {epochs: 12, batch_size: 20, warmup_epochs: 0}
 """
 
 
+@pytest.mark.proof
 def test_two_drivers_finish_forty_cells_while_they_are_killed(url: str, tmp_path: Path) -> None:
     """Two processes on one PostgreSQL; one of them, chosen by chance, is killed at a random moment, again and again."""
     (tmp_path / "space.yaml").write_text(FORTY)

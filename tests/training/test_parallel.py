@@ -192,6 +192,7 @@ while True:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_killed_and_resumed_it_is_bit_for_bit_the_same(tmp_path: Path) -> None:
     wanted = drawing()
     straight, weights = trained(wanted, tmp_path / "straight", 2)
