@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ def run(
     gpus: int | None = None,
     ray_address: str = "",
     checkpoints: str = "",
+    log: Sequence[str] = (),
 ) -> Study:
     """Trains what is not known yet of a space, and gives its results.
 
@@ -58,12 +59,13 @@ def run(
         executor: ray or inline.
         ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray starts on this machine.
         checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
+        log: services that each epoch is told to as well: tensorboard, mlflow, wandb.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials failed.
     """
     found, file = _read(declared)
-    options = Options(Path(runs), store, executor, cpus, gpus, ray_address, checkpoints)
+    options = Options(Path(runs), store, executor, cpus, gpus, ray_address, checkpoints, tuple(log))
     outcome = pipeline.run(found, file, options)
     if outcome.failed:
         raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: ablate status {outcome.study}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import execution, provenance, queue, space
-from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError
+from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError, UnknownName, unknown
 from ablate.records import (
     COST_REVISION,
     KNOWN,
@@ -55,6 +55,7 @@ class Options:
 
     Raises:
         ExecutorError: options that exclude each other.
+        UnknownName: no such service.
     """
 
     runs: Path = Path("runs")
@@ -67,6 +68,9 @@ class Options:
     log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.log:
+            if name not in execution.SERVICES:
+                raise UnknownName(unknown("service", name, tuple(execution.SERVICES)))
         if self.log and self.executor != "ray":
             raise ExecutorError(f"--log {self.log[0]} goes with --executor ray, not with {self.executor}")
         if not self.ray_address:

@@ -69,7 +69,7 @@ def build(folder: Path, trials: int) -> Options:
             tried.append(
                 (number + 1, key, 1, 1, "completed", "simulated", "host", 1, "cpu", 1, 0, "2026-01-01", "2026-01-01", "", "")
             )
-        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
         connection.executemany(
             "UPDATE trials SET status = 'completed', train_loss = ?, loss = ?, top1 = ?, top5 = ?, seconds = ?, "
             "selected_epoch = ?, "

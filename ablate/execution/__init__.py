@@ -30,7 +30,6 @@ class Logs:
     name a run.
 
     Raises:
-        UnknownName: no such service.
         ExecutorError: a service's package is not installed.
     """
 
@@ -41,8 +40,6 @@ class Logs:
 
     def __post_init__(self) -> None:
         for name in self.services:
-            if name not in SERVICES:
-                raise UnknownName(unknown("service", name, tuple(SERVICES)))
             if find_spec(SERVICES[name]) is None:
                 raise ExecutorError(f"--log {name} needs a package that is not installed: pip install 'ablate[{name}]'")
 

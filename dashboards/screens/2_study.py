@@ -19,7 +19,7 @@ from ablate.errors import AblateError
 from ablate.page import write_page
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
-from ablate.report.charts import Chart, Coordinates
+from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.figures import VERDICTS
 from ablate.report.interactive import draw
 from ablate.report.summary import shown_levels
@@ -32,6 +32,7 @@ VIEWS = ("verdicts", "table", "effects", "pareto", "curves", "parallel", "layers
 COSTS = ("flops", "params", "activations")
 MOST_SENTENCES = 60
 MOST_BOLD = 500
+MOST_POINTS = 2000
 
 
 def choose(names: Sequence[str]) -> str:
@@ -97,12 +98,23 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
+def keeps(series: Series, at: int, step: int) -> bool:
+    """Whether a point is drawn where there are too many: all of the front, so many of the others."""
+    return series.joined or at % step == 0
+
+
 def show_pareto(name: str, rows: set[int]) -> None:
     cost = st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost") or "flops"
     drawn = only(chart(name, "pareto", cost), rows)
+    # A browser takes seconds for tens of thousands of points.
+    step = -(-max(len(series.keys) for series in drawn.series) // MOST_POINTS)
+    if step > 1:
+        drawn = only(drawn, {key for series in drawn.series for at, key in enumerate(series.keys) if keeps(series, at, step)})
     picked = st.plotly_chart(draw(drawn), on_select="rerun", selection_mode="points", key=f"pareto-{cost}")
     points = picked["selection"]["points"] if picked else []
     chosen = [point.get("customdata") for point in points if point.get("customdata") is not None]
+    if step > 1:
+        st.caption(f"Of the beaten rows one in {step} is drawn; narrow the filter for all of them.")
     if not chosen:
         st.caption("Click a point to see its trials.")
         return

@@ -87,7 +87,8 @@ class Service:
                 # After a lost worker the same epochs are told again.
                 if epoch.number > run.epochs:
                     run.epochs = epoch.number
-                    self._result(run, epoch.number, {k: v for k, v in asdict(epoch).items() if k != "number"})
+                    told = asdict(epoch)
+                    self._result(run, told.pop("number"), {name: value for name, value in told.items() if value is not None})
         elif isinstance(event, Measured):
             for one in event.measurements:
                 if one.value is not None:
