@@ -190,7 +190,7 @@ def run(
 
     hooks = hooks or Hooks()
     with Writer(options.url) as writer:
-        logs = execution.Logs(options.log, options.runs, declared.name, tuple(declared.factors))
+        logs = execution.Logs(options.log, options.runs, declared.name, _naming(declared))
         work = executor or execution.make(options.executor, options.ray_address, logs)
         try:
             if not _seems_done(declared, options.url):
@@ -221,6 +221,11 @@ def run(
         if not outcome.interrupted and not outcome.failed:
             writer.finish(study)
     return outcome
+
+
+def _naming(declared: Space) -> tuple[str, ...]:
+    """The factors whose levels name a trial's run elsewhere: a control is told from the baseline by its width."""
+    return (*declared.factors, *(["size.width"] if declared.control and "size.width" not in declared.factors else []))
 
 
 def _try_out(checkpoints: str) -> None:

@@ -24,7 +24,7 @@ def choose(stored: Sequence[str]) -> str:
 
 def show(name: str, lines: Sequence[Line]) -> None:
     """Numbers as lines over layers; vectors and matrices as a panel a line."""
-    first = next(iter(lines[0].layers.values()))
+    first, drawn = next(iter(lines[0].layers.values())), lines[:MOST_PANELS]
     try:
         axis = diagnostics.find(name.partition(".")[0]).axis
     except UnknownName:
@@ -33,11 +33,11 @@ def show(name: str, lines: Sequence[Line]) -> None:
         st.plotly_chart(draw(layers_chart(name, name.replace("_", " "), lines)))
         return
     if not isinstance(first[0], list):
-        st.plotly_chart(draw_vectors(axis, lines[:MOST_PANELS]))
+        st.plotly_chart(draw_vectors(axis, drawn))
         st.caption("A line a layer, the first dark and the last light; on a logarithmic scale.")
     else:
-        layers = sorted({layer for line in lines for layer in line.layers})
+        layers = sorted({layer for line in drawn for layer in line.layers})
         layer = st.select_slider("Layer", layers, value=layers[-1], key="layer") if len(layers) > 1 else layers[0]
-        st.plotly_chart(draw_matrices(axis, lines[:MOST_PANELS], layer))
+        st.plotly_chart(draw_matrices(axis, drawn, layer))
     if len(lines) > MOST_PANELS:
         st.caption(f"The first {MOST_PANELS} of {len(lines)} rows; narrow the filter for others.")

@@ -54,7 +54,7 @@ def run(
     from ablate import space
     from ablate.pipeline import Options
 
-    options = Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(log or ()))
+    options = Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(dict.fromkeys(log or ())))
     _train(lambda hooks: _run_space(space.read(file, until_decided), file, options, hooks), options, form)
 
 
@@ -81,7 +81,7 @@ def resume(
     """Finish what was not finished of a study, from its last checkpoints, and print its table."""
     from ablate import pipeline
 
-    options = pipeline.Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(log or ()))
+    options = pipeline.Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(dict.fromkeys(log or ())))
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 

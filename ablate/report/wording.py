@@ -46,6 +46,8 @@ def cost_text(effect: Effect) -> str:
     if not more:
         return "at equal FLOPs"
     unit = unit_for([effect.reference_cost.flops])
+    if not 0.001 <= abs(more) / unit.size < 1000:
+        unit = unit_for([abs(more)])
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 

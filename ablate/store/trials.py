@@ -174,8 +174,8 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def spent(self, name: str) -> list[dict[str, Any]]:
-        """By device a study's trials and epochs, the seconds that they took, the joules that they drew, and for how many epochs
-        these are known."""
+        """By device a study's trials and the epochs trained for them, the seconds that these took, the joules that they drew, and
+        for how many epochs these are known. Epochs that a trial took over from a shorter one are that one's."""
         last = select(attempts.c.trial_hash, func.max(attempts.c.id).label("id")).group_by(attempts.c.trial_hash).subquery()
         mine = (
             select(cell_trials.c.trial_hash)
@@ -183,6 +183,7 @@ class TrialReader(Catalogue):
             .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
             .distinct()
         )
+        begun = attempts.alias()
         spent = (
             select(
                 epochs.c.trial_hash,
@@ -191,7 +192,8 @@ class TrialReader(Catalogue):
                 func.count(epochs.c.joules).label("metered"),
                 func.sum(epochs.c.joules).label("joules"),
             )
-            .where(epochs.c.trial_hash.in_(mine))
+            .join(begun, (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1))
+            .where(epochs.c.trial_hash.in_(mine), epochs.c.number > begun.c.first_epoch)
             .group_by(epochs.c.trial_hash)
             .subquery()
         )

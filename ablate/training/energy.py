@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 POWERCAP = Path("/sys/class/powercap")
 """Linux shows RAPL's counters here, of Intel's and AMD's packages alike; many systems let only root read them."""
+
+TICK_SECONDS = 20.0
 
 
 class Meter:
@@ -23,21 +26,32 @@ class Meter:
         self._gpus = max(1, round(gpus)) if device == "cuda" else 0
         self._share = min(1.0, gpus) if self._gpus else min(1.0, cpus / (os.cpu_count() or 1))
         self._packages = [] if self._gpus else _packages(powercap)
-        self._begun: list[float] | None = None
+        self._last: list[float] | None = None
+        self._drawn, self._read_at = 0.0, 0.0
 
     def start(self) -> None:
-        """Reads the counters."""
-        self._begun = self._read()
+        """Begins to count."""
+        self._drawn, self._last, self._read_at = 0.0, self._read(), time.monotonic()
+
+    def tick(self) -> None:
+        """To be called often: a counter of RAPL begins again at 0 after some minutes, and may not do so twice unseen."""
+        if self._packages and time.monotonic() - self._read_at > TICK_SECONDS:
+            self._advance()
 
     def joules(self) -> float | None:
         """Since `start`; None where nothing can be read."""
-        begun, now = self._begun, self._read()
-        if not begun or now is None:
-            return None
-        # A counter of RAPL begins again at 0, once in some minutes to hours.
+        self._advance()
+        return None if self._last is None else self._share * self._drawn
+
+    def _advance(self) -> None:
+        now, before = self._read(), self._last
+        if not before or now is None:
+            self._last = None
+            return
         ranges = [_number(package / "max_energy_range_uj") / 1e6 for package in self._packages] or [0.0] * len(now)
-        wrapped = sum(span for before, after, span in zip(begun, now, ranges, strict=True) if after < before)
-        return self._share * (sum(now) - sum(begun) + wrapped)
+        wrapped = sum(span for one, other, span in zip(before, now, ranges, strict=True) if other < one)
+        self._drawn += sum(now) - sum(before) + wrapped
+        self._last, self._read_at = now, time.monotonic()
 
     def _read(self) -> list[float] | None:
         try:

@@ -220,6 +220,8 @@ class Training:
             self._checkpoint.release()
 
     def _beat(self) -> None:
+        if self._meter is not None:
+            self._meter.tick()
         if self._checkpoint is not None:
             self._checkpoint.beat()
 

@@ -42,8 +42,9 @@ def pick(part: str) -> tuple[StudyResults, CellResult]:
 
 
 def beside(found: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult) -> dict[str, str]:
-    """The difference of a row to the first one chosen, paired over the seeds that both have."""
-    if found.metric != first.metric or cell is reference:
+    """The difference of a row to the first one chosen, paired over the seeds that both have; nothing where the data differ."""
+    data = results(found.name)[1].data, results(first.name)[1].data
+    if found.metric != first.metric or cell is reference or data[0].canonical() != data[1].canonical():
         return {}
     effect = compared(cell, reference)
     digits = DIGITS[found.metric]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def follow(loggers: Loggers, trial: Trial) -> None:
     loggers.tell(Started(trial.hash, PLACE, 0))
 
 
-def scalars(folder: Path) -> Iterator[tuple[int, str, float]]:
-    """Step, name and value of all that TensorBoard would show of a folder."""
+def summaries(folder: Path) -> Iterator[tuple[int, Any]]:
+    """All that TensorBoard would show of a folder, with its steps."""
     from tensorboardX.proto import event_pb2
 
     for file in folder.iterdir():
@@ -48,7 +49,11 @@ def scalars(folder: Path) -> Iterator[tuple[int, str, float]]:
             (length,) = struct.unpack_from("<Q", content, at)
             event = event_pb2.Event.FromString(content[at + 12 : at + 12 + length])
             at += 16 + length
-            yield from ((event.step, value.tag.removeprefix("ray/tune/"), value.simple_value) for value in event.summary.value)
+            yield from ((event.step, value) for value in event.summary.value)
+
+
+def scalars(folder: Path) -> list[tuple[int, str, float]]:
+    return [(step, value.tag.removeprefix("ray/tune/"), value.simple_value) for step, value in summaries(folder)]
 
 
 def lines_of(file: Path) -> Iterator[Any]:
@@ -76,35 +81,43 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
         loggers.tell(epochs(trial, 1, 2))
         loggers.tell(Started(trial.hash, PLACE, 2))  # the worker was lost
         loggers.tell(epochs(trial, 1, 3))
-        loggers.tell(Measured(trial.hash, (Measurement(3, "token_cosine", 0, 0.25), Measurement(3, "spectrum", 0, None, (1.0,)))))
+        for _ in range(2):
+            seen = (Measurement(3, "token_cosine", 0, 0.25), Measurement(3, "spectrum", 0, None, (1.0,)))
+            loggers.tell(Measured(trial.hash, seen))
         loggers.tell(Ended(trial.hash, Status.COMPLETED, tested=records.Tested(3, 1.5, 50.0, 90.0)))
         loggers.close()
     (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
     assert folder.name == f"shortcuts.count=1,layout=parallel,seed=1,{trial.hash[:8]}"
-    found = list(scalars(folder))
+    found = scalars(folder)
     told = [(step, pytest.approx(value)) for step, name, value in found if name == "top1"]
     assert told == [(number, made_up(trial, number).top1) for number in (1, 2, 3)]
-    assert (3, "token_cosine/layer_0", 0.25) in found
+    assert found.count((3, "token_cosine/layer_0", 0.25)) == 1
     assert (3, "test/top1", 50.0) in found
+    # What the page of hyperparameters compares by: all of the last epoch.
+    (summary,) = (value for _, value in summaries(folder) if value.tag == "_hparams_/experiment")
+    assert b"ray/tune/top1" in summary.metadata.plugin_data.content
+    assert b"token_cosine" in summary.metadata.plugin_data.content
 
 
 def test_mlflow_has_each_trial_once(tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for status in (Status.RUNNING, Status.DIVERGED):
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    # The last run was broken off: nothing is said of the trial's end.
+    for status, told in ((Status.RUNNING, "KILLED"), (Status.DIVERGED, "FAILED"), (None, "KILLED")):
         loggers = Loggers(Logs(("mlflow",), tmp_path, "tiny", FACTORS))
         follow(loggers, trial)
         loggers.tell(epochs(trial, 1, 2))
-        loggers.tell(Ended(trial.hash, status))
+        if status is not None:
+            loggers.tell(Ended(trial.hash, status))
         loggers.close()
-    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
-    assert run.info.status == "FAILED"
+        (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+        assert run.info.status == told
     assert run.data.params["shortcuts.count"] == "1"
     assert run.data.params["seed"] == "1"
-    told = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, "top1")]
-    assert told == [(number, made_up(trial, number).top1) for number in (1, 2)]
+    curve = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, "top1")]
+    assert curve == [(number, made_up(trial, number).top1) for number in (1, 2)]
 
 
 def test_service_that_fails_is_left(
@@ -124,6 +137,23 @@ def test_service_that_fails_is_left(
     assert capsys.readouterr().err.count("--log mlflow stopped: no route to host. Training goes on") == 1
     (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
     assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
+
+
+def test_a_service_that_hangs_keeps_nobody_waiting(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.tune.logger import TBXLoggerCallback
+
+    monkeypatch.setattr("ablate.execution.ray_tune.loggers.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(TBXLoggerCallback, "log_trial_start", lambda *_: time.sleep(20))
+    loggers = Loggers(Logs(("tensorboard",), tmp_path, "tiny", FACTORS))
+    start = time.monotonic()
+    follow(loggers, trial)
+    loggers.tell(epochs(trial, 1, 3))
+    assert time.monotonic() - start < 1
+    loggers.close()
+    assert time.monotonic() - start < 10
+    assert "--log tensorboard has not taken everything; the store has it." in capsys.readouterr().err
 
 
 def test_service_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

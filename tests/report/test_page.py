@@ -17,6 +17,7 @@ from ablate.page import write_page
 from ablate.pipeline import Options
 from ablate.report.figures import save_chart, svg
 from ablate.report.interactive import draw
+from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import TINY, RunText, Say
 from tests.test_review import curve
@@ -155,3 +156,17 @@ def test_energy_is_told_where_it_was_read(study: Study, options: Options, tmp_pa
     text = (tmp_path / "tiny.html").read_text()
     assert ("kWh" in text) == (told is not None)
     assert told is None or told in text
+
+
+def test_epochs_of_a_shorter_trial_are_not_spent_again(study: Study, options: Options) -> None:
+    with closing(sqlite3.connect(options.url)) as connection, connection:
+        connection.execute("UPDATE epochs SET joules = 100")
+        connection.execute("UPDATE attempts SET first_epoch = 2 WHERE id = 1")
+    with Reader(options.url) as reader:
+        (spent,) = reader.spent("tiny")
+    assert {name: spent[name] for name in ("trials", "epochs", "seconds", "joules")} == {
+        "trials": 12,
+        "epochs": 34,
+        "seconds": 34,
+        "joules": 3400,
+    }

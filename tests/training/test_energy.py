@@ -44,6 +44,16 @@ def test_cores_have_their_share_of_all_packages(powercap: Path) -> None:
     assert meter.joules() == pytest.approx((40 + 20) * 2 / 8)
 
 
+def test_a_counter_that_begins_again_within_an_epoch_is_seen(powercap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.training.energy.TICK_SECONDS", 0.0)
+    meter = Meter("cpu", 0, 8, powercap=powercap)
+    meter.start()
+    for joules in (900.0, 500.0, 100.0, 800.0):
+        zone(powercap / "intel-rapl:0", "package-0", joules)
+        meter.tick()
+    assert meter.joules() == pytest.approx(800 + 600 + 600 + 700)
+
+
 def test_counters_that_cannot_be_read_are_no_energy(powercap: Path, tmp_path: Path) -> None:
     meter = Meter("cpu", 0, 1, powercap=powercap)
     assert meter.joules() is None  # never started

@@ -1,14 +1,18 @@
 """Live logging: each epoch, once it is stored, is also told to TensorBoard, MLflow or Weights & Biases by Tune's own callbacks.
 
 The store stays the truth. A trial is one run there too: what a process tells of a trial replaces what an earlier one told of it.
+Each service has a thread: one that hangs keeps no trial waiting.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import re
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +27,10 @@ from ablate.records import Ended, Event, Job, Measured, Progressed, Started, Sta
 
 NAME_LENGTH = 120
 """Characters of a run's name that tell its levels; file systems take 255."""
+GATHER_SECONDS = 1.0
+"""What is told of one epoch within this time is one step there: the epoch itself, its diagnostics, its test."""
+CLOSE_SECONDS = 60.0
+"""How long the end of a run waits for a service."""
 LOGIN = (
     "--log wandb: nobody is logged in to Weights & Biases; type `wandb login`, or set WANDB_MODE=offline and upload later with "
     "`wandb sync`"
@@ -42,13 +50,34 @@ class Run:
         self.config = self.evaluated_params = {**told, "trial": trial.hash}
         self._name = f"{cell},seed={trial.seed},{trial.hash[:8]}"
         self.local_path = ""
-        self.epochs = 0
+        self.last = 0
+        self.waiting: dict[int, dict[str, float]] = {}
+        """By epoch, what is still to be told."""
+        self._measured: set[tuple[int, str]] = set()
 
     def __str__(self) -> str:
         return self._name
 
     def init_local_path(self) -> None:
         Path(self.local_path).mkdir(parents=True, exist_ok=True)
+
+    def take(self, event: Event) -> None:
+        """Gathers what an event tells by epoch. After a lost worker the same is told again: it is taken once."""
+        if isinstance(event, Progressed):
+            for epoch in event.epochs:
+                if epoch.number > self.last:
+                    self.last = epoch.number
+                    values = {name: value for name, value in asdict(epoch).items() if value is not None}
+                    self.waiting[values.pop("number")] = values
+        elif isinstance(event, Measured):
+            for one in event.measurements:
+                name = f"{one.name}/layer {one.layer}"
+                if one.value is not None and (one.epoch, name) not in self._measured:
+                    self._measured.add((one.epoch, name))
+                    self.waiting.setdefault(one.epoch, {})[name] = one.value
+        elif isinstance(event, Ended) and event.tested is not None:
+            tested = {f"test/{name}": value for name, value in asdict(event.tested).items() if name != "epoch"}
+            self.waiting.setdefault(self.last, {}).update(tested)
 
 
 def _levels(trial: Trial) -> dict[str, str | int | float]:
@@ -65,51 +94,104 @@ def _levels(trial: Trial) -> dict[str, str | int | float]:
 
 
 class Service:
-    """One of Tune's callbacks, what it is called, and how it is made ready for a run: `prepare` names the run's folder, and takes
-    back what was told of the run before."""
+    """One of Tune's callbacks in a thread of its own. It is left, and said to be, when it fails: results are stored anyway.
 
-    def __init__(self, name: str, callback: LoggerCallback, prepare: Callable[[Run], Path]) -> None:
-        self.name, self._callback, self._prepare = name, callback, prepare
+    Args:
+        prepare: names a run's folder, and takes back what was told of the run before.
+        ended: is told how a run ended, where the callback's `failed` is not enough.
+        check: raises where something that the callback started elsewhere has failed; True where it is still at work.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        callback: LoggerCallback,
+        prepare: Callable[[Run], Path],
+        ended: Callable[[Run, Status], None] = lambda run, status: None,
+        check: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._name, self._callback, self._prepare, self._ended, self._check = name, callback, prepare, ended, check
         self._runs: dict[str, Run] = {}
+        self._given_up = False
+        self._events: queue.SimpleQueue[tuple[Event, Run] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._live, name=f"log-{name}", daemon=True)
+        self._thread.start()
 
-    def tell(self, event: Event, job: Job, factors: tuple[str, ...]) -> None:
-        """Passes on what happened to a job."""
-        run: Any = self._runs.get(event.trial)
-        if isinstance(event, Started) and run is None:
-            run = Run(job.trial, factors)
-            run.local_path = str(self._prepare(run))
-            self._runs[event.trial] = run
-            self._callback.log_trial_start(run)
-        elif run is None:
-            return
-        elif isinstance(event, Progressed):
-            for epoch in event.epochs:
-                # After a lost worker the same epochs are told again.
-                if epoch.number > run.epochs:
-                    run.epochs = epoch.number
-                    told = asdict(epoch)
-                    self._result(run, told.pop("number"), {name: value for name, value in told.items() if value is not None})
-        elif isinstance(event, Measured):
-            for one in event.measurements:
-                if one.value is not None:
-                    self._result(run, one.epoch, {f"{one.name}/layer {one.layer}": one.value})
-        elif isinstance(event, Ended):
-            if event.tested is not None:
-                tested = {f"test/{name}": value for name, value in asdict(event.tested).items() if name != "epoch"}
-                self._result(run, run.epochs, tested)
-            self._callback.log_trial_end(run, failed=event.status in (Status.FAILED, Status.DIVERGED))
-            del self._runs[event.trial]
-
-    def _result(self, run: Any, epoch: int, values: dict[str, float]) -> None:
-        self._callback.log_trial_result(epoch, run, {"training_iteration": epoch, **values})
+    def tell(self, event: Event, run: Run) -> None:
+        """Passes on what happened to a trial, without waiting."""
+        self._events.put((event, run))
 
     def close(self) -> None:
-        """Waits until what was told has been written."""
-        self._callback.on_experiment_end(trials=[])
+        """Waits until what was told has been written, but not for ever."""
+        self._events.put(None)
+        self._thread.join(3.0)
+        if self._thread.is_alive():
+            print(f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ...", file=sys.stderr)
+            self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self._given_up = True
+            print(f"--log {self._name} has not taken everything; the store has it.", file=sys.stderr)
+
+    def _live(self) -> None:
+        try:
+            self._pass_on()
+        except Exception as error:
+            told = f"--log {self._name} stopped: {_reason(error)}. Training goes on, and the store has everything."
+            print(told, file=sys.stderr)
+
+    def _pass_on(self) -> None:
+        flushed = time.monotonic()
+        while True:
+            try:
+                found = self._events.get(timeout=GATHER_SECONDS)
+                if found is None:
+                    break
+                self._take(*found)
+            except queue.Empty:
+                pass
+            if time.monotonic() - flushed > GATHER_SECONDS:
+                self._flush(*self._runs.values())
+                self._check()
+                flushed = time.monotonic()
+        for run in list(self._runs.values()):
+            self._end(run, Status.RUNNING)
+        # Not beyond the end of Ray: asked again, it would start anew.
+        while not self._given_up and self._check():
+            time.sleep(0.1)
+
+    def _take(self, event: Event, told: Run) -> None:
+        run: Any = self._runs.get(event.trial)
+        if isinstance(event, Started) and run is None:
+            run = self._runs[event.trial] = told
+            run.local_path = str(self._prepare(run))
+            self._callback.log_trial_start(run)
+        if run is not None:
+            run.take(event)
+            if isinstance(event, Ended):
+                self._end(run, event.status)
+
+    def _end(self, run: Any, status: Status) -> None:
+        self._flush(run)
+        self._callback.log_trial_end(run, failed=status in (Status.FAILED, Status.DIVERGED))
+        self._ended(run, status)
+        del self._runs[run.trial_id]
+
+    def _flush(self, *runs: Any) -> None:
+        for run in runs:
+            for epoch, values in sorted(run.waiting.items()):
+                self._callback.log_trial_result(epoch, run, {"training_iteration": epoch, **values})
+            run.waiting.clear()
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error; the last one of what a process of Ray's raised, which comes with its traceback."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    told = lines[-1 if lines[0].startswith("ray::") or "Traceback" in str(error) else 0].rstrip(".")
+    return told if len(told) <= 200 else f"{told[:200]} ..."
 
 
 class Loggers:
-    """Passes events on to the services that were asked for. One that fails is left, and said to be: results are stored anyway.
+    """The services that were asked for.
 
     Raises:
         ExecutorError: a service cannot be reached, or nobody is logged in.
@@ -118,7 +200,7 @@ class Loggers:
     def __init__(self, logs: Logs) -> None:
         self._factors = logs.factors
         self._jobs: dict[str, Job] = {}
-        self._services = [_MAKERS[name](logs) for name in logs.services]
+        self._services = [_MAKERS[name](logs) for name in dict.fromkeys(logs.services)]
 
     def follow(self, job: Job) -> None:
         """Takes note of a job that is about to start."""
@@ -126,27 +208,18 @@ class Loggers:
 
     def tell(self, event: Event) -> None:
         """Passes an event on, after it was stored."""
-        job = self._jobs[event.trial]
-        for service in list(self._services):
-            try:
-                service.tell(event, job, self._factors)
-            except Exception as error:
-                self._leave(service, error)
+        job = self._jobs.get(event.trial)
+        if job is None:
+            return
+        for service in self._services:
+            service.tell(event, Run(job.trial, self._factors))
         if isinstance(event, Ended):
             del self._jobs[event.trial]
 
     def close(self) -> None:
         """Ends the services."""
-        for service in list(self._services):
-            try:
-                service.close()
-            except Exception as error:
-                self._leave(service, error)
-
-    def _leave(self, service: Service, error: Exception) -> None:
-        self._services.remove(service)
-        told = str(error).partition("\n")[0] or type(error).__name__
-        print(f"--log {service.name} stopped: {told}. Training goes on, and the store has everything.", file=sys.stderr)
+        for service in self._services:
+            service.close()
 
 
 def _tensorboard(logs: Logs) -> Service:
@@ -163,6 +236,9 @@ def _tensorboard(logs: Logs) -> Service:
 def _mlflow(logs: Logs) -> Service:
     import logging
 
+    # Its own patience with a server is four minutes.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     import mlflow
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
@@ -177,7 +253,7 @@ def _mlflow(logs: Logs) -> Service:
         client = mlflow.MlflowClient(address)
         experiment = client.get_experiment_by_name(logs.study)
     except Exception as error:
-        raise ExecutorError(f"--log mlflow: {address} cannot be used: {str(error).partition(chr(10))[0]}") from error
+        raise ExecutorError(f"--log mlflow: {address} cannot be used: {_reason(error)}") from error
     finally:
         # Its setup puts the address there, where the next study of this process would take it for the user's own.
         if users is None:
@@ -188,15 +264,21 @@ def _mlflow(logs: Logs) -> Service:
             client.delete_run(old.info.run_id)
         return logs.folder
 
-    return Service("mlflow", callback, prepare)
+    def ended(run: Run, status: Status) -> None:
+        if status in (Status.RUNNING, Status.PRUNED):
+            # Tune's callback would have it finished.
+            client.set_terminated(callback._trial_runs[run], "KILLED")
+
+    return Service("mlflow", callback, prepare, ended)
 
 
 def _wandb(logs: Logs) -> Service:
+    import ray
     from ray.air.integrations.wandb import WandbLoggerCallback
 
     folder = logs.folder.resolve() / "wandb"
     project = os.environ.get("WANDB_PROJECT") or logs.study.replace("/", "-")
-    callback = WandbLoggerCallback(project=project, dir=str(folder.parent), settings={"silent": True})
+    callback = WandbLoggerCallback(project=project, dir=str(folder.parent), settings={"silent": True}, upload_timeout=1)
     try:
         callback.setup()
     except ValueError as error:
@@ -209,7 +291,18 @@ def _wandb(logs: Logs) -> Service:
             shutil.rmtree(old)
         return folder
 
-    return Service("wandb", callback, prepare)
+    seen: dict[Any, None] = {}
+
+    def check() -> bool:
+        # Each run has a process of Ray's, whose errors nobody else asks for.
+        seen.update(dict.fromkeys(callback._trial_logging_futures.values()))
+        done, working = ray.wait(list(seen), num_returns=len(seen), timeout=0) if seen else ([], [])
+        for future in done:
+            del seen[future]
+            ray.get(future)
+        return bool(working)
+
+    return Service("wandb", callback, prepare, check=check)
 
 
 _MAKERS: dict[str, Callable[[Logs], Service]] = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
