@@ -26,6 +26,7 @@ class Meter:
         self._gpus = max(1, round(gpus)) if device == "cuda" else 0
         self._share = min(1.0, gpus) if self._gpus else min(1.0, cpus / (os.cpu_count() or 1))
         self._packages = [] if self._gpus else _packages(powercap)
+        self._ranges = [most for _, most in self._packages] or [0.0] * self._gpus
         self._last: list[float] | None = None
         self._drawn, self._read_at = 0.0, 0.0
 
@@ -48,39 +49,39 @@ class Meter:
         if not before or now is None:
             self._last = None
             return
-        ranges = [_number(package / "max_energy_range_uj") / 1e6 for package in self._packages] or [0.0] * len(now)
-        wrapped = sum(span for one, other, span in zip(before, now, ranges, strict=True) if other < one)
+        wrapped = sum(most for one, other, most in zip(before, now, self._ranges, strict=True) if other < one)
         self._drawn += sum(now) - sum(before) + wrapped
         self._last, self._read_at = now, time.monotonic()
 
     def _read(self) -> list[float] | None:
         try:
-            return _gpu_joules(self._gpus) if self._gpus else [_number(package / "energy_uj") / 1e6 for package in self._packages]
-        except OSError:
+            return _gpu_joules(self._gpus) if self._gpus else [_joules(file) for file, _ in self._packages]
+        except Exception:
+            # Drivers and files fail in many ways; energy is circumstance, and costs no trial.
             return None
 
 
-def _packages(powercap: Path) -> list[Path]:
-    """The zones of whole packages: their cores and their memory are zones within, and `psys` is all of the machine once more."""
+def _packages(powercap: Path) -> list[tuple[Path, float]]:
+    """Counter and range in joules of whole packages: their cores and their memory are zones within, and `psys` is all of the
+    machine once more."""
     zones = sorted(zone for zone in powercap.glob("intel-rapl:*") if zone.name.count(":") == 1)
-    return [zone for zone in zones if (zone / "name").read_text().startswith("package")]
+    try:
+        whole = [zone for zone in zones if (zone / "name").read_text().startswith("package")]
+        return [(zone / "energy_uj", _joules(zone / "max_energy_range_uj")) for zone in whole]
+    except (OSError, ValueError):
+        return []
 
 
-def _number(file: Path) -> float:
-    return float(file.read_text())
+def _joules(file: Path) -> float:
+    return float(file.read_text()) / 1e6
 
 
-def _gpu_joules(count: int) -> list[float] | None:
-    """Counters of the first `count` GPUs that this process sees, since their driver was loaded; None where there is none, as
-    before Volta."""
+def _gpu_joules(count: int) -> list[float]:
+    """Counters of the first `count` GPUs that this process sees, since their driver was loaded. Raises pynvml.NVMLError where a
+    GPU has none, as before Volta."""
     import pynvml
     import torch
 
-    try:
-        pynvml.nvmlInit()
-        handles = [
-            pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(number).uuid}") for number in range(count)
-        ]
-        return [pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3 for handle in handles]
-    except pynvml.NVMLError:
-        return None
+    pynvml.nvmlInit()
+    uuids = [f"GPU-{torch.cuda.get_device_properties(number).uuid}" for number in range(count)]
+    return [pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByUUID(uuid)) / 1e3 for uuid in uuids]

@@ -101,3 +101,14 @@ def test_a_gpu_without_a_counter_is_no_energy(nvml: dict[str, int]) -> None:
     meter = Meter("cuda", 1, 2)
     meter.start()
     assert meter.joules() is None
+
+
+def test_no_library_is_no_energy(monkeypatch: pytest.MonkeyPatch, powercap: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    meter = Meter("cuda", 1, 2)
+    meter.start()
+    assert meter.joules() is None
+    (powercap / "intel-rapl:1" / "max_energy_range_uj").write_text("many\n")
+    meter = Meter("cpu", 0, 2, powercap=powercap)
+    meter.start()
+    assert meter.joules() is None
