@@ -143,7 +143,7 @@ class TestRay:
     ) -> tuple[tuple[Trial, ...], list[Event], list[str]]:
         """Eight trials that complete, one that fails, one that diverges, each on half a CPU."""
         folder = tmp_path_factory.mktemp("ray")
-        good = trials(TINY.replace("epochs: 3", "epochs: 40"))
+        good = trials(TINY.replace("epochs: 3", "epochs: 100"))
         missing = replace(good[0], data=replace(good[0].data, name="npz", path=str(folder / "no such file.npz"), fingerprint="x"))
         diverging = replace(good[0], recipe=replace(good[0].recipe, lr=1e30, optimizer="sgd"))
         events: list[Event] = []
