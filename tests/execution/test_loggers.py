@@ -123,12 +123,12 @@ def test_mlflow_has_each_trial_once(tmp_path: Path, trial: Trial, monkeypatch: p
 def test_service_that_fails_is_left(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ray.air.integrations.mlflow import MLflowLoggerCallback
+    import mlflow
 
     def fail(*_: object) -> None:
         raise OSError("no route to host")
 
-    monkeypatch.setattr(MLflowLoggerCallback, "log_trial_result", fail)
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", fail)
     loggers = Loggers(Logs(("mlflow", "tensorboard"), tmp_path, "tiny", FACTORS))
     follow(loggers, trial)
     loggers.tell(epochs(trial, 1, 3))

@@ -29,8 +29,8 @@ NAME_LENGTH = 120
 """Characters of a run's name that tell its levels; file systems take 255."""
 GATHER_SECONDS = 1.0
 """What is told of one epoch within this time is one step there: the epoch itself, its diagnostics, its test."""
-CLOSE_SECONDS = 60.0
-"""How long the end of a run waits for a service."""
+CLOSE_SECONDS = 30.0
+"""How long the end of a run waits for a service. After a minute without its parts Ray would take the process with it."""
 LOGIN = (
     "--log wandb: nobody is logged in to Weights & Biases; type `wandb login`, or set WANDB_MODE=offline and upload later with "
     "`wandb sync`"
@@ -240,14 +240,22 @@ def _mlflow(logs: Logs) -> Service:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     import mlflow
+    from mlflow.entities import Metric
     from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+    class Batched(MLflowLoggerCallback):
+        """One transaction an epoch, not one for each of its numbers."""
+
+        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, float]) -> None:
+            now = int(1000 * time.time())
+            client.log_batch(self._trial_runs[trial], [Metric(name, value, now, iteration) for name, value in result.items()])
 
     # It tells of each table that it makes.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logs.folder.mkdir(parents=True, exist_ok=True)
     users = os.environ.get("MLFLOW_TRACKING_URI")
     address = users or f"sqlite:///{logs.folder.resolve() / 'mlflow.db'}"
-    callback = MLflowLoggerCallback(tracking_uri=address, experiment_name=logs.study)
+    callback = Batched(tracking_uri=address, experiment_name=logs.study)
     try:
         callback.setup()
         client = mlflow.MlflowClient(address)
