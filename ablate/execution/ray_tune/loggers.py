@@ -28,7 +28,9 @@ from ablate.records import Ended, Event, Job, Measured, Progressed, Started, Sta
 NAME_LENGTH = 120
 """Characters of a run's name that tell its levels; file systems take 255."""
 GATHER_SECONDS = 1.0
-"""What is told of one epoch within this time is one step there: the epoch itself, its diagnostics, its test."""
+"""When nothing was told for so long, what was is passed on: an epoch, its diagnostics and its test are one step there."""
+LONGEST_SECONDS = 10.0
+"""After so long it is passed on although more is told."""
 CLOSE_SECONDS = 30.0
 """How long the end of a run waits for a service. After a minute without its parts Ray would take the process with it."""
 LOGIN = (
@@ -142,14 +144,15 @@ class Service:
     def _pass_on(self) -> None:
         flushed = time.monotonic()
         while True:
+            quiet = False
             try:
                 found = self._events.get(timeout=GATHER_SECONDS)
                 if found is None:
                     break
                 self._take(*found)
             except queue.Empty:
-                pass
-            if time.monotonic() - flushed > GATHER_SECONDS:
+                quiet = True
+            if quiet or time.monotonic() - flushed > LONGEST_SECONDS:
                 self._flush(*self._runs.values())
                 self._check()
                 flushed = time.monotonic()
