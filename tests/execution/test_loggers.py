@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from ablate import execution, pipeline, records, space
+from ablate.cli.options import Service
 from ablate.errors import ExecutorError
 from ablate.execution import Logs
-from ablate.execution.ray_tune.loggers import Loggers
+from ablate.execution.ray_tune.loggers import _MAKERS, Loggers
 from ablate.execution.simulated import made_up
 from ablate.records import Ended, Job, Measured, Measurement, Place, Progressed, Resources, Started, Status, Trial
 from ablate.store.reader import Reader
@@ -170,6 +171,7 @@ def test_service_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [service.value for service in Service] == list(execution.SERVICES) == list(_MAKERS)
     code, _, err = say("run", "tiny.yaml", "--log", "tensorbord")
     assert code == 2
     assert "did you mean 'tensorboard'?" in err

@@ -115,13 +115,14 @@ class Service:
         self._name, self._callback, self._prepare, self._ended, self._check = name, callback, prepare, ended, check
         self._runs: dict[str, Run] = {}
         self._given_up = False
-        self._events: queue.SimpleQueue[tuple[Event, Run] | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[Event, Run | None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name=f"log-{name}", daemon=True)
         self._thread.start()
 
-    def tell(self, event: Event, run: Run) -> None:
-        """Passes on what happened to a trial, without waiting."""
-        self._events.put((event, run))
+    def tell(self, event: Event, begun: Run | None) -> None:
+        """Passes on what happened to a trial, without waiting; with its run where it has started."""
+        if self._thread.is_alive():
+            self._events.put((event, begun))
 
     def close(self) -> None:
         """Waits until what was told has been written, but not for ever."""
@@ -162,10 +163,10 @@ class Service:
         while not self._given_up and self._check():
             time.sleep(0.1)
 
-    def _take(self, event: Event, told: Run) -> None:
+    def _take(self, event: Event, begun: Run | None) -> None:
         run: Any = self._runs.get(event.trial)
-        if isinstance(event, Started) and run is None:
-            run = self._runs[event.trial] = told
+        if run is None and begun is not None:
+            run = self._runs[event.trial] = begun
             run.local_path = str(self._prepare(run))
             self._callback.log_trial_start(run)
         if run is not None:
@@ -215,7 +216,7 @@ class Loggers:
         if job is None:
             return
         for service in self._services:
-            service.tell(event, Run(job.trial, self._factors))
+            service.tell(event, Run(job.trial, self._factors) if isinstance(event, Started) else None)
         if isinstance(event, Ended):
             del self._jobs[event.trial]
 
@@ -289,7 +290,7 @@ def _wandb(logs: Logs) -> Service:
 
     folder = logs.folder.resolve() / "wandb"
     project = os.environ.get("WANDB_PROJECT") or logs.study.replace("/", "-")
-    callback = WandbLoggerCallback(project=project, dir=str(folder.parent), settings={"silent": True}, upload_timeout=1)
+    callback = WandbLoggerCallback(project=project, dir=str(folder.parent), settings={"silent": True})
     try:
         callback.setup()
     except ValueError as error:
