@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.store.catalogue import StudyStatus
-from ablate.store.database import sqlite_file
+from ablate.store.database import exists
 from ablate.store.reader import Reader
 
 if TYPE_CHECKING:
@@ -189,13 +189,20 @@ def run(
     from ablate.store.writer import Writer
 
     hooks = hooks or Hooks()
-    with Writer(options.url) as writer:
+    with ExitStack() as opened:
         logs = execution.Logs(options.log, options.runs, declared.name, _naming(declared))
+        # A new store is made when the plan stands: what is refused leaves nothing behind.
+        writer = opened.enter_context(Writer(options.url)) if exists(options.url) else None
         work = executor or execution.make(options.executor, options.ray_address, logs)
         try:
-            if not _seems_done(declared, options.url):
+            if writer is None or not _seems_done(declared, options.url):
                 work.prepare(options.cpus, options.gpus)
             shown = preview(declared, options.url, options, probe=False)
+            if writer is None:
+                writer = opened.enter_context(Writer(options.url))
+                if _holds_studies(options.url):
+                    # Another driver made the store meanwhile.
+                    shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
             with Reader(options.url) as reader:
                 # What a search has proposed may be more than this driver knows of; rows of a design are none of it.
@@ -221,6 +228,11 @@ def run(
         if not outcome.interrupted and not outcome.failed:
             writer.finish(study)
     return outcome
+
+
+def _holds_studies(url: str) -> bool:
+    with Reader(url) as reader:
+        return bool(reader.studies())
 
 
 def _naming(declared: Space) -> tuple[str, ...]:
@@ -337,7 +349,7 @@ def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
     """All cells of a design, or those that a search has proposed, and how many are to come."""
     from ablate.plan import make_plan
 
-    with Reader(url) if _has_store(url) else nullcontext() as reader:
+    with Reader(url) if exists(url) else nullcontext() as reader:
         if declared.strategy is None:
             return make_plan(declared, Costs(reader.costs(COST_REVISION) if reader else {})), 0
         again = _again(declared)
@@ -359,13 +371,8 @@ def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
     return made, more
 
 
-def _has_store(url: str) -> bool:
-    file = sqlite_file(url)
-    return file is None or file.is_file()
-
-
 def _known(url: str, found: Plan) -> dict[str, Known]:
-    if not _has_store(url):
+    if not exists(url):
         return {}
     with Reader(url) as reader:
         return reader.known([trial.hash for trial in found.trials])
@@ -384,7 +391,7 @@ def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
     declared = shown.plan.space
     folder = options.checkpoints_of(writer.store_id)
     if "://" not in folder.removeprefix("file://"):
-        Path(folder.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+        Path(folder.removeprefix("file://")).mkdir(mode=0o700, parents=True, exist_ok=True)
     # What failed in an earlier run was planned again when the study was registered: what fails now, failed.
     results = (*_results(declared), Status.FAILED)
 
@@ -421,7 +428,7 @@ def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Optio
     declared = found.space
     costs = {cell.architecture.hash: cell.cost for cell in found.cells if cell.architecture and cell.cost}
     per_flop = None
-    if _has_store(url):
+    if exists(url):
         with Reader(url) as reader:
             per_flop = reader.seconds_per_flop_epoch(declared.data.canonical())
     if per_flop is None and probe and declared.data.images and not declared.resources.gpus:

@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ablate.masking import masked
 from ablate.records import Provenance
 
 
@@ -18,7 +19,7 @@ def collect() -> Provenance:
     """The provenance of the running command."""
     commit, dirty = _commit()
     return Provenance(
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=masked(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
         ablate=_version("ablate"),
         commit=commit,
         dirty=dirty,

@@ -219,9 +219,8 @@ class Study:
             found.append(Exported(levels, verdict, broken, attributes | costs))
         return found
 
-    def wide(self) -> tuple[list[str], list[Any]]:
+    def wide(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
             view = reader.study(self.name).results_view
-            columns, rows = reader.query(f'SELECT * FROM "{view}" ORDER BY cell, seed')
-        return columns, list(rows)
+            return reader.view(view)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate import provenance
+from ablate.masking import masked
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def _store(url: str) -> str:
     if file is not None and not file.is_file():
         return f"none yet at {file}; the first run makes it"
     with Reader(url) as reader:
-        return f"{url}: {len(reader.studies())} studies"
+        return f"{masked(url)}: {len(reader.studies())} studies"
 
 
 def _model() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -26,10 +28,20 @@ class Service(StrEnum):
     wandb = "wandb"
 
 
+STORE_VARIABLE = "ABLATE_STORE"
+"""A URL with a password in it belongs here: the command line of a process is visible to every user of the machine."""
+
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
 StoreOption = Annotated[
-    str, typer.Option("--store", metavar="URL", help="Database URL or SQLite file. [default: RUNS/ablate.db]")
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar=STORE_VARIABLE,
+        show_envvar=False,
+        help="Database URL or SQLite file; also ABLATE_STORE. [default: RUNS/ablate.db]",
+    ),
 ]
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the store and the checkpoints.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
@@ -60,5 +72,11 @@ def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
 
 
 def place_of(store: str, runs: Path) -> str:
-    """What to add to a command so that it finds the same store."""
-    return (f" --runs {runs}" if runs != DEFAULT_RUNS else "") + (f" --store {store}" if store else "")
+    """What to add to a command so that it finds the same store. A password is masked, and a store that the environment names
+    needs no option."""
+    from ablate.masking import masked
+
+    said = f" --runs {shlex.quote(str(runs))}" if runs != DEFAULT_RUNS else ""
+    if store and store != os.environ.get(STORE_VARIABLE):
+        said += f" --store {shlex.quote(masked(store))}"
+    return said

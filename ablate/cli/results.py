@@ -171,13 +171,19 @@ def dashboard(
     runs: RunsOption = DEFAULT_RUNS,
     host: Annotated[str, typer.Option("--host", help="Address to listen on; others than loopback need --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8501,
-    token: Annotated[str, typer.Option("--token", metavar="WORD", help="Ask visitors for it; NEW makes one up.")] = "",
+    token: Annotated[
+        str,
+        typer.Option("--token", metavar="WORD", help="Ask visitors for it; NEW makes one up. Others see it in the process list."),
+    ] = "",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Read the token from a file; or set ABLATE_TOKEN.")
+    ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
 ) -> None:
     """Pages to explore studies, live while they run. Reads only, and listens on this machine only."""
-    from ablate.cli.serve import serve
+    from ablate.cli.serve import serve, token_of
 
-    raise typer.Exit(serve(url_of(store, runs), place_of(store, runs), host, port, token, browser))
+    serve(url_of(store, runs), place_of(store, runs), host, port, token_of(token, token_file), browser)
 
 
 def query(

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import event, func, inspect, select, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import event, func, inspect, select, table, text
 
 from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
 from ablate.records import Status
-from ablate.store.database import limited, open_reader
+from ablate.store.database import open_reader, read_only, sqlite_file
+from ablate.store.questions import TooLong, ask_postgresql, ask_sqlite
 from ablate.store.tables import cell_trials, cells, studies, trials
 
 MISSING = re.compile(r"(no such )?(?P<kind>column|table|relation):? \"?(\w+\.)?(?P<name>\w+)\"?(?(1)| does not exist)")
 """How SQLite and PostgreSQL tell of a name that is not there."""
+REFUSED = re.compile(
+    r"not authorized|readonly|read-only|only execute one statement|multiple commands"
+    r"|must not contain data-modifying|syntax error at or near \"?(?!SELECT)[A-Z]+\"?\nLINE 1: DECLARE",
+    re.IGNORECASE,
+)
+"""How SQLite and PostgreSQL refuse a statement that is not one query."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class Catalogue:
     """One store. Raises StoreError where there is none, or where it is damaged."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._engine = open_reader(url)
         event.listen(self._engine, "handle_error", _readable)
 
@@ -118,9 +127,16 @@ class Catalogue:
             raise UnknownName(f"'{word}' begins {len(hashes)} trials; write more of the hash")
         return str(found[0][0]), str(found[0][1])
 
+    def view(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a study's wide view, by cell and seed."""
+        rows = select(text("*")).select_from(table(name)).order_by(text("cell"), text("seed"))
+        with self._engine.connect() as connection:
+            found = connection.execute(rows)
+            return list(found.keys()), [tuple(row) for row in found]
+
     def query(
         self, statement: str, *, most: int | None = None, seconds: float | None = None
-    ) -> tuple[list[str], list[Sequence[Any]]]:
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of one reading statement.
 
         Args:
@@ -130,22 +146,33 @@ class Catalogue:
         Raises:
             StoreError: the statement is wrong, is none that only reads, or takes too long.
         """
-        with self._engine.connect() as connection, limited(connection, seconds):
-            try:
-                result = connection.exec_driver_sql(statement)
-                if not result.returns_rows:
-                    raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
-                rows = result.fetchall() if most is None else result.fetchmany(most)
-                return list(result.keys()), [tuple(row) for row in rows]
-            except (DBAPIError, StoreError) as error:
-                reason = str(getattr(error, "orig", None) or error.__cause__ or error)
-                if "not authorized" in reason or "readonly" in reason or "read-only" in reason:
-                    reason = "a query can only read: one SELECT over the tables and views"
-                if "interrupted" in reason or "statement timeout" in reason:
-                    reason = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
-                raise StoreError(f"the query failed: {reason}{self._hint(reason, statement)}") from None
-            except Warning as error:
-                raise StoreError(f"the query failed: {error}") from None
+        file = sqlite_file(self._url)
+        try:
+            if file is not None:
+                return ask_sqlite(lambda: read_only(file), statement, most, seconds)
+            if self._engine.dialect.name == "postgresql":
+                return ask_postgresql(self._engine, statement, most, seconds)
+        except TooLong:
+            limit = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
+            raise StoreError(f"the query failed: {limit}") from None
+        except MemoryError:
+            raise StoreError("the query failed: it needs more memory than there is; ask for less") from None
+        except StoreError as error:
+            raise StoreError(f"the query failed: {error}") from None
+        except Exception as error:
+            if not _of_database(error):
+                raise
+            raise StoreError(f"the query failed: {self._reason(error, statement, seconds)}") from None
+        raise StoreError(f"queries are for SQLite and PostgreSQL, not for {self._engine.dialect.name}")
+
+    def _reason(self, error: Exception, statement: str, seconds: float | None) -> str:
+        """Why a database refused a statement, as a person reads it."""
+        reason = str(error).strip() or type(error).__name__
+        if REFUSED.search(reason):
+            return "a query can only read: one SELECT over the tables and views"
+        if "statement timeout" in reason:
+            return f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
+        return f"{reason}{self._hint(reason, statement)}"
 
     def _hint(self, reason: str, statement: str) -> str:
         """Where a statement has a name that is not there: the nearest one, or all that there are."""
@@ -168,3 +195,10 @@ class Catalogue:
 def _readable(context: Any) -> None:
     """A database that cannot be read is a message for a person."""
     raise StoreError(f"the store cannot be read: {context.original_exception}") from context.original_exception
+
+
+def _of_database(error: Exception) -> bool:
+    """Whether a driver of a database raised an error: psycopg, if it is used at all, is loaded by now."""
+    psycopg = sys.modules.get("psycopg")
+    kinds = (sqlite3.Error, sqlite3.Warning, *([psycopg.Error] if psycopg else []))
+    return isinstance(error, kinds)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
@@ -27,7 +24,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ablate.environment import seconds
 from ablate.errors import StoreError
+from ablate.masking import masked
 from ablate.store import views
+from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
 
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
@@ -51,19 +50,11 @@ def sqlite_file(url: str) -> Path | None:
     return Path(parsed.database)
 
 
-def shown(url: str) -> str:
-    """A URL as it may be shown: without its password."""
-    try:
-        return make_url(url).render_as_string(hide_password=True) if "://" in url else url
-    except (ArgumentError, ValueError):
-        return "of that name"
-
-
-def _engine(url: str) -> Engine:
+def _server(url: str) -> Engine:
     try:
         return create_engine(url)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        raise StoreError(f"--store '{shown(url)}' cannot be used: {error}") from None
+        raise StoreError(f"--store '{masked(url)}' cannot be used: {error}") from None
 
 
 def open_writer(url: str) -> Engine:
@@ -74,18 +65,59 @@ def open_writer(url: str) -> Engine:
     """
     file = sqlite_file(url)
     if file is not None:
-        engine = create_engine(f"sqlite:///{file}")
+        engine = create_engine(URL.create("sqlite", database=str(file)))
         event.listen(engine, "connect", _pragmas)
         # Python's driver would commit before each CREATE TABLE; a kill between two would leave half a database.
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     else:
-        engine = _engine(url)
-    with _readable_errors(url), engine.begin() as connection:
-        alone(connection)
-        found = _revision(connection)
-        if found != HEAD:
-            _upgrade(connection, found)
+        engine = _server(url)
+    try:
+        with _readable_errors(url), engine.begin() as connection:
+            alone(connection)
+            found = _revision(connection)
+            _refuse_foreign(connection, found, url)
+            if found != HEAD:
+                _upgrade(connection, found)
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
+
+
+def exists(url: str) -> bool:
+    """Whether there is a store at a URL. Creates nothing.
+
+    Raises:
+        StoreError: the database cannot be opened, or belongs to another program.
+    """
+    file = sqlite_file(url)
+    if file is not None:
+        check_file(file)
+        if not file.exists() or not file.stat().st_size:
+            return False
+        engine = create_engine("sqlite://", creator=lambda: read_only(file))
+    else:
+        engine = _server(url)
+    try:
+        with _readable_errors(url), engine.connect() as connection:
+            found = _revision(connection)
+            _refuse_foreign(connection, found, url)
+            return found is not None
+    finally:
+        engine.dispose()
+
+
+def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> None:
+    """Raises StoreError where the tables are those of another program."""
+    tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
+    ours = "cell_trials" in tables if revision is not None else not tables
+    if ours:
+        return
+    some = ", ".join(sorted(tables)[:3])
+    raise StoreError(
+        f"{masked(url)} is a database of another program (it has {some or 'no table of ablate'}); "
+        "name a store of its own with --store, as in runs/ablate.db"
+    )
 
 
 def alone(connection: Connection) -> None:
@@ -112,45 +144,32 @@ def open_reader(url: str) -> Engine:
     """
     file = sqlite_file(url)
     if file is None:
-        engine = _engine(url)
+        engine = _server(url)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("SET TRANSACTION READ ONLY"))
-    elif not file.is_file():
+    elif not file.exists():
         raise StoreError(f"no store at {file}; `ablate run FILE` makes one, --store names another")
     else:
-        address = f"file:{quote(str(file.resolve()))}?mode=ro"
-        engine = create_engine("sqlite://", creator=lambda: _read_only(address))
-    with _readable_errors(url), engine.connect() as connection:
-        found = _revision(connection)
-    if found is None:
-        raise StoreError(f"{shown(url)} is no ablate store")
-    if found != HEAD:
-        raise StoreError(
-            f"{shown(url)} has revision {found}, this version of ablate reads {HEAD}; "
-            "`ablate run` or `ablate resume` brings an older one up to date"
-        )
+        check_file(file)
+        engine = create_engine("sqlite://", creator=lambda: read_only(file))
+    try:
+        with _readable_errors(url), engine.connect() as connection:
+            found = _revision(connection)
+        if found is None:
+            raise StoreError(f"{masked(url)} is no ablate store")
+        if found != HEAD:
+            raise StoreError(
+                f"{masked(url)} has revision {found}, this version of ablate reads {HEAD}; "
+                "`ablate run` or `ablate resume` brings an older one up to date"
+            )
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
 
 
-@contextmanager
-def limited(connection: Connection, longest: float | None) -> Iterator[None]:
-    """Breaks statements off after so many seconds."""
-    if longest is None:
-        yield
-        return
-    raw: Any = connection.connection.dbapi_connection
-    if not isinstance(raw, sqlite3.Connection):
-        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {1000 * longest:.0f}")
-        yield
-        return
-    end = time.monotonic() + longest
-    raw.set_progress_handler(lambda: time.monotonic() > end, 10_000)
-    try:
-        yield
-    finally:
-        raw.set_progress_handler(None, 0)
-
-
-def _read_only(address: str) -> sqlite3.Connection:
+def read_only(file: Path) -> sqlite3.Connection:
+    """A connection that cannot write: the file is opened for reading, and SQLite's authorizer allows nothing else."""
+    address = f"file:{quote(str(file.resolve()))}?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
     allowed = {
@@ -189,7 +208,7 @@ def _readable_errors(url: str) -> Iterator[None]:
         yield
     except (OperationalError, DatabaseError, OSError) as error:
         reason = getattr(error, "orig", None) or error
-        raise StoreError(f"the store {shown(url)} cannot be opened: {reason}") from None
+        raise StoreError(f"the store {masked(url)} cannot be opened: {reason}") from None
 
 
 @contextmanager
@@ -208,7 +227,7 @@ def written(engine: Engine) -> Iterator[Connection]:
         reason = str(getattr(error, "orig", None) or error)
         hints = {"locked": "end the other program that holds it", "full": "free some room", "readonly": "give the right to write"}
         hint = next((told for word, told in hints.items() if word in reason), "see that it can be written to")
-        where = shown(engine.url.render_as_string().removeprefix("sqlite:///"))
+        where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
         raise StoreError(
             f"the store {where} cannot be written to: {reason}; {hint}, then go on with `ablate resume`: what it holds is whole"
         ) from None
@@ -242,34 +261,3 @@ def _upgrade(connection: Connection, found: str | None) -> None:
     command.upgrade(config, "head")
     for statement in views.STATIC.values():
         connection.execute(text(statement))
-
-
-class WriterLock:
-    """Only one process writes to a SQLite store. The kernel holds the lock and frees it when the process ends, however."""
-
-    def __init__(self, url: str) -> None:
-        file = sqlite_file(url)
-        self._stream = None
-        if file is None:
-            return
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = file.with_name(file.name + ".lock").open("a+")
-        except OSError as error:
-            raise StoreError(f"the store {file} cannot be made: {error.strerror}; use another --store or --runs") from None
-        try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._stream.seek(0)
-            holder = self._stream.read().strip() or "another process"
-            self._stream.close()
-            raise StoreError(f"{holder} is writing to {file}; wait for it, end it, or use another --store") from None
-        self._stream.truncate(0)
-        self._stream.write(f"process {os.getpid()}")
-        self._stream.flush()
-
-    def release(self) -> None:
-        """Lets other processes write."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None

@@ -15,7 +15,8 @@ from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
-from ablate.store.database import WriterLock, alone, clock, open_reader, open_writer, written
+from ablate.store.database import alone, clock, open_reader, open_writer, sqlite_file, written
+from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
 from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
 from ablate.store.tables import attempts, cells, diagnostics, drivers, epochs, provenance, stores, studies, trials
@@ -53,7 +54,7 @@ class Writer:
     """
 
     def __init__(self, url: str) -> None:
-        self._lock = WriterLock(url)
+        self._lock = WriterLock(sqlite_file(url))
         try:
             self._engine = open_writer(url)
         except BaseException:

@@ -7,6 +7,7 @@ from failures import live
 from links import keep, link, state
 from stored import URL, studies
 
+from ablate.masking import masked
 from ablate.records import Status
 from ablate.store.catalogue import StudyStatus
 
@@ -48,5 +49,5 @@ def overview() -> None:
 
 
 st.title("Studies")
-st.caption(f"store: {URL}")
+st.caption(f"store: {masked(URL)}")
 live(overview)()

@@ -143,9 +143,9 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
         Reader(str(other))
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"this is no database at all, but long enough to look like one" * 50)
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="is not a SQLite database"):
         Reader(str(broken))
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="is not a SQLite database"):
         Writer(str(broken))
     newer = tmp_path / "newer.db"
     Writer(str(newer)).close()

@@ -1,0 +1,155 @@
+"""Answers a statement that somebody typed: reads only, one statement, within a time and a size.
+
+SQLite: a connection of its own, opened read-only, whose authorizer allows nothing but reading. The statement runs in a
+thread, so that a time limit and Ctrl-C reach it.
+
+PostgreSQL: a server-side cursor in a read-only transaction. `DECLARE CURSOR` takes one query and refuses every other
+statement, so a statement can neither end the transaction nor begin another. A role that may write files or run programs
+on the server could do so inside a query, by functions; such a role is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import Engine
+
+from ablate.errors import StoreError
+
+Rows = list[tuple[Any, ...]]
+Answer = tuple[list[str], Rows]
+
+MOST_BYTES = 200_000_000
+"""Memory that the rows of one answer may take in Python."""
+MOST_VALUE = 20_000_000
+"""Bytes of one value: one step of SQLite on a longer one cannot be interrupted in time."""
+MOST_PATTERN = 1_000
+"""Bytes of a LIKE pattern, whose matching is one step too."""
+BATCH = 500
+READER_ROLE = "CREATE ROLE ablate_reader LOGIN PASSWORD 'CHOOSE' IN ROLE pg_read_all_data"
+DANGEROUS_ROLE = """
+SELECT rolname FROM pg_roles
+WHERE rolname = session_user AND (
+    rolsuper
+    OR pg_has_role(session_user, 'pg_write_server_files', 'MEMBER')
+    OR pg_has_role(session_user, 'pg_execute_server_program', 'MEMBER')
+)"""
+
+
+class TooLong(Exception):
+    """The statement was broken off at its time limit."""
+
+
+def ask_sqlite(connect: Callable[[], sqlite3.Connection], statement: str, most: int | None, seconds: float | None) -> Answer:
+    """Runs one statement on a read-only SQLite connection.
+
+    Raises:
+        TooLong: it took longer than `seconds`.
+        StoreError: the answer is too large, or the statement returns no rows.
+        sqlite3.Error: SQLite refuses the statement.
+    """
+    with closing(connect()) as connection, ThreadPoolExecutor(max_workers=1, thread_name_prefix="query") as pool:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MOST_PATTERN)
+        answer = pool.submit(_run_sqlite, connection, statement, most)
+        try:
+            return answer.result(timeout=seconds)
+        except FutureTimeout:
+            raise TooLong from None
+        finally:
+            # Does nothing to a statement that has ended. Ctrl-C and the time limit pass here too.
+            while not answer.done():
+                connection.interrupt()
+                _wait(answer)
+
+
+def _wait(answer: Any) -> None:
+    try:
+        answer.exception(timeout=0.05)
+    except FutureTimeout:
+        return
+
+
+def _run_sqlite(connection: sqlite3.Connection, statement: str, most: int | None) -> Answer:
+    cursor = connection.execute(statement)
+    if cursor.description is None:
+        raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
+    columns = [column[0] for column in cursor.description]
+    return columns, _bounded(_batches(cursor, most))
+
+
+def ask_postgresql(engine: Engine, statement: str, most: int | None, seconds: float | None) -> Answer:
+    """Runs one query on PostgreSQL, in a read-only transaction on a connection of its own.
+
+    Raises:
+        TooLong: it took longer than `seconds`.
+        StoreError: the role may write through functions, or the answer is too large.
+        psycopg.Error: PostgreSQL refuses the statement.
+    """
+    pooled = engine.raw_connection()
+    connection: Any = pooled.driver_connection
+    try:
+        connection.rollback()
+        connection.read_only = True
+        _refuse_dangerous_role(connection, engine)
+        if seconds is not None:
+            connection.execute(f"SET LOCAL statement_timeout = {1000 * seconds:.0f}")
+        with connection.cursor(name="ablate_query") as cursor:
+            cursor.execute(statement)
+            columns = [column.name for column in cursor.description]
+            deadline = None if seconds is None else monotonic() + seconds
+            return columns, _bounded(_batches(cursor, most), deadline)
+    finally:
+        # Whatever the statement did to its session (advisory locks, settings) ends with the connection.
+        pooled.invalidate()
+        pooled.close()
+
+
+def _refuse_dangerous_role(connection: Any, engine: Engine) -> None:
+    found = connection.execute(DANGEROUS_ROLE).fetchone()
+    if found is None:
+        return
+    url = engine.url.set(username="ablate_reader", password="CHOOSE").render_as_string(hide_password=True)
+    raise StoreError(
+        f"the role '{found[0]}' may write files or run programs on the server, and a query could make it do so; "
+        f"create a role that only reads, with {READER_ROLE}; then ask with --store {url}"
+    )
+
+
+def _batches(cursor: Any, most: int | None) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Rows in batches that grow while rows are small: one batch of huge rows would pass the limit unseen."""
+    left = sys.maxsize if most is None else most
+    batch = 1
+    while left > 0:
+        rows = cursor.fetchmany(min(batch, left))
+        if not rows:
+            return
+        left -= len(rows)
+        yield rows
+        largest = max(_size(row) for row in rows)
+        batch = max(1, min(2 * batch, BATCH, MOST_BYTES // 10 // largest))
+
+
+def _size(row: Sequence[Any]) -> int:
+    return sys.getsizeof(row) + sum(map(sys.getsizeof, row))
+
+
+def _bounded(batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | None = None) -> Rows:
+    """All rows, unless they take too much memory or too long."""
+    rows: Rows = []
+    size = 0
+    for batch in batches:
+        size += sum(_size(row) for row in batch)
+        rows += [tuple(row) for row in batch]
+        if size > MOST_BYTES:
+            raise StoreError(f"its answer takes more than {MOST_BYTES // 1_000_000} MB; ask for less, as with WHERE or LIMIT")
+        if deadline is not None and monotonic() > deadline:
+            raise TooLong
+    return rows

@@ -1,0 +1,127 @@
+"""No password reaches a terminal, a file, a page or the store."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablate import provenance
+from ablate.cli import options as cli_options
+from ablate.cli.serve import token_of
+from ablate.errors import AblateError, StoreError
+from ablate.masking import masked
+from ablate.store.database import exists
+from ablate.store.reader import Reader
+
+URL = "postgresql+psycopg://ada:s3cret@db.example:5432/ablate"
+HIDDEN = "postgresql+psycopg://ada:***@db.example:5432/ablate"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (URL, HIDDEN),
+        (f"--store {URL} --cpus 2", f"--store {HIDDEN} --cpus 2"),
+        (f"two: {URL}, {URL}", f"two: {HIDDEN}, {HIDDEN}"),
+        ("postgresql://:s3cret@h/d", "postgresql://:***@h/d"),
+        ("postgresql://ada:a/b:c@h/d", "postgresql://ada:***@h/d"),
+        ("postgresql://h/d?user=ada&password=s3cret&x=1", "postgresql://h/d?user=ada&password=***&x=1"),
+        ("s3://key:secret@bucket/path", "s3://key:***@bucket/path"),
+        ("host=h password=s3cret dbname=d", "host=h password=*** dbname=d"),
+        ("ablate dashboard --token sesame --port 1", "ablate dashboard --token *** --port 1"),
+        ("ablate dashboard --token=sesame", "ablate dashboard --token=***"),
+        ("ablate dashboard --token NEW", "ablate dashboard --token NEW"),
+        ("postgresql://ada@h/d", "postgresql://ada@h/d"),
+        ("sqlite:///runs/a@b.db", "sqlite:///runs/a@b.db"),
+        ("runs/ablate.db", "runs/ablate.db"),
+        ("http://localhost:8501/?x=1", "http://localhost:8501/?x=1"),
+    ],
+)
+def test_passwords_are_masked_in_any_text(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@given(st.text("abcXYZ019-_.~!$&*+,;=%/?#[]", min_size=1), st.text(max_size=30), st.text(max_size=30))
+def test_no_password_of_a_url_is_left_in_a_text(password: str, before: str, after: str) -> None:
+    secret = f"pw{password}pw"
+    assert secret not in masked(f"{before} postgresql://ada:{secret}@host/db {after}").replace(before, "").replace(after, "")
+
+
+def test_the_stored_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["ablate", "run", "x.yaml", "--store", URL])
+    assert provenance.collect().command == f"ablate run x.yaml --store {HIDDEN}"
+
+
+def test_a_store_that_the_environment_names_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABLATE_STORE", raising=False)
+    assert "s3cret" not in cli_options.place_of(URL, Path("runs"))
+    assert cli_options.place_of(URL, Path("my runs")) == f" --runs 'my runs' --store '{HIDDEN}'"
+    monkeypatch.setenv("ABLATE_STORE", URL)
+    assert cli_options.place_of(URL, Path("runs")) == ""
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+    with pytest.raises(StoreError) as refused:
+        exists("postgresql+psycopg://ada:s3cret@127.0.0.1:1/ablate")
+    assert "s3cret" not in str(refused.value)
+    assert "ada:***@127.0.0.1:1" in str(refused.value)
+
+
+def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABLATE_TOKEN", raising=False)
+    file = tmp_path / "token"
+    file.write_text("sesame\n")
+    assert token_of("", file) == "sesame"
+    assert token_of("word", None) == "word"
+    assert token_of("", None) == ""
+    assert len(token_of("NEW", None)) > 16
+    monkeypatch.setenv("ABLATE_TOKEN", "from the environment")
+    assert token_of("", None) == "from the environment"
+    with pytest.raises(AblateError, match="exclude each other"):
+        token_of("word", file)
+    file.write_text("two words")
+    with pytest.raises(AblateError, match="holds no token"):
+        token_of("", file)
+    with pytest.raises(AblateError, match="cannot be read"):
+        token_of("", tmp_path)
+
+
+def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None:
+    from ablate.store.writer import Writer
+
+    file = tmp_path / "ablate.db"
+    Writer(str(file)).close()
+    columns = "command, ablate, [commit], dirty, python, torch, timm, ray, platform, host, cpu, cores, memory_gb, gpus"
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0005'")
+        study = "INSERT INTO studies (name, file, question, expect, source, metric, direction, document, results_view,"
+        connection.execute(
+            f"{study} created_at, updated_at) VALUES ('s', '', '', '', '', 'top1', 'max', '', 'v', '2026-01-01', '2026-01-01')"
+        )
+        connection.execute(
+            f"INSERT INTO provenance (study_id, document, started_at, {columns}) VALUES"
+            f" (1, '', '2026-01-01', 'ablate run x --store {URL}', '', '', 0, '', '', '', '', '', '', '', 1, 1.0, '')"
+        )
+    connection.close()
+    Writer(str(file)).close()
+    with Reader(str(file)) as reader:
+        assert reader.query("SELECT command FROM provenance")[1] == [(f"ablate run x --store {HIDDEN}",)]
+
+
+def test_the_environment_names_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ablate.cli import main
+
+    monkeypatch.setitem(os.environ, "ABLATE_STORE", str(tmp_path / "elsewhere.db"))
+    monkeypatch.setattr(sys, "argv", ["ablate", "status"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "elsewhere.db" in capsys.readouterr().err
