@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from ablate.pipeline import Preview
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Progress:
-    """Shows how far a study is, and turns the first Ctrl-C or SIGTERM into a request to stop; a second one ends at once."""
+    """Shows how far a study is. The first Ctrl-C, SIGTERM or SIGHUP asks the run to stop; a second one ends it at once."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -37,7 +41,9 @@ class Progress:
         self._bars: Bars | None = None
 
     def __enter__(self) -> Progress:
-        self._previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        # `nohup` ignores SIGHUP, and so it stays.
+        heard = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self._on_signal) for number in heard}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -120,6 +126,11 @@ class Progress:
         if self._stopping:
             raise KeyboardInterrupt
         self._stopping = True
+        if number == signal.SIGHUP:
+            # The terminal is gone: writing to it would fail.
+            self._stop_bars()
+            self._live = False
+            sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays until the process ends
         self._say("stopping after the running epochs; again to stop at once")
 
     def _say(self, text: str) -> None:

@@ -11,18 +11,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
+import secrets
 import signal
 import sys
 import threading
+import time
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ablate.environment import seconds
 from ablate.errors import ExecutorError
 from ablate.execution import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.ray_tune.warden import Warden
 from ablate.records import Order, Resources
+
+if TYPE_CHECKING:
+    from ablate.execution.ray_tune.guard import Guard
 
 USERS_AUTH_MODE = os.environ.get("RAY_AUTH_MODE")
 """How the user's clusters authenticate; a local Ray of our own always uses a token."""
+
+START_SECONDS = seconds("ABLATE_RAY_START_SECONDS", 600)
+"""How long a local Ray may take to start: its own patience of 30 s is short on a busy machine."""
+SAY_SECONDS = 5.0
+SLOW = re.compile(r"timed out|[Tt]imeout|[Uu]nable to connect to GCS|[Ff]ailed to connect to GCS")
+"""What Ray says of processes that are merely slow."""
 
 # Before Ray is imported: it reads some of these at import.
 os.environ.update(
@@ -54,6 +68,9 @@ class RayExecutor:
 
     def __init__(self, address: str = "", logs: Logs = NO_LOGS) -> None:
         self._address, self._logs = address, logs
+        self._warden: Warden | None = None
+        self._guard: Guard | None = None
+        self._token = False
         self._thread: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -83,10 +100,28 @@ class RayExecutor:
             if self._address:
                 cluster.join(self._address, USERS_AUTH_MODE)
             else:
-                cluster.set_auth_mode("token")
-                import ray
+                self._start_local(cpus, gpus)
+            # Imports that take seconds, made here while the plan is being costed.
+            import ablate.execution.ray_tune.driver  # noqa: F401
 
-                ray._private.worker.print_to_stdstream = _first_sentence
+    def _start_local(self, cpus: int | None, gpus: int | None) -> None:
+        from ablate.execution.ray_tune import cluster
+        from ablate.execution.ray_tune.guard import Guard
+        from ablate.execution.ray_tune.watch import DIED
+
+        self._warden = Warden()
+        # Ray would write a token of its own to a file that everybody can read; the environment is this user's alone.
+        self._token = not ({"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys())
+        if self._token:
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        cluster.set_auth_mode("token")
+        import ray
+
+        ray._private.worker.print_to_stdstream = _first_sentence
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            self._guard = Guard(DIED, self._warden.said)
+            try:
                 ray.init(
                     address="local",
                     num_cpus=cpus,
@@ -95,19 +130,33 @@ class RayExecutor:
                     log_to_driver=False,
                     logging_level=logging.ERROR,
                     _node_ip_address="127.0.0.1",
+                    _temp_dir=str(self._warden.folder),
                 )
-            # Imports that take seconds, made here while the plan is being costed.
-            import ablate.execution.ray_tune.driver  # noqa: F401
+                break
+            except Exception as error:
+                self._guard.close()
+                self._guard = None
+                ray.shutdown()
+                if not SLOW.search(str(error)) or time.monotonic() > deadline:
+                    raise
+                print("Ray's processes are slow to start on this busy machine; trying again ...", file=sys.stderr)
+        self._guard.started()
+
+    def _wait(self) -> None:
+        """Waits until Ray has started or failed to, and says so when it takes long."""
+        began = time.monotonic()
+        while not self._ready.wait(SAY_SECONDS):
+            print(f"waiting for Ray to start ({time.monotonic() - began:.0f} s) ...", file=sys.stderr, flush=True)
 
     def ready(self) -> None:
-        self._ready.wait()
+        self._wait()
         if isinstance(self._failure, ExecutorError):
             raise self._failure
         if self._failure is not None:
             raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
         if threading.current_thread() is threading.main_thread():
             # Ray put handlers of its own before these, which print a stack of addresses.
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 handler = signal.getsignal(number)
                 if callable(handler):
                     signal.signal(number, handler)
@@ -130,6 +179,9 @@ class RayExecutor:
     def close(self) -> None:
         if self._thread is not None:
             self._ready.wait()
+            if self._guard is not None:
+                self._guard.close()
+                self._guard = None
             if self._failure is None:
                 import ray
 
@@ -137,6 +189,11 @@ class RayExecutor:
             self._done.set()
             self._thread.join()
             self._thread = None
+            if self._token:
+                os.environ.pop("RAY_AUTH_TOKEN", None)
+            if self._warden is not None:
+                self._warden.close()
+                self._warden = None
 
 
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:

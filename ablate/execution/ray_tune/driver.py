@@ -18,6 +18,7 @@ from ablate.errors import ExecutorError
 from ablate.execution import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.ray_tune.loggers import Loggers
 from ablate.execution.ray_tune.rules import Rule
+from ablate.execution.ray_tune.warden import MARK, PREFIX
 from ablate.execution.ray_tune.watch import DIED, HANG_SECONDS, Watch, dead_parts
 from ablate.execution.ray_tune.worker import TrialWorker
 from ablate.records import Ended, Event, Job, Order, Progressed, Status
@@ -174,7 +175,7 @@ def train(order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: 
     teller = Teller(emit, stop, watch, loggers)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
     # Nothing in Tune's own folder is ever read again.
-    folder = tempfile.mkdtemp(prefix="ablate-ray-")
+    folder = tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get(MARK))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuner = tune.Tuner(

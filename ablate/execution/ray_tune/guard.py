@@ -1,0 +1,108 @@
+"""Ends the driver in order when a part of Ray dies without which Ray would end it in its own way.
+
+Ray's C++ ends the process a moment after one of its agents died, and a minute after its GCS died, with lines of its own and
+exit code 1. The kernel tells of a process's death at once, so this thread comes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+RAYLET = "raylet"
+PARTS = ("gcs_server", RAYLET, *AGENTS)
+FIND_SECONDS = 0.5
+GRACE_SECONDS = 30
+"""How long the driver may take to end in order after its raylet died."""
+EXIT_CODE = 2
+
+
+class Guard:
+    """Watches the parts of a local Ray from a thread, from before they start until `close`.
+
+    Args:
+        message: what to say; `{}` is the part's name.
+        said: called before the process ends.
+    """
+
+    def __init__(self, message: str, said: Callable[[], None]) -> None:
+        self._message, self._said = message, said
+        self._ended, self._wake = os.pipe()
+        self._files: dict[int, str] = {}
+        self._known: set[int] = set()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ray-guard", daemon=True)
+        self._thread.start()
+
+    def started(self) -> None:
+        """Ray has started: all parts are there."""
+        self._started.set()
+
+    def close(self) -> None:
+        """Stops watching: what dies from now on was ended in order."""
+        os.write(self._wake, b"c")
+        self._thread.join()
+        for file in (*self._files, self._ended, self._wake):
+            os.close(file)
+
+    def _watch(self) -> None:
+        dead: set[int] = set()
+        complete = False
+        while not dead:
+            if not complete:
+                complete = self._started.is_set()
+                self._find()
+            dead = self._ready(-1 if complete else FIND_SECONDS)
+        if self._ended in dead:
+            return
+        names = [self._files[file] for file in (dead | self._ready(0)) - {self._ended}]
+        # Ray raises an error of its own in these cases, and the driver may end in order.
+        gentle = RAYLET in names or not self._started.is_set()
+        if gentle and self._closes_within(GRACE_SECONDS):
+            return
+        self._said()
+        if sys.stderr.isatty():
+            # A progress bar hides the cursor.
+            print("\x1b[?25h", end="", file=sys.stderr)
+        name = RAYLET if RAYLET in names else names[0]
+        print(f"\nerror: {self._message.format(name)}", file=sys.stderr, flush=True)
+        os._exit(EXIT_CODE)
+
+    def _find(self) -> None:
+        for pid, name in ray_parts().items():
+            if pid not in self._known:
+                self._known.add(pid)
+                with contextlib.suppress(OSError):
+                    self._files[os.pidfd_open(pid)] = name
+
+    def _ready(self, seconds: float) -> set[int]:
+        """Which of the watched files have something to say: a process's when it has died."""
+        poll = select.poll()
+        for file in (*self._files, self._ended):
+            poll.register(file, select.POLLIN)
+        return {file for file, _ in poll.poll(1000 * seconds if seconds >= 0 else None)}
+
+    def _closes_within(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._ended, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+
+def ray_parts() -> dict[int, str]:
+    """The parts of this process's own Ray whose death ends the driver, by process number."""
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            program = Path((process.cmdline() or [process.name()])[0].strip()).name
+            name = next((part for part in PARTS if part == program), "")
+            if name:
+                found[process.pid] = name.removeprefix("ray::")
+    return found

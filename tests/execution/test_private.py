@@ -1,0 +1,119 @@
+"""A local Ray is private to its user, and nothing of it outlives its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ablate.execution.ray_tune.warden import MARK, Warden, belonging
+
+pytestmark = pytest.mark.ray
+
+DRIVER = """
+import sys, time
+from ablate.execution import make
+executor = make("ray")
+executor.prepare(1, 0)
+executor.ready()
+print("ready", flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A driver whose Ray has started."""
+    home = tmp_path / "home"
+    home.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(home)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stderr is not None
+    process.stdout.close()
+    process.stderr.close()
+
+
+def folder_of(driver: subprocess.Popen[str]) -> Path:
+    """The private folder of a driver's Ray, as its warden's command line names it."""
+    for child in psutil.Process(driver.pid).children():
+        words = child.cmdline()
+        if any(word.endswith("warden.py") for word in words):
+            return Path(words[-1])
+    raise AssertionError("no warden")
+
+
+def until(holds: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_another_user_can_neither_read_the_session_nor_find_a_token(driver: subprocess.Popen[str], tmp_path: Path) -> None:
+    folder = folder_of(driver)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert any(folder.rglob("session_*"))
+    assert not any((tmp_path / "home").rglob("auth_token"))
+    for process in psutil.Process(driver.pid).children(recursive=True):
+        with_session = [word for word in process.cmdline() if "/session_" in word]
+        assert all(str(folder) in word for word in with_session)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_nothing_outlives_a_driver(number: signal.Signals, driver: subprocess.Popen[str]) -> None:
+    folder = folder_of(driver)
+    assert len(belonging(str(folder))) >= 4
+    os.kill(driver.pid, number)
+    driver.wait()
+    assert until(lambda: not belonging(str(folder)) and not folder.exists(), 15)
+    assert driver.stderr is not None
+    assert "Nothing stored is lost; go on with: ablate resume" in driver.stderr.read()
+
+
+@pytest.mark.parametrize("part", ["gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"])
+def test_a_part_of_ray_that_dies_ends_the_driver_with_one_message(part: str, driver: subprocess.Popen[str]) -> None:
+    folder = folder_of(driver)
+    children = psutil.Process(driver.pid).children(recursive=True)
+    victim = next(child for child in children if Path(child.cmdline()[0].strip()).name == Path(part).name)
+    victim.kill()
+    assert driver.wait(20) == 2
+    assert driver.stderr is not None
+    lines = driver.stderr.read().splitlines()
+    # A busy machine is said to be slow; nothing of Ray's own may stand there.
+    said = "\n".join(line for line in lines if line and not line.startswith("waiting for Ray"))
+    name = part.removeprefix("ray::")
+    assert said == (
+        f"error: Ray's process {name} has died, by a kill or for want of memory; "
+        "nothing stored is lost, go on with `ablate resume`"
+    )
+    assert until(lambda: not folder.exists(), 15)
+
+
+def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    warden = Warden()
+    private = warden.folder.parent
+    assert os.environ[MARK] == str(private)
+    warden.close()
+    assert MARK not in os.environ
+    assert not private.exists()
+    assert capfd.readouterr().err == ""
