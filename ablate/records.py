@@ -66,6 +66,8 @@ class Recipe:
     `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
     `select` says which weights are tested: those of the last epoch, or of the first one with the best top-1 on the validation
     split; with `ema` they are the averaged ones.
+    `factor_decay` says which parameters of factors have weight decay: by the rule (matrices, and not scales and biases), or as
+    in the papers' published code.
     """
 
     epochs: Annotated[int, Ge(1)] = 20
@@ -91,6 +93,7 @@ class Recipe:
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    factor_decay: Literal["rule", "code"] = "rule"
 
     @property
     def mixes(self) -> bool:

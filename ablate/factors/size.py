@@ -34,10 +34,11 @@ FACTOR = SizeFactor(
         Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
         Parameter(
             "pool",
-            OneOf(("token", "mean")),
+            OneOf(("token", "mean", "norm-mean")),
             None,
-            "classify from the class token or from the mean of the patch tokens",
-            ("mean",),
+            "what is classified: the class token; the mean of the patch tokens, then normalised; or (norm-mean, as in IFFN's "
+            "published code) the mean of the normalised patch tokens",
+            ("mean", "norm-mean"),
         ),
         Parameter("window", Whole(2), None, "side of an attention window in tokens, on Swin", (4,)),
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,9 @@ class CirculantProjection(nn.Module):
     Shape:
         input (..., width), output (..., count, width), in the dtype of the input; transforms run in at least float32.
     """
+
+    DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"c": False}
+    """The published code keeps each projection's parameters in one vector, which timm's rule leaves without weight decay."""
 
     def __init__(self, width: int, blocks: int, count: int = 1, *, bias: bool = False) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -92,6 +92,8 @@ def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tupl
     values = _values(architecture.settings)
     found: dict[str, tuple[LossFactor, nn.Module]] = {}
     for factor in _active(LossFactor, values):
+        if factor.as_published(values[factor.name].quietly()) and not hasattr(model, "patch_embed"):
+            raise Infeasible(f"the published code of {factor.name} reads patch embeddings, which {architecture.backbone} lacks")
         site = places_of(model)[-1].site
         read = values[factor.name]
         found[factor.name] = (factor, factor.make(read, TokenSite(site.width, site.grid, architecture.classes)))
@@ -168,7 +170,11 @@ def _edit(model: nn.Module, family: Family, place: BlockPlace, values: dict[str,
     for factor in _active(EditFactor, values):
         if place.attention is None:
             continue
-        edits = factor.make(values[factor.name], place.site)
+        edits = factor.make(values[factor.name], replace(place.site, family=family.name))
+        if edits.image is not None:
+            from ablate.backbones.editable import edit_windows
+
+            edit_windows(model.get_submodule(place.name), edits.image)
         attention = make_editable(model, family, place)
         for where in ("value", "logits", "weights", "output"):
             module: nn.Module | None = getattr(edits, where)

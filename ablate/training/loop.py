@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
+from ablate.layers.patch_losses import Regions
 from ablate.models import build_from
 from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Tested, Trial
 from ablate.training.checkpoint import (
@@ -29,10 +30,11 @@ from ablate.training.checkpoint import (
     seed_everything,
     set_random_states,
 )
+from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
-from ablate.training.patches import PatchTerms
+from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.start import read_start
 
 CHECK_EVERY = 50
@@ -50,7 +52,7 @@ class Step(nn.Module):
         super().__init__()
         self.model, self.loss, self.terms = model, loss, terms
 
-    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | None) -> Tensor:
+    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
         loss: Tensor = self.loss(self.model(inputs), labels) + self.terms(patches)
         return loss
 
@@ -109,6 +111,7 @@ class Training:
         self._optimizer = create_optimizer_v2(
             self._model, opt=recipe.optimizer, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
         )
+        apply_exceptions(self._optimizer, self._model, recipe)
         self._ema = ModelEmaV3(self._model, decay=recipe.ema) if recipe.ema else None
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
@@ -245,12 +248,14 @@ class Training:
 
     def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """One step of the optimiser; the batch's loss, not yet waited for."""
-        patches = None
+        patches: Tensor | Regions | None = None
         if self._mix is not None:
             even = len(inputs) // 2 * 2
             classes, unmixed = self._trial.data.classes, labels[:even]
             inputs, labels = self._mix(inputs[:even], unmixed)
-            if self._terms.terms:
+            if self._terms.mixes_patches:
+                inputs, labels, patches = mix_on_grid(inputs, labels, self._terms.grid)
+            elif self._terms.terms:
                 patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
         with self._autocast():
             loss: Tensor = self._shared_step(inputs, labels, patches)

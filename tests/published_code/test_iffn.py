@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.published_code import iffn
+from tests.published_code import common, iffn
 from tests.published_code.package import DEPTH, HEADS, SIDE, agree, images, randomise, vit, weights_of
 
 NAMES = {
@@ -122,3 +122,41 @@ def test_the_order_of_mean_and_norm_matters() -> None:
     expected = nn.functional.linear(normed.mean(1), weights["head.weight"], weights["head.bias"])
     torch.testing.assert_close(published_way, expected, rtol=0, atol=1e-12)
     assert (published_way - iffn.pooled_head(x, weights, "mean, norm")).abs().max() > 1e-3
+
+
+def code() -> nn.Module:
+    """IFFN as published: norm before the mean, its own epsilon, dropout before the depthwise block."""
+    return vit(ffn__agelu=2, ffn__kernel=3, ffn__variant="code", size__pool="norm-mean")
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_whole_network_is_the_published_one(training: bool) -> None:
+    model = code().train(training)
+    x = images()
+    its = {name: tensor if tensor.requires_grad else tensor.clone() for name, tensor in published(model).items()}
+    agree(lambda: model(x), lambda: iffn.network(x, its, SIDE, DEPTH, HEADS, training=training), model)
+
+
+class Kept(nn.Module):
+    """A dropout whose draw is given."""
+
+    def __init__(self, kept: Tensor) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.kept
+
+
+@pytest.mark.parametrize(("variant", "place"), [("code", "before"), ("text", "behind")])
+def test_where_dropout_stands(variant: str, place: str) -> None:
+    model = vit(ffn__agelu=2, ffn__kernel=3, ffn__variant=variant, size__pool="norm-mean")
+    weights = common.under(published(model), "blocks.0.mlp.")
+    ffn: Any = model.get_submodule("blocks.0.mlp")
+    shapes = ((2, 9, 24), (2, 9, 12))
+    hidden, output = (torch.bernoulli(torch.full(shape, 0.8, dtype=torch.float64)) / 0.8 for shape in shapes)
+    ffn.drop1, ffn.drop2 = Kept(hidden), Kept(output)
+    x = torch.randn(2, 9, 12, dtype=torch.float64)
+    expected = iffn.ffn(x, weights, hidden_kept=hidden, output_kept=output, eps=ffn.norm1.eps, dropout=place)
+    torch.testing.assert_close(ffn(x), expected, rtol=0, atol=1e-10)
+    assert ffn.norm1.eps == ffn.norm2.eps == (iffn.INNER_EPS if variant == "code" else 1e-6)

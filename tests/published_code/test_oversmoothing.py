@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ablate.errors import Infeasible
 from ablate.records import Level
 from tests.published_code import common, oversmoothing
 from tests.published_code.package import DEPTH, HEADS, SIDE, agree, images, network, vit, weights_of
@@ -86,3 +87,30 @@ def test_published_swin_takes_the_mean_over_the_image() -> None:
             oversmoothing.swin_block(x, weights | table, 2, window, 0, mean_of=mean_of) for mean_of in ("image", "window")
         )
         assert torch.allclose(by_image, by_window, rtol=0, atol=1e-12) is equal
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_featscale_image_on_swin_takes_the_mean_over_the_image_once(index: int) -> None:
+    settings: dict[str, Level] = {"size.window": WINDOW, "featscale": "image"}
+    block = block_of("swin_tiny_patch4_window7_224", f"layers.0.blocks.{index}", settings)
+    x = torch.randn(1, 8, 8, 96, dtype=torch.float64)
+    names = NAMES | {"image_edits.0.s": "lamb1", "image_edits.0.t": "lamb2"}
+
+    def reference() -> Tensor:
+        return oversmoothing.swin_block(x, weights_of(block, names), SWIN_HEADS, WINDOW, index * WINDOW // 2)
+
+    agree(lambda: block(x), reference, block)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "level", "words"),
+    [
+        ("cait_xxs24_224", "code", "adds FeatScale twice on DeiT only; on this backbone use featscale: text"),
+        ("swin_tiny_patch4_window7_224", "code", "on this backbone use featscale: image"),
+        ("cait_xxs24_224", "image", "attention sees the whole image on this backbone; use featscale: text"),
+        ("deit_tiny_patch16_224", "image", "attention sees the whole image on this backbone; use featscale: text"),
+    ],
+)
+def test_a_level_that_no_code_has_on_a_backbone_is_refused_with_the_one_to_use(backbone: str, level: str, words: str) -> None:
+    with pytest.raises(Infeasible, match=words):
+        network(backbone, 224, {"featscale": level})

@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.published_code import common
+from ablate.errors import Infeasible
+from ablate.families import resolve
+from ablate.layers import patch_losses
+from ablate.layers.patch_losses import Regions
+from ablate.models import build
+from ablate.records import Architecture, Level
+from ablate.training.patches import PatchTerms, mix_on_grid
+from tests.published_code import common, oversmoothing, text
 from tests.published_code import patch_diversification as published
-from tests.published_code.package import DEPTH, HEADS, SIDE, agree, images, vit, weights_of
+from tests.published_code.package import DEPTH, HEADS, IMAGE, SIDE, VIT, agree, images, randomise, vit, weights_of
 
 NAMES = {"attn.edits.logits.0.mix": "attn.proj_pre", "attn.edits.weights.0.mix": "attn.proj_post"}
 CLASSES = 4
@@ -139,3 +148,112 @@ def test_training_loss_is_the_sum_of_three_terms() -> None:
     expected = expected + published.mixing_loss(h, [mask, 1 - mask], [y, y[partner]], head)
     found = published.training_loss(logits, y, e, h, mask, partner, head)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+PATCH_CLASSES = 5
+
+
+@pytest.mark.parametrize("loss", ["cosine", "contrastive"])  # 5e-9, 3e-8, and dtype float32
+def test_losses_in_float64_stay_in_float64(loss: str) -> None:
+    torch.manual_seed(0)
+    e, h = torch.randn(2, 9, 12, dtype=torch.float64), torch.randn(2, 9, 12, dtype=torch.float64)
+    found, expected = {
+        "cosine": lambda: (patch_losses.cosine_loss(h), text.cosine_loss(h)),
+        "contrastive": lambda: (patch_losses.contrastive_loss(e, h), text.contrastive_loss(e, h)),
+    }[loss]()
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_mixing_loss_in_float64_stays_in_float64() -> None:  # 4e-9
+    torch.manual_seed(0)
+    logits, labels = (torch.randn(2, 9, PATCH_CLASSES, dtype=torch.float64) for _ in range(2))
+    labels = labels.softmax(-1)
+    found = patch_losses.mixing_loss(logits, labels)
+    torch.testing.assert_close(found, text.mixing_loss(logits, labels), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("pool", ["token", "mean"])  # token passes; mean: 7.5, tokens of std 2.3 instead of normed ones
+def test_last_tokens_are_normed_whatever_the_pooling(pool: str) -> None:
+    settings = VIT | {"patch.contrastive": 1.0} | ({"size.pool": "mean"} if pool == "mean" else {})
+    architecture: Architecture = resolve("vit", IMAGE, 3, PATCH_CLASSES, settings)
+    torch.manual_seed(0)
+    model = build(architecture).double()
+    randomise(model)
+    terms = PatchTerms(architecture, model)
+    model.train()
+    x = images()
+    model(x)
+    weights = weights_of(model, {"fc_norm": "norm"})
+    tokens = common.patches(x, weights, SIDE)
+    if pool == "token":
+        tokens = torch.cat([weights["cls_token"].expand(len(x), 1, -1), tokens], dim=1)
+    tokens = tokens + weights["pos_embed"]
+    for index in range(DEPTH):
+        tokens = oversmoothing.deit_block(tokens, common.under(weights, f"blocks.{index}."), HEADS)
+    expected = common.norm(tokens, weights, "norm")[:, 1 if pool == "token" else 0 :]
+    torch.testing.assert_close(terms._last, expected, rtol=0, atol=1e-10)
+
+
+CODE: dict[str, Level] = {"patch.contrastive": 1.0, "patch.mixing": 1.0, "patch.variant": "code"}
+
+
+def test_the_published_losses_of_a_network() -> None:
+    """Early tokens, last tokens, both losses and their gradients, from images to the sum."""
+    architecture = resolve("vit", IMAGE, 3, PATCH_CLASSES, VIT | CODE)
+    torch.manual_seed(0)
+    model = build(architecture).double()
+    randomise(model)
+    terms = PatchTerms(architecture, model).double()
+    randomise(terms)
+    module: Any = terms.terms["patch"]
+    model.train()
+    kept = [torch.bernoulli(torch.full((2, 12), 0.8, dtype=torch.float64)) / 0.8 for _ in range(2)]
+    draws = iter(kept)
+    module.drop.register_forward_hook(lambda _, inputs, output: inputs[0] * next(draws))
+    x = images()
+    model(x)
+    weights = weights_of(model)
+    e = common.patches(x, weights, SIDE)
+    tokens = torch.cat([weights["cls_token"].expand(len(x), 1, -1), e], dim=1) + weights["pos_embed"]
+    for index in range(DEPTH):
+        tokens = oversmoothing.deit_block(tokens, common.under(weights, f"blocks.{index}."), HEADS)
+    h = common.norm(tokens, weights, "norm")[:, 1:]
+    mask = torch.tensor([1.0, 1, 0, 1, 1, 0, 0, 0, 0], dtype=torch.float64)
+    own, other = (torch.randn(2, PATCH_CLASSES, dtype=torch.float64).softmax(-1) for _ in range(2))
+    head = {f"patch_head.{name}": tensor for name, tensor in module.head.named_parameters()}
+    mixing = published.mixing_loss(h, [mask, 1 - mask], [own, other], head, kept)
+    expected = mixing + published.contrastive_loss(e, h)
+    found = terms(Regions(mask, own, other))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    leaves = [*module.head.parameters(), model.get_submodule("blocks.0").get_parameter("attn.qkv.weight")]
+    for ours, theirs in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_images_are_mixed_on_the_patch_grid_as_published(seed: int) -> None:
+    side = 4
+    inputs = torch.randn(6, 3, 8, 8, dtype=torch.float64)
+    labels = torch.randn(6, PATCH_CLASSES, dtype=torch.float64).softmax(-1)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    mixed, targets, regions = mix_on_grid(inputs, labels, (side, side))
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    mask = published.rectangle(side, float(np.random.beta(1.0, 1.0)), random.randint)
+    partner = torch.randperm(6).tolist()
+    expected, (own, other), _ = published.mixed_targets(labels, mask, partner)
+    torch.testing.assert_close(mixed, published.mixed_images(inputs, mask, partner), rtol=0, atol=0)
+    torch.testing.assert_close(targets, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(regions.mask, mask, rtol=0, atol=0)
+    torch.testing.assert_close(regions.own, own, rtol=0, atol=0)
+    torch.testing.assert_close(regions.other, other, rtol=0, atol=0)
+
+
+def test_the_published_code_has_no_cosine_loss() -> None:
+    architecture = resolve("vit", IMAGE, 3, PATCH_CLASSES, VIT | CODE | {"patch.cosine": 1.0})
+    with pytest.raises(Infeasible, match="set patch.cosine to 0, or patch.variant to text"):
+        PatchTerms(architecture, build(architecture))
