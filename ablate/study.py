@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import report, space
+from ablate import escape, report, space
 from ablate.errors import AblateError
 from ablate.records import Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
@@ -166,6 +166,8 @@ class Study:
     def export(self, to: Path) -> int:
         """Writes the frame to a .parquet, .csv or .json file; gives the number of its rows.
 
+        In CSV, texts that a spreadsheet would take for formulas are marked (`ablate.escape.csv`); Parquet and JSON are exact.
+
         Raises:
             AblateError: the file has another ending.
         """
@@ -175,7 +177,8 @@ class Study:
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
         how: dict[str, Any] = {"orient": "records", "indent": 1} if to.suffix == ".json" else {"index": False}
-        getattr(frame, writers[to.suffix])(to, **how)
+        written = frame.map(escape.csv).rename(columns=escape.csv) if to.suffix == ".csv" else frame
+        getattr(written, writers[to.suffix])(to, **how)
         return len(frame)
 
     def export_optuna(self, to: str) -> int:

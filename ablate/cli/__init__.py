@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
+from types import TracebackType
 
 
 def _with_place(message: str) -> str:
@@ -25,13 +27,22 @@ def _plainly(message: str) -> str:
     return message if message.endswith("?") else f"{message}."
 
 
+def _show_mistake(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints the traceback of a mistake in the program, whose message may hold anything."""
+    from ablate.cli.output import tell
+
+    tell("".join(traceback.format_exception(kind, error, trace)).rstrip())
+
+
 def main() -> None:
     """The `ablate` command. Mistakes end with one message and code 2, an interruption with code 130."""
     from typer.exceptions import TyperException
 
     from ablate.cli.app import app
+    from ablate.cli.output import tell
     from ablate.errors import AblateError
 
+    sys.excepthook = _show_mistake
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
@@ -39,18 +50,18 @@ def main() -> None:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "ablate"
-        print(f"error: {_plainly(error.format_message())} See: {verb} --help", file=sys.stderr)
+        tell(f"error: {_plainly(error.format_message())} See: {verb} --help")
         sys.exit(error.exit_code)
     except AblateError as error:
-        print(f"error: {_with_place(str(error))}", file=sys.stderr)
+        tell(f"error: {_with_place(str(error))}")
         sys.exit(2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             # The reader of a pipe has gone, as in `ablate table x | head`.
             sys.stderr.close()
             sys.exit(0)
-        print(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""), file=sys.stderr)
+        tell(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        tell("interrupted")
         sys.exit(130)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,7 @@ from ablate.cli.options import (
     StoreOption,
     place_of,
 )
-from ablate.cli.output import Format, show
+from ablate.cli.output import Format, show, tell
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
@@ -103,7 +102,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
     from ablate.study import Study
 
     for command in _followed(options):
-        print(f"Follow it with: {command}", file=sys.stderr)
+        tell(f"Follow it with: {command}")
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
     where = place_of(options.store, options.runs)
@@ -113,22 +112,16 @@ def _train(start: Any, options: Options, form: Format) -> None:
     how += "".join(f" --log {name}" for name in options.log)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
-        print(
-            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{how}",
-            file=sys.stderr,
-        )
+        tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{how}")
         raise typer.Exit(130)
     show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
-        print(
-            f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}",
-            file=sys.stderr,
-        )
+        tell(f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}")
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        print(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}", file=sys.stderr)
+        tell(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}")
         raise typer.Exit(1)
-    print(f"{done}. Next: ablate effects {outcome.study}{where}", file=sys.stderr)
+    tell(f"{done}. Next: ablate effects {outcome.study}{where}")
 
 
 def reproduce(
