@@ -11,6 +11,7 @@ csv               a cell of CSV that a spreadsheet may open
 json              a JSON text
 figure            a text of matplotlib
 plotly            a text of Plotly
+shell             a word of a command that the tool proposes
 
 Every function first makes control characters visible, because none of these formats can hold them and each of them may be
 printed on a terminal. `restore` undoes that, and `csv_text` undoes `csv`.
@@ -19,6 +20,7 @@ printed on a terminal. `restore` undoes that, and `csv_text` undoes `csv`.
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -215,6 +217,11 @@ def json(text: str) -> str:
         return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
     return re.sub(rf"(?!\n)[{_ACTING}]", shown, text)
+
+
+def shell(text: str) -> str:
+    """One word of a command that somebody may copy into a shell."""
+    return shlex.quote(text)
 
 
 def figure(text: str) -> str:

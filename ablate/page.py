@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "findings": review(study.name, study.store, where),
         "costs": _costs(spent),
         "provenance": _ran_on(circumstances),
-        "commands": f"{command(declared, status.file)}{where}\nablate report {shlex.quote(study.name)}{where}\n"
-        + "".join(f"ablate reproduce {one['trial']}{where}\n" for one in circumstances[:1]),
+        "commands": f"{command(declared, status.file)}{where}\nablate report {escape.shell(study.name)}{where}\n"
+        + "".join(f"ablate reproduce {escape.shell(one['trial'])}{where}\n" for one in circumstances[:1]),
         "document": results.document,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import traceback
 from types import TracebackType
@@ -10,7 +11,7 @@ from types import TracebackType
 
 def _with_place(message: str) -> str:
     """The message with commands that find the store of this one: what raised it knows no options."""
-    said = [" ".join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
+    said = [shlex.join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
     if not said or any(option in message for option in said):
         return message
     hint = re.compile(r"ablate (?:resume|table|status|diagnose) [\w./-]*\w")

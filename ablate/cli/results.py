@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ablate import escape
 from ablate.cli.options import DEFAULT_RUNS, FormatOption, RunsOption, StoreOption, StudyArgument, place_of, url_of
 from ablate.cli.output import Format, show, tell
 
@@ -218,7 +219,7 @@ def export(
 
     if (to is None) == (not optuna):
         raise AblateError(
-            f"say where to: ablate export {study} --to {study.replace('/', '-')}.parquet, or --optuna sqlite:///optuna.db"
+            f"say where to: ablate export {escape.shell(study)} --to {escape.shell(study.replace('/', '-'))}.parquet, or --optuna sqlite:///optuna.db"
         )
     found = Study(study, url_of(store, runs))
     if to is not None:

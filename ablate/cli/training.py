@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablate import escape
 from ablate.cli.options import (
     DEFAULT_RUNS,
     AddressOption,
@@ -105,23 +106,26 @@ def _train(start: Any, options: Options, form: Format) -> None:
         tell(f"Follow it with: {command}")
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
+    name = escape.shell(outcome.study)
     where = place_of(options.store, options.runs)
     kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
     how = f" --executor {options.executor}" if options.executor != "ray" else ""
     how += f" --ray-address {options.ray_address}" if options.ray_address else ""
-    how += "".join(f" --log {name}" for name in options.log)
+    how += "".join(f" --log {service}" for service in options.log)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
-        tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{how}")
+        again = f"ablate resume {name}{kept}{how}"
+        tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}")
         raise typer.Exit(130)
     show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
-        tell(f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}")
+        look = f"ablate diagnose {name}{kept}"
+        tell(f"{outcome.undiagnosed} trials were known before; look inside them with: {look}")
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        tell(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}")
+        tell(f"{done}, {outcome.failed} failed: ablate status {name}{where}")
         raise typer.Exit(1)
-    tell(f"{done}. Next: ablate effects {outcome.study}{where}")
+    tell(f"{done}. Next: ablate effects {name}{where}")
 
 
 def reproduce(

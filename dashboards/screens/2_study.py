@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from failures import live
 from links import go, keep, link, state
 from stored import URL, WHERE, chart, curves, frame, grid, results, studies, trials, verdicts
 
+from ablate import escape
 from ablate.errors import AblateError
 from ablate.page import write_page
 from ablate.records import CellResult, Status, StudyResults
@@ -152,7 +152,7 @@ def show_layers(name: str, rows: set[int]) -> None:
     study = Study(name, URL)
     stored = list(study.diagnostics())
     if not stored:
-        words.notice("No diagnostic is stored. Take them with:", command=f"ablate diagnose {shlex.quote(name)}{WHERE}")
+        words.notice("No diagnostic is stored. Take them with:", command=f"ablate diagnose {escape.shell(name)}{WHERE}")
         return
     diagnostic = inside.choose(stored)
     lines = [line for line in study.layers(diagnostic) if line.cell in rows]

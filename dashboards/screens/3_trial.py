@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,9 +97,9 @@ def body(key: str) -> None:
     show_layers(layers)
     st.subheader("To run it again")
     again = (
-        f"ablate reproduce {trial['hash']}{WHERE}"
+        f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
         if known.status == Status.COMPLETED
-        else f"ablate resume {shlex.quote(trial['study'])}{WHERE}"
+        else f"ablate resume {escape.shell(trial['study'])}{WHERE}"
     )
     st.code(again, language="bash")
     if attempts:
