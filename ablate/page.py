@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ def _script() -> Markup:
 def _costs(spent: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in spent:
-        device, _, count = row["device"].partition(" x")
-        kind = "GPU" if device.startswith("cuda") else "CPU"
-        hours = row["seconds"] * int(count or 1) / 3600
+        several = re.search(r" x([0-9]+)$", row["device"])
+        kind = "GPU" if row["device"].startswith("cuda") else "CPU"
+        hours = row["seconds"] * int(several[1] if several else 1) / 3600
         told = f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing"
         if row["metered"]:
             part = "" if row["metered"] == row["epochs"] else f" in the {row['metered']} of {row['epochs']} epochs metered"

@@ -171,14 +171,17 @@ class Study:
         Raises:
             AblateError: the file has another ending.
         """
-        writers = {".parquet": "to_parquet", ".csv": "to_csv", ".json": "to_json"}
-        if to.suffix not in writers:
-            raise AblateError(f"{to}: trials are written to {', '.join(writers)}; name a file like {to.with_suffix('.parquet')}")
+        endings = (".parquet", ".csv", ".json")
+        if to.suffix not in endings:
+            raise AblateError(f"{to}: trials are written to {', '.join(endings)}; name a file like {to.with_suffix('.parquet')}")
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
-        how: dict[str, Any] = {"orient": "records", "indent": 1} if to.suffix == ".json" else {"index": False}
-        written = frame.map(escape.csv).rename(columns=escape.csv) if to.suffix == ".csv" else frame
-        getattr(written, writers[to.suffix])(to, **how)
+        if to.suffix == ".parquet":
+            frame.to_parquet(to, index=False)
+        elif to.suffix == ".csv":
+            frame.map(escape.csv).rename(columns=escape.csv).to_csv(to, index=False)
+        else:
+            to.write_text(escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8")
         return len(frame)
 
     def export_optuna(self, to: str) -> int:

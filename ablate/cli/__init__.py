@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 import traceback
-from types import TracebackType
 
 
 def _with_place(message: str) -> str:
@@ -28,13 +27,6 @@ def _plainly(message: str) -> str:
     return message if message.endswith("?") else f"{message}."
 
 
-def _show_mistake(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback of a mistake in the program, whose message may hold anything."""
-    from ablate.cli.output import tell
-
-    tell("".join(traceback.format_exception(kind, error, trace)).rstrip())
-
-
 def main() -> None:
     """The `ablate` command. Mistakes end with one message and code 2, an interruption with code 130."""
     from typer.exceptions import TyperException
@@ -43,7 +35,6 @@ def main() -> None:
     from ablate.cli.output import tell
     from ablate.errors import AblateError
 
-    sys.excepthook = _show_mistake
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
@@ -66,3 +57,7 @@ def main() -> None:
     except KeyboardInterrupt:
         tell("interrupted")
         sys.exit(130)
+    except Exception:
+        # A mistake in the program. Python would print its message as it is, and it may hold anything.
+        tell(traceback.format_exc().rstrip())
+        sys.exit(1)

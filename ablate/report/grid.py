@@ -57,7 +57,8 @@ def _text(value: Any) -> str:
 
 def render(grid: Grid, form: str) -> str:
     """The grid as text in one of the formats, ending with a line feed. `table` is for a terminal's eyes and is made there."""
-    return {"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid)
+    # As plain text, which escapes nothing of what it is joined with.
+    return str({"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid))
 
 
 def markdown(grid: Grid) -> str:

@@ -24,12 +24,12 @@ from tests.test_review import curve
 NAME = evil("name").replace("/", "|")[:190]
 """A name as another store may bring it; a file of search spaces could not."""
 LEVEL = evil("level")
-DATA = "data: {name: digits, train_images: 200, test_images: 50}"
 
 
 def failing(trial: Trial, number: int) -> Epoch:
     """As `curve`, but one trial fails with a message that holds everything."""
-    if trial.seed == 2 and trial.architecture.settings.get("layout") == "parallel":
+    settings = trial.architecture.settings
+    if trial.seed == 2 and settings.get("layout") == "parallel" and not settings.get("shortcuts.count"):
         raise RuntimeError(evil("error"))
     return curve(trial, number)
 
@@ -73,9 +73,9 @@ def poison(file: str) -> None:
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    """A study of four cells and three seeds, one trial failed, with hostile text everywhere."""
+    """A study of six cells and three seeds, one trial failed, with hostile text everywhere."""
     options = Options(runs=tmp_path_factory.mktemp("hostile") / "runs", executor="inline", cpus=2)
-    declared = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
+    declared = space.load(TINY.replace("seeds: 2", "seeds: 3").replace("[0, 1]", "[0, 1, 2]"), "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", options, executor=SimulatedExecutor(failing))
     poison(str(Path(options.url)))
     return Hostile(options, Study(NAME, options.url))
