@@ -154,6 +154,8 @@ _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu 
 _LATEX |= {chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "-"}
 _LATEX |= {letter: rf"$\{unicodedata.name(letter).split()[-1].title()}$" for letter in "ΓΘΞΠΣΦΨΩ"} | {"Λ": r"$\Lambda$"}
 _LIGATURE = re.compile(r"([-',])(?=\1)|[!?](?=`)")
+_LATIN = frozenset("ßæøœłÆØŒŁ§¶©")
+"""Characters that LaTeX's kernel has in every encoding of fonts."""
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327\u0328")
 """Accents that LaTeX's kernel has on Latin letters in every encoding of fonts, but for the ogonek."""
 
@@ -161,7 +163,7 @@ _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327\u0328")
 def _tex(character: str) -> str:
     if character in _LATEX:
         return _LATEX[character]
-    if character.isascii() or _is_accented(character):
+    if character.isascii() or character in _LATIN or _is_accented(character):
         return character
     # pdfLaTeX has no glyph for it and would stop; XeLaTeX and LuaLaTeX, which know the primitive, print it.
     return rf"\ifdefined\Umathchar {character}\else U+{ord(character):04X}\fi{{}}"
