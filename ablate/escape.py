@@ -1,7 +1,8 @@
-"""How text becomes part of an output: one function for each format, and no other place that escapes.
+"""How text becomes part of an output: one function for each format, and no other place escapes.
 
-A question, a level, a file's name or the message of an exception is text that somebody else may have written. It is shown as it
-is and never acts: it begins no tag, no link, no macro, no formula and no control sequence.
+Somebody else may have written a question, a level, a file's name or the message of an exception. An
+output shows such text as it is. The text never acts: it begins no tag, no link, no macro, no
+formula and no control sequence.
 
 terminal, line    what a terminal shows; control characters are written as `\\x1b`
 markdown          inside a line of GitHub's Markdown; `markdown_line` where the text begins the line
@@ -13,8 +14,9 @@ figure            a text of matplotlib
 plotly            a text of Plotly
 shell             a word of a command that the tool proposes
 
-Every function first makes control characters visible, because none of these formats can hold them and each of them may be
-printed on a terminal. `restore` undoes that, and `csv_text` undoes `csv`.
+Functions make control characters visible, because these formats cannot hold them, and because a
+terminal may show any output. `restore` undoes that, and `csv_text` undoes `csv`. JSON has an escape
+of its own for these characters, so it stays exact.
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ _ACTING = (
     "\u2028\u2029"  # ends of lines for some readers
     "\ud800-\udfff\ufffe\uffff"  # no characters: neither UTF-8 nor XML has them
 )
-"""Characters that do something instead of being seen. The joiners U+200C and U+200D are not here: scripts and emoji need them."""
+"""Characters that do something instead of being seen. The joiners U+200C and U+200D are not here:
+scripts and emoji need them."""
 _HIDDEN = re.compile(rf"[{_ACTING}]|\\(?=x[0-9a-f]{{2}}|u[0-9a-f]{{4}}|U[0-9a-f]{{8}})")
 _SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _FORMULA = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""Beginnings of a formula, by OWASP's page on CSV injection; the last four are the wide forms of the first."""
+"""Beginnings of a formula, by OWASP's page on CSV injection, and the wide forms of the first four."""
 _BEGINS_FORMULA = re.compile(f"'*[{_FORMULA}]")
 _IS_MARKED = re.compile(rf"''*(?:[{_FORMULA}]|\\x0d)")
 
@@ -46,7 +49,8 @@ _IS_MARKED = re.compile(rf"''*(?:[{_FORMULA}]|\\x0d)")
 def visible(text: str, keep: str = "") -> str:
     """The text with each character that acts written as Python does, as `\\x1b`.
 
-    A backslash that would read like such an escape is written as `\\x5c`, so that `restore` gives the text back.
+    A backslash that would read like such an escape is written as `\\x5c`, so that `restore` gives the
+    text back.
 
     Args:
         keep: characters that stay, as line feeds where there may be several lines.
@@ -101,9 +105,10 @@ _BLOCK = re.compile(r"[-+#>=|:]|(?P<number>[0-9]{1,9})(?=[.)])")
 
 
 def markdown(text: str, *, cell: bool = False) -> str:
-    """Text inside a line of GitHub's Markdown. What means nothing there stays as it is, as `a_b` and `p < 0.05`.
+    """Text inside a line of GitHub's Markdown. What means nothing there stays as it is, as `a_b`.
 
-    GitHub's site links e-mail addresses, `@names` and `#numbers` after it has read the Markdown; no escape prevents that.
+    GitHub's site links e-mail addresses, `@names` and `#numbers` after it has read the Markdown. No
+    escape prevents that.
 
     Args:
         cell: whether the text stands in a table's cell, which a bar ends.
@@ -156,8 +161,8 @@ _LATEX |= {letter: rf"$\{unicodedata.name(letter).split()[-1].title()}$" for let
 _LIGATURE = re.compile(r"([-',])(?=\1)|[!?](?=`)")
 _LATIN = frozenset("ßæøœłÆØŒŁ§¶©")
 """Characters that LaTeX's kernel has in every encoding of fonts."""
-_ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327\u0328")
-"""Accents that LaTeX's kernel has on Latin letters in every encoding of fonts, but for the ogonek."""
+_ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327")
+"""Accents that LaTeX's kernel has on Latin letters in every encoding of fonts."""
 
 
 def _tex(character: str) -> str:
@@ -165,7 +170,7 @@ def _tex(character: str) -> str:
         return _LATEX[character]
     if character.isascii() or character in _LATIN or _is_accented(character):
         return character
-    # pdfLaTeX has no glyph for it and would stop; XeLaTeX and LuaLaTeX, which know the primitive, print it.
+    # pdfLaTeX has no glyph for it and would stop; XeLaTeX and LuaLaTeX know the primitive, and print it.
     return rf"\ifdefined\Umathchar {character}\else U+{ord(character):04X}\fi{{}}"
 
 
@@ -175,7 +180,7 @@ def _is_accented(character: str) -> bool:
 
 
 def latex(text: str) -> str:
-    """Text inside a paragraph or a cell of LaTeX, for any engine, as it is: no macro, no ligature of two signs."""
+    """Text inside a paragraph or a cell of LaTeX, for any engine: no macro, no ligature of two signs."""
     whole = _LIGATURE.sub(lambda found: found.group() + "\0", _one_line(text))
     escaped = "".join("{}" if c == "\0" else _tex(c) for c in whole)
     # After the end of a row, a star or a bracket would be an argument of it.
@@ -195,10 +200,10 @@ def html(text: str) -> Markup:
 
 
 def csv(value: object) -> object:
-    """A cell of CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it, as OWASP recommends; numbers,
-    and texts that are numbers, stay as they are.
+    """A cell of CSV. Text that a spreadsheet would take for a formula gets an apostrophe before it.
 
-    `csv_text` gives the text back: it takes away one apostrophe where some stand before a formula.
+    OWASP recommends that. Numbers, and texts that are numbers, stay as they are. `csv_text` gives
+    the text back: it takes away one apostrophe where some stand before a formula.
     """
     if not isinstance(value, str):
         return value
@@ -212,7 +217,7 @@ def csv_text(cell: str) -> str:
 
 
 def json(text: str) -> str:
-    """A JSON text with every character that acts as `\\u001b`, which means the same to whoever parses it."""
+    """A JSON text with every character that acts as `\\u001b`, which means the same to a parser."""
 
     def shown(found: re.Match[str]) -> str:
         units = found.group().encode("utf-16-be", "surrogatepass").hex()

@@ -1,5 +1,8 @@
-"""Text of a study on a page. Streamlit reads Markdown in most of what it shows, and with it links, images and formulas, so what
-somebody wrote goes through here: it is escaped as HTML, or stands in a label as it is."""
+"""Text of a study on a page.
+
+Streamlit reads Markdown in most of what it shows, and with it links, images and formulas. What
+somebody wrote therefore goes through here: it is escaped as HTML, or stands in a label as it is.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def notice(text: str, kind: str = "info", *, title: str = "", command: str = "")
 
 
 def label(text: str) -> str:
-    """Text as the label of a link or a field, which Streamlit reads as Markdown: as inline code where it could mean anything."""
+    """Text as the label of a link or a field, which Streamlit reads as Markdown.
+
+    Text that could mean anything there becomes inline code.
+    """
     shown = escape.line(text)
     if _SOUND.fullmatch(shown) and "www." not in shown.lower():
         return shown

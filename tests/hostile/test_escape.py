@@ -176,7 +176,8 @@ def read_tex(written: str) -> str:
 @given(TEXTS)
 def test_latex_is_read_as_the_text(text: str) -> None:
     written = escape.latex(text)
-    assert read_tex(written) == one_line(text)
+    # The sign for micro and the Greek letter are one sign to TeX.
+    assert read_tex(written).replace("\u00b5", "\u03bc") == one_line(text).replace("\u00b5", "\u03bc")
     assert not ACTING.search(written)
     assert not re.search(r"^[*\[]", written), "no argument of the end of a row"
     assert not re.search("``|''|,,|[?!]`", written), "no ligature"

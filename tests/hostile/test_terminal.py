@@ -32,7 +32,7 @@ def hostile_plan(text: str) -> Plan:
     return replace(plan, cells=tuple(cells), space=replace(plan.space, name=evil("name")))
 
 
-def told(progress: Progress, plan: Plan) -> None:
+def follow(progress: Progress, plan: Plan) -> None:
     """Everything that can be said of a trial: begun, lost, done, failed."""
     first, second = plan.cells[1].trials
     progress.planned(Preview(plan, {}, plan.trials, None))
@@ -44,7 +44,7 @@ def told(progress: Progress, plan: Plan) -> None:
 
 
 def test_lines_of_a_run_show_control_characters(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told(Progress(), hostile_plan(tiny))
+    follow(Progress(), hostile_plan(tiny))
     err = capsys.readouterr().err
     assert not ACTING.search(err)
     lines = err.splitlines()
@@ -60,7 +60,7 @@ def test_bars_show_names_as_they_are(tiny: str, capsys: pytest.CaptureFixture[st
     monkeypatch.setenv("COLUMNS", "20000")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Progress() as progress:
-        told(progress, hostile_plan(tiny))
+        follow(progress, hostile_plan(tiny))
     err = capsys.readouterr().err
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", err)
     assert not ACTING.search(shown), "no sequences but Rich's own"
