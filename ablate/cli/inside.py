@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.output import Steps
+from ablate import escape
+from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
 
@@ -30,7 +30,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
     rows, data, agree, reasons, unexplained = [], [], 0, dict[str, list[str]](), 0
     for table in chosen:
         if any(row.params or row.flops for row in table.rows):
-            print(f"{table.name} ...", file=sys.stderr, flush=True)
+            tell(f"{table.name} ...")
         for checked in verify(table, costs):
             state = "agrees" if checked.agrees else "differs" if checked.row.reason else "DIFFERS"
             agree += checked.agrees
@@ -80,10 +80,10 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, opt
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
     looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, Steps("trial"))
-    print(f"{looked.trials} trials looked at", file=sys.stderr)
+    tell(f"{looked.trials} trials looked at")
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"
-        print(f"{looked.without} trials are unfinished, or have no checkpoint under {place}", file=sys.stderr)
+        tell(f"{looked.without} trials are unfinished, or have no checkpoint under {place}")
     if not looked.trials:
         raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
     for study in looked.studies:
@@ -118,15 +118,15 @@ def reproduced(trial: str, options: Options) -> bool:
 
     found = reproduce(trial, options, Steps("epoch"))
     for name, (before, now) in found.changed.items():
-        print(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
+        say(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
     told = f"{found.study}, trial {found.trial}: {found.metric} {found.found:.6g}"
     if found.same:
-        print(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
+        say(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
         return True
     where = f"from epoch {found.first} on" if found.first else "in its test"
     noise = "" if found.noise is None else f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
     verdict = "agrees within the noise of a seed" if found.agrees else "did NOT come out the same"
-    print(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
+    say(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
     return found.agrees
 
 
@@ -150,7 +150,7 @@ def drawn(study: str, of: str, to: Path, rows: list[int] | None, metric: str, co
     found = Study(study, url)
     missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
     if missing:
-        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {study}")
+        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {escape.shell(study)}")
     save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
 
 
@@ -165,12 +165,15 @@ def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, 
     stored = _stored(found, diagnostic)
     if not stored:
         raise UnknownName(
-            f"{study} has no diagnostic '{diagnostic}' stored; take it with: ablate diagnose {study} --name {record.name}"
+            f"{study} has no diagnostic '{diagnostic}' stored; take it with: "
+            f"ablate diagnose {escape.shell(study)} --name {record.name}"
         )
     # What was measured comes before its bound.
     ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
     shown = [(name, [line for line in found.layers(name) if rows is None or line.cell in rows]) for name in ordered]
     missing = sorted(set(rows or ()) - {line.cell for _, lines in shown for line in lines})
     if missing or not any(lines for _, lines in shown):
-        raise AblateError(f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {study}")
+        raise AblateError(
+            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {escape.shell(study)}"
+        )
     save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)

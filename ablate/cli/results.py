@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ablate import escape
 from ablate.cli.options import DEFAULT_RUNS, FormatOption, RunsOption, StoreOption, StudyArgument, place_of, url_of
-from ablate.cli.output import Format, show
+from ablate.cli.output import Format, show, tell
 
 
 def status(
@@ -144,7 +144,7 @@ def plot(
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
     else:
         drawn(study, of.value, to, rows, metric, cost, url_of(store, runs))
-    print(f"wrote {to}", file=sys.stderr)
+    tell(f"wrote {to}")
 
 
 def report(
@@ -163,7 +163,7 @@ def report(
     if file.suffix != ".html":
         raise AblateError(f"{file}: a report is an HTML file; name one like {file.with_suffix('.html')}")
     write_page(Study(study, url_of(store, runs)), file, interactive=interactive, where=place_of(store, runs))
-    print(f"wrote {file}", file=sys.stderr)
+    tell(f"wrote {file}")
 
 
 def dashboard(
@@ -225,14 +225,14 @@ def export(
 
     if (to is None) == (not optuna):
         raise AblateError(
-            f"say where to: ablate export {study} --to {study.replace('/', '-')}.parquet, or --optuna sqlite:///optuna.db"
+            f"say where to: ablate export {escape.shell(study)} --to {escape.shell(study.replace('/', '-'))}.parquet, or --optuna sqlite:///optuna.db"
         )
     found = Study(study, url_of(store, runs))
     if to is not None:
-        print(f"wrote {found.export(to)} trials to {to}", file=sys.stderr)
+        tell(f"wrote {found.export(to)} trials to {to}")
         return
     written = found.export_optuna(optuna)
-    print(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}", file=sys.stderr)
+    tell(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}")
 
 
 def import_(
@@ -247,4 +247,4 @@ def import_(
     with Writer(url_of(store, runs)) as writer:
         found = writer.take(other, studies or ())
     told = ", ".join(found.studies) or "no new study"
-    print(f"{told}: {found.trials} trials with a result are new here, {found.known} were known.", file=sys.stderr)
+    tell(f"{told}: {found.trials} trials with a result are new here, {found.known} were known.")
