@@ -230,7 +230,7 @@ def _check_images(images: Header, labels: Header, split: str, path: Path) -> Non
             f"data: x_{split} in {path} is {shape}; held in memory are at most {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a "
             "side; use data: {name: folder} for more"
         )
-    if math.prod(labels.shape) != shape[0] or not np.issubdtype(labels.dtype, np.integer):
+    if math.prod(labels.shape) != shape[0] or labels.dtype.kind not in "iu":
         raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {shape[0]} images")
 
 

@@ -94,7 +94,7 @@ def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
     """The tensor interpolated to the place's resolution, or None where it has none."""
     tensor = tensor.float()
     last = name.rpartition(".")[2]
-    if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[2] == place.shape[2]:
+    if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[::2] == place.shape[::2]:
         return _position_embedding(tensor, place.shape[1])
     if last == "relative_position_bias_table" and tensor.ndim == place.ndim == 2 and tensor.shape[1] == place.shape[1]:
         from timm.layers import resize_rel_pos_bias_table

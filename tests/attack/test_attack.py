@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attack import cases_documents, cases_keys, cases_levels
+from tests.attack import cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels
 from tests.attack.case import Case, breaches
 from tests.attack.runner import Runner
 
-CASES: list[Case] = [*cases_documents.CASES, *cases_keys.CASES, *cases_levels.CASES]
+MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints)
+CASES: list[Case] = [case for module in MODULES for case in module.CASES]
 
 
 @pytest.fixture(scope="module")
