@@ -171,7 +171,8 @@ class Study:
         """
         writers = {".parquet": "to_parquet", ".csv": "to_csv", ".json": "to_json"}
         if to.suffix not in writers:
-            raise AblateError(f"{to}: trials are written to {', '.join(writers)}; name a file like {to.with_suffix('.parquet')}")
+            like = to.parent / f"{to.stem or 'trials'}.parquet"
+            raise AblateError(f"{to}: trials are written to {', '.join(writers)}; name a file like {like}")
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
         how: dict[str, Any] = {"orient": "records", "indent": 1} if to.suffix == ".json" else {"index": False}

@@ -241,7 +241,8 @@ def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
     if lowest < 0 or highest >= MOST_CLASSES:
         wrong = lowest if lowest < 0 else highest
         raise DataError(
-            f"data: y_{split} in {path} has class {wrong}; classes are numbered from 0, to {MOST_CLASSES - 1:,} at most"
+            f"data: y_{split} in {path} has class {wrong}; it must hold one class number from 0 up for each image, "
+            f"{MOST_CLASSES - 1:,} at most"
         )
     return highest
 

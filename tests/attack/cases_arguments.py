@@ -204,6 +204,8 @@ def stores() -> Iterator[Case]:
     yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--cost", "watts", says="unknown --cost")
     yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--diagnostic", "divresity", says="did you mean 'diversity'")
     yield typed("report", "tiny", "--store", STORE, "--to", "x.txt", says="a report is an HTML file")
+    yield typed("report", "tiny", "--store", STORE, "--to", "", says="a report is an HTML file")
+    yield typed("export", "tiny", "--store", STORE, "--to", "", says="trials are written to")
     yield typed("export", "tiny", "--store", STORE, says="say where to")
     yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
     yield typed("export", "tiny", "--store", STORE, "--to", "x.csv", "--optuna", "sqlite:///o.db", says="say where to")

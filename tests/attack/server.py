@@ -24,7 +24,11 @@ STEP = 0.005
 
 def preload() -> None:
     """Imports what planning imports, and fills what is looked up once a process."""
-    import ablate.cli.app  # noqa: F401
+    import ablate.cli.app
+    import ablate.cli.inside
+    import ablate.diagnosis
+    import ablate.page
+    import ablate.reproduce  # noqa: F401
     from ablate import pipeline, space
     from tests.conftest import TINY
 
@@ -103,6 +107,8 @@ def main() -> None:
         asked = json.loads(line)
         found = run(Path(asked["work"]), asked["argv"], asked["seconds"], asked["most"])
         print(json.dumps(found), file=answers, flush=True)
+    # Without what libraries do at the end of a process: some of them print then.
+    os._exit(0)
 
 
 if __name__ == "__main__":
