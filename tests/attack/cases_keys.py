@@ -92,7 +92,7 @@ LEFT_OUT = "null"
 """In a mapping of keys that may be left out, null is as if it were."""
 MUST = {("backbone", "family"), ("data", "name"), ("data", "workers"), ("diagnostics", "images")}
 MUST |= {(key, "name") for key in ("scheduler", "design", "strategy")} | {("seeds", name) for name in NESTED["seeds"]}
-STRIDE = 4
+STRIDE = 8
 """Every so many of the hostile values meets a nested key, each key beginning with another one."""
 
 

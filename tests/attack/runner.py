@@ -45,6 +45,9 @@ class Runner:
         work, temporary = place / "work", place / "tmp"
         work.mkdir(parents=True)
         temporary.mkdir()
+        # What is ended at once has not opened them.
+        for name in ("stdout", "stderr"):
+            (place / name).touch()
         for name, content in case.files.items():
             write(work / name, content)
         before = snapshot(work, temporary)
