@@ -222,7 +222,6 @@ def stores() -> Iterator[Case]:
     for said in ("/dev/null", SPACE, "x" * 5000):
         yield typed("table", "tiny", "--runs", said, says="")
     epochless = without("DELETE FROM epochs")
-    yield Case("report without epochs", "no epochs of them", ("report", "tiny", "--store", STORE), {STORE: epochless})
     for verb, *rest in (("plot", "--to", "x.svg", "--of", "curves"), ("plot", "--to", "x.html", "--of", "curves")):
         yield Case(f"curves without epochs: {rest[1]}", "no epoch", (verb, "tiny", *rest, "--store", STORE), {STORE: epochless})
 

@@ -12,7 +12,7 @@ import pytest
 from tests.attack import cases_arguments, cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels
 from tests.attack.case import Case, Outcome, breaches
 from tests.attack.runner import Runner
-from tests.attack.stores import store
+from tests.attack.stores import store, without
 from tests.conftest import TINY
 
 MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints, cases_arguments)
@@ -75,3 +75,11 @@ def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(runner: Runner)
     assert runner(written).left == ()
     started = replace(good, argv=("report", "tiny", "--store", "s.db"), files={"s.db": store})
     assert "work/tiny.html" in runner(started).left
+
+
+@pytest.mark.slow
+def test_a_report_on_a_store_without_epochs_leaves_out_what_needs_them(runner: Runner) -> None:
+    epochless = {"s.db": without("DELETE FROM epochs")}
+    outcome = runner(Case("report", "", ("report", "tiny", "--store", "s.db"), epochless))
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.left == ("work/tiny.html",)
