@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import execution, provenance, queue, space
-from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError, UnknownName, unknown
+from ablate.errors import (
+    MOST_CHARACTERS,
+    AblateError,
+    ExecutorError,
+    Infeasible,
+    StoreError,
+    UnknownName,
+    first,
+    shortened,
+    unknown,
+)
 from ablate.records import (
     COST_REVISION,
     KNOWN,
@@ -366,7 +376,9 @@ def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
 def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
     made, more = _proposals(declared, url)
     if not made.trials and not more:
-        reasons = "\n".join(f"  row {cell.index}: {cell.note}" for cell in made.cells)
+        reasons = "\n".join(
+            first([f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}" for cell in made.cells], "rows")
+        )
         raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
     return made, more
 

@@ -9,9 +9,24 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from ablate.identity import canonical_json, text_hash
+
+LONGEST_LEVEL = 200
+"""Characters of a level that is a word; the store's column has so many."""
+MOST_SIDE = 4_096
+"""Pixels of an image's side: one image of it, and what a first layer makes of it, fit into memory."""
+MOST_CLASSES = 1_000_000
+"""Classes: the largest labelled sets have tens of thousands."""
+MOST_WHOLE = 2**31 - 1
+"""The largest whole number that the store's columns of sizes and epochs take on every database."""
+MOST_CELLS = 100_000
+"""Cells of a study: a table of more is read by nobody, and planning them takes minutes."""
+MOST_AT_ONCE = 10_000
+"""Cells in training at once, and CPUs, GPUs or processes of one trial: more than the largest clusters have."""
+MOST_REPEATS = 1_000
+"""Times that an image is drawn in an epoch, and pixels that its border is padded by: memory grows with both."""
 
 Level: TypeAlias = bool | int | float | str
 """The value of one factor in one cell."""
@@ -70,14 +85,14 @@ class Recipe:
     in the papers' published code.
     """
 
-    epochs: Annotated[int, Ge(1)] = 20
-    batch_size: Annotated[int, Ge(1)] = 128
+    epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
+    batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
     lr: Annotated[float, Gt(0)] = 1e-3
     weight_decay: Annotated[float, Ge(0)] = 0.05
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     schedule: Literal["cosine", "constant"] = "cosine"
-    warmup_epochs: Annotated[int, Ge(0)] = 0
+    warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     min_lr: Annotated[float, Ge(0)] = 0.0
     clip_grad: Annotated[float, Ge(0)] = 0.0
     loss: Literal["cross-entropy", "bce"] = "cross-entropy"
@@ -85,11 +100,11 @@ class Recipe:
     mixup: Annotated[float, Ge(0)] = 0.0
     cutmix: Annotated[float, Ge(0)] = 0.0
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
-    crop_padding: Annotated[int, Ge(0)] = 0
+    crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
-    rand_augment: str = ""
+    rand_augment: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
-    repeats: Annotated[int, Ge(1)] = 1
+    repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -229,9 +244,9 @@ class Resources:
     they share `cpus`.
     """
 
-    cpus: Annotated[float, Gt(0)] = 1
-    gpus: Annotated[float, Ge(0)] = 0
-    processes: Annotated[int, Ge(1)] = 1
+    cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
+    gpus: Annotated[float, Ge(0), Le(MOST_AT_ONCE)] = 0
+    processes: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 1
 
     @property
     def threads(self) -> int:
@@ -248,9 +263,9 @@ class Scheduler:
     """
 
     name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
-    grace_epochs: Annotated[int, Ge(1)] = 1
-    reduction: Annotated[int, Ge(2)] = 4
-    samples: Annotated[int, Ge(1)] = 3
+    grace_epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
+    reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
+    samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
 
     @property
     def read(self) -> frozenset[str]:
@@ -267,7 +282,7 @@ class Design:
     name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "fractional", "plackett-burman", "random", "rows"] = (
         "grid"
     )
-    cells: Annotated[int, Ge(1)] | None = None
+    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
     resolution: Annotated[int, Ge(3), Le(5)] = 4
 
@@ -291,9 +306,9 @@ class Strategy:
     """
 
     name: Literal["random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"] = "tpe"
-    cells: Annotated[int, Ge(1)] | None = None
+    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
-    parallel: Annotated[int, Ge(1)] = 4
+    parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
 
 
 @dataclass(frozen=True)
@@ -320,8 +335,8 @@ class Diagnostics:
     """What is looked at inside a network: which diagnostics, on how many test images, and each how many epochs beside the end."""
 
     names: tuple[str, ...] = ()
-    images: Annotated[int, Ge(1)] = 64
-    every: Annotated[int, Ge(1)] | None = None
+    images: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 64
+    every: Annotated[int, Ge(1), Le(MOST_WHOLE)] | None = None
 
     def due(self, epoch: int, epochs: int) -> bool:
         """Whether anything is looked at after an epoch."""

@@ -173,7 +173,8 @@ class Study:
         """
         endings = (".parquet", ".csv", ".json")
         if to.suffix not in endings:
-            raise AblateError(f"{to}: trials are written to {', '.join(endings)}; name a file like {to.with_suffix('.parquet')}")
+            like = to.parent / f"{to.stem or 'trials'}.parquet"
+            raise AblateError(f"{to}: trials are written to {', '.join(endings)}; name a file like {like}")
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
         if to.suffix == ".parquet":

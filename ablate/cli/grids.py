@@ -191,9 +191,10 @@ def _level(text: str) -> Level:
 
 def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     """The cost of one model, beside that of its unmodified backbone."""
-    from ablate.cost import count
     from ablate.families import families
+    from ablate.pipeline import Costs
 
+    count = Costs({})
     unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)
     # A family's declared form has no unmodified model: all its numbers are settings.
     found = {"unmodified": unmodified} if architecture.settings and architecture.backbone not in families() else {}

@@ -43,6 +43,10 @@ def table(
     show(Study(study, url_of(store, runs)).grid(published=published, group=group), form.value)
 
 
+MOST_MARGIN = 1e6
+"""More than any metric can differ by; an infinite margin would call everything the same."""
+
+
 class Kind(StrEnum):
     """Effects of what."""
 
@@ -65,7 +69,8 @@ def effects(
         ),
     ] = Kind.rows,
     margin: Annotated[
-        float | None, typer.Option("--margin", min=0, help="Least difference that counts. [default: the study's]")
+        float | None,
+        typer.Option("--margin", min=0, max=MOST_MARGIN, help="Least difference that counts. [default: the study's]"),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -161,7 +166,7 @@ def report(
 
     file = to or Path(study.replace("/", "-") + ".html")
     if file.suffix != ".html":
-        raise AblateError(f"{file}: a report is an HTML file; name one like {file.with_suffix('.html')}")
+        raise AblateError(f"{file}: a report is an HTML file; name one like {file.parent / ((file.stem or 'report') + '.html')}")
     write_page(Study(study, url_of(store, runs)), file, interactive=interactive, where=place_of(store, runs))
     tell(f"wrote {file}")
 

@@ -27,6 +27,7 @@ from ablate.cli.options import (
     place_of,
 )
 from ablate.cli.output import Format, show, tell
+from ablate.records import MOST_WHOLE
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
@@ -45,7 +46,11 @@ def run(
     until_decided: Annotated[
         int | None,
         typer.Option(
-            "--until-decided", metavar="SEEDS", min=3, help="Add seeds where nothing can be said yet, up to so many a cell."
+            "--until-decided",
+            metavar="SEEDS",
+            min=3,
+            max=1000,
+            help="Add seeds where nothing can be said yet, up to so many a cell.",
         ),
     ] = None,
     form: FormatOption = Format.table,
@@ -148,7 +153,7 @@ def diagnose(
     names: Annotated[
         list[str] | None, typer.Option("--name", help="A diagnostic; repeatable. [default: all that are cheap]")
     ] = None,
-    images: Annotated[int, typer.Option("--images", min=1, help="On how many test images.")] = 64,
+    images: Annotated[int, typer.Option("--images", min=1, max=MOST_WHOLE, help="On how many test images.")] = 64,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ablate.errors import UnreadParameter, did_you_mean
+from ablate.errors import UnreadParameter, did_you_mean, shortened
 from ablate.records import Level, Settings
 
 if TYPE_CHECKING:
@@ -338,4 +338,4 @@ class ReadValues(Mapping[str, Level]):
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
     """The message for a level that a parameter does not take."""
     known = [str(x) for x in parameter.allowed.levels] if isinstance(parameter.allowed, OneOf) else []
-    return f"{name}: {level!r} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"
+    return f"{name}: {shortened(repr(level))} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"

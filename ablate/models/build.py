@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -35,6 +36,9 @@ from ablate.records import Architecture, Settings
 
 F = TypeVar("F", bound=Factor)
 
+BYTES = 4
+"""Of a number in float32."""
+
 
 def build(architecture: Architecture) -> nn.Module:
     """The network, initialised from torch's global random state.
@@ -62,13 +66,9 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     """
     family = families.find(architecture.backbone)
     values = _values(architecture.settings)
-    model = family.create(
-        architecture.backbone,
-        architecture.image_size,
-        architecture.channels,
-        architecture.classes,
-        _dimensions(family, architecture.backbone, values),
-    )
+    wanted = _dimensions(family, architecture.backbone, values)
+    refuse_giants(architecture, wanted)
+    model = family.create(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes, wanted)
     before = take(model, weights)
     # What stands where is read from the unmodified backbone: a factor may take away what tells it.
     found: Any = model
@@ -81,6 +81,29 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         if not isinstance(factor, LossFactor):
             values[factor.name].check(architecture.settings)
     return model, loaded
+
+
+def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
+    """Raises Infeasible where weights and one image would take more than this machine's memory, before any of it is taken.
+
+    What is counted is a lower bound: numbers that a family has not, or has in several values, are left out.
+    """
+    width, ratio = max(wanted.width, 1), wanted.mlp_ratio
+    if ratio and width * ratio < 1:
+        raise Infeasible(f"size.mlp_ratio = {ratio:g} leaves no hidden channel of {width} channels")
+    patches = (architecture.image_size // wanted.patch_size) ** 2 if wanted.patch_size else 0
+    image = architecture.channels * architecture.image_size**2
+    embedding = architecture.channels * wanted.patch_size**2 * width + patches * width
+    blocks = wanted.depth * width**2 * (4 + 2 * ratio)
+    # Between the layers stand at least the tokens, as often as the widest layer has outputs.
+    tokens = patches * width * max(3.0, ratio)
+    least = BYTES * (image + embedding + blocks + architecture.classes * width + tokens)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if least > memory:
+        raise Infeasible(
+            f"it does not fit into this machine's memory: its weights and one image take {least / 1e9:.3g} GB or more, "
+            f"the machine has {memory / 1e9:.3g} GB"
+        )
 
 
 def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tuple[LossFactor, nn.Module]]:

@@ -75,7 +75,9 @@ def ending_of(file: Path, known: Sequence[str]) -> str:
     """The ending of a figure's file. Raises AblateError where it is none of those known."""
     ending = file.suffix.removeprefix(".")
     if ending not in known:
-        raise AblateError(f"{file}: a figure is {', '.join(known)}; name a file like {file.with_suffix('.svg')}")
+        raise AblateError(
+            f"{file}: a figure is {', '.join(known)}; name a file like {file.parent / ((file.stem or 'figure') + '.svg')}"
+        )
     return ending
 
 
