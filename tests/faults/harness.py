@@ -317,14 +317,15 @@ def one_study(generator: random.Random, store: Store, deck: list[Fault], tally: 
         tally.outlived += scene.outlived
 
 
-if __name__ == "__main__":
+def command(words: list[str] | None = None) -> int:
+    """The command line; gives the exit code: 1 where something is wrong with ablate, or with the coverage of the run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=FULL)
     parser.add_argument("--kind", action="append", choices=list(FAULTS), help="only these kinds; repeatable")
     parser.add_argument("--store", choices=list(KINDS), default="both", help="what keeps the studies")
-    parser.add_argument("--report", type=Path, help="writes the table of this run to a Markdown file")
-    arguments = parser.parse_args()
+    parser.add_argument("--report", type=Path, help="writes the tables of this run to a Markdown file")
+    arguments = parser.parse_args(words)
     found = main(arguments.seed, arguments.count, arguments.kind, KINDS[arguments.store])
     print(summary(found))
     rare = shortfalls(found, arguments.count)
@@ -332,4 +333,8 @@ if __name__ == "__main__":
         print(problem)
     if arguments.report and not arguments.kind:
         write_report(arguments.report, found, arguments.seed, arguments.count, rare)
-    sys.exit(bool(found.problems or rare))
+    return int(bool(found.problems or rare))
+
+
+if __name__ == "__main__":
+    sys.exit(command())

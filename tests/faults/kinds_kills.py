@@ -208,7 +208,6 @@ def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
         driver,
         moment,
         died=victim.ends_worker,
-        has_checkpoint=lambda trial: any(scene.runs.glob(f"checkpoints/*/{trial}/*.pt")),
     )
 
 

@@ -39,11 +39,13 @@ MEANING = {
 
 
 BY_PHASE = {
+    injected.BUILDING: Place.FIRST,
+    injected.BUILT: Place.FIRST,
     injected.EPOCH: Place.EPOCH,
     injected.CHECKPOINT: Place.CHECKPOINT,
     injected.RESULT: Place.RESULT,
 }
-"""Phases of a worker that lie in one place, whatever the trial."""
+"""Where a worker is by its phase, unless what it wrote besides says that it is elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,6 @@ def place_of_worker(
     moment: Moment,
     *,
     died: bool,
-    has_checkpoint: Callable[[str], bool],
 ) -> str:
     """Where a worker was in the moment of a kill.
 
@@ -165,17 +166,12 @@ def place_of_worker(
         worker: what the worker wrote of its phases.
         driver: what its driver wrote.
         died: the worker itself was killed; else it must have stayed in one place for the whole moment.
-        has_checkpoint: whether there is a checkpoint of a trial.
     """
     last = _phase_of(worker, moment, died=died)
     if last is None:
         return ELSEWHERE
-    from_nothing = {
-        injected.BUILT: last.epochs == 0,
-        injected.BUILDING: not has_checkpoint(last.trial),
-    }
-    if from_nothing.get(last.phase, False):
-        return Place.FIRST
+    if last.phase == injected.BUILT and last.epochs:
+        return ELSEWHERE
     if last.phase == injected.RESULT and _committed(driver, last, moment):
         return ELSEWHERE
     return BY_PHASE.get(last.phase, ELSEWHERE)

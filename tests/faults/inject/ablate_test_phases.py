@@ -28,20 +28,22 @@ VARIABLE = "ABLATE_TEST_PHASES"
 HOLD_SECONDS = 6.0
 """A hold ends by itself after so long: shorter than the patience with a worker that hangs."""
 
-OUTSIDE, BUILDING, BUILT, EPOCH, BETWEEN, CHECKPOINT, RESULT, STORING, COMMITTING = range(9)
-"""Phases. A worker: builds the network of a trial, has built it, trains an epoch, is between two epochs, writes a checkpoint,
-has a result. A driver: stores a result, and commits it."""
-PHASES = (
-    "outside a trial",
-    "building",
-    "built",
-    "epoch",
-    "between epochs",
-    "checkpoint",
-    "result",
-    "storing",
-    "committing",
-)
+OUTSIDE = 0
+BUILDING = 1
+"""A worker builds the network of a trial that has nothing on the disk."""
+CONTINUING = 2
+"""A worker builds the network of a trial that may have a checkpoint."""
+BUILT = 3
+EPOCH = 4
+BETWEEN = 5
+"""A worker is between two epochs."""
+CHECKPOINT = 6
+RESULT = 7
+"""A worker has the result of a trial."""
+STORING = 8
+"""A driver stores a result."""
+COMMITTING = 9
+"""A driver has the database commit a result, or has done so."""
 POINTS = (
     "trial: before building",
     "trial: built",
@@ -65,7 +67,7 @@ ORDER = struct.Struct("<QHH")
 WRAPPED = {
     "ablate.training.loop": ("Training.__init__", "Training.epoch"),
     "ablate.training.checkpoint": ("CheckpointFolder.save",),
-    "ablate.execution.work": ("Work.__init__", "Work.start", "Work.step"),
+    "ablate.execution.work": ("Work.start", "Work.step"),
     "ablate.store.writer": ("Writer.write",),
 }
 """By module: the functions that begin or end a phase."""
@@ -197,12 +199,14 @@ def _wrap_training(module: ModuleType, phases: Phases) -> None:
     training = module.Training
 
     def make(original: Function) -> Function:
-        def wrapper(self: Any, trial: Any, *rest: Any, **named: Any) -> None:
-            phases.enter(BUILDING, trial.hash, 0)
-            phases.point(0)
-            original(self, trial, *rest, **named)
+        def wrapper(self: Any, trial: Any, folder: Any, *rest: Any, **named: Any) -> None:
+            phases.enter(BUILDING if _holds_nothing(folder) else CONTINUING, trial.hash, 0)
+            if phases.within(BUILDING):
+                phases.point(0)
+            original(self, trial, folder, *rest, **named)
             phases.enter(BUILT, trial.hash, len(self.epochs))
-            phases.point(1)
+            if not self.epochs:
+                phases.point(1)
 
         return wrapper
 
@@ -226,6 +230,13 @@ def _wrap_training(module: ModuleType, phases: Phases) -> None:
             phases.point(2)
 
     register_optimizer_step_post_hook(updated)
+
+
+def _holds_nothing(folder: Any) -> bool:
+    """Whether a trial's folder has no file with anything in it. A lock is empty; what is at a URL is not looked at."""
+    if folder is None or "://" in str(folder):
+        return False
+    return not any(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
 def _wrap_checkpoint(module: ModuleType, phases: Phases) -> None:
@@ -257,34 +268,29 @@ def _wrap_checkpoint(module: ModuleType, phases: Phases) -> None:
 
 
 def _wrap_work(module: ModuleType, phases: Phases) -> None:
-    trials: dict[int, str] = {}
-
-    def make(original: Function) -> Function:
-        def wrapper(self: Any, job: Any, *rest: Any, **named: Any) -> None:
-            # A process has one job at a time: the number of an object that is gone is free again.
-            trials[id(self)] = job.trial.hash
-            original(self, job, *rest, **named)
-
-        return wrapper
-
     def events(original: Function) -> Function:
         def wrapper(self: Any, *rest: Any, **named: Any) -> Iterator[Any]:
-            yield from original(self, *rest, **named)
-            if str(self.status) in RESULTS:
-                phases.enter(RESULT, trials[id(self)])
-                phases.point(7)
+            for event in original(self, *rest, **named):
+                if _is_result(event):
+                    phases.enter(RESULT, event.trial)
+                    phases.point(7)
+                yield event
 
         return wrapper
 
-    _replace(module.Work, "__init__", make)
     _replace(module.Work, "start", events)
     _replace(module.Work, "step", events)
+
+
+def _is_result(event: Any) -> bool:
+    """Whether an event of ablate says that a trial has its result."""
+    return str(getattr(event, "status", "")) in RESULTS
 
 
 def _wrap_writer(module: ModuleType, phases: Phases) -> None:
     def write(original: Function) -> Function:
         def wrapper(self: Any, happened: Any, *rest: Any, **named: Any) -> Any:
-            if str(getattr(happened, "status", "")) not in RESULTS:
+            if not _is_result(happened):
                 return original(self, happened, *rest, **named)
             phases.enter(STORING, happened.trial)
             try:
