@@ -78,7 +78,7 @@ def fault(
     keeps: str,
     codes: tuple[int, ...] = (),
     says: str = "",
-    share: int = 3,
+    share: int = 2,
     row: str = "",
     aim: Place | None = None,
     possible: Callable[[Scene], bool] = always,

@@ -114,8 +114,8 @@ DRIVER = Victim(
     sees="the shell's word; then `ablate resume`",
     keeps="all results, each trial's last checkpoint",
     kill=kill_driver,
-    share=4,
-    aimed=3,
+    share=3,
+    aimed=2,
     codes=(-9,),
     ends_driver=True,
 )
@@ -124,8 +124,8 @@ GROUP = Victim(
     sees="the shell's word; then `ablate resume`",
     keeps="all results, each trial's last checkpoint",
     kill=kill_group,
-    share=3,
-    aimed=3,
+    share=2,
+    aimed=1,
     codes=(-9,),
     ends_worker=True,
     ends_driver=True,
@@ -135,7 +135,7 @@ RAYLET = Victim(
     sees="one message with the process's name, exit code 2; in the seconds in which Ray starts, Ray's own words or none, code 1",
     keeps="all results, last checkpoints",
     kill=kill_raylet,
-    share=5,
+    share=3,
     aimed=0,
     codes=(1, 2),
     says="raylet",
@@ -198,17 +198,13 @@ def _kill(scene: Scene, victim: Victim, worker: int) -> bool:
 
 
 def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
+    """Where the worker at hand was; where it was elsewhere, or there is none, where the driver was."""
     driver = scene.phases.entries(scene.pid)
-    if victim is not WORKER:
-        place = place_of_driver(driver, moment, died=victim.ends_driver)
-        if place != ELSEWHERE:
-            return place
-    return place_of_worker(
-        scene.phases.entries(worker),
-        driver,
-        moment,
-        died=victim.ends_worker,
-    )
+    entries = scene.phases.entries(worker) if worker else []
+    place = place_of_worker(entries, driver, moment, died=victim.ends_worker)
+    if place == ELSEWHERE and victim is not WORKER:
+        return place_of_driver(driver, moment, died=victim.ends_driver)
+    return place
 
 
 for _victim in VICTIMS:

@@ -22,7 +22,6 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
     keeps="every epoch told",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",
-    share=4,
 )
 def terminate(scene: Scene) -> bool:
     assert scene.driver is not None
@@ -37,7 +36,6 @@ def terminate(scene: Scene) -> bool:
     keeps="every epoch told",
     codes=(130, -2),
     says="Go on with: ablate resume|interrupted",
-    share=4,
 )
 def interrupt(scene: Scene) -> bool:
     os.killpg(scene.pid, signal.SIGINT)
