@@ -29,7 +29,7 @@ ELSEWHERE = "elsewhere"
 PLACES = (*Place, ELSEWHERE)
 
 MEANING = {
-    Place.FIRST: "a trial has started from nothing, and its first epoch has not begun",
+    Place.FIRST: "a worker builds or has built a trial that has nothing on the disk, and its first epoch has not begun",
     Place.EPOCH: "a worker trains an epoch or evaluates its end",
     Place.CHECKPOINT: "a worker writes a checkpoint: from the call that saves to its return",
     Place.RESULT: "a worker has the result of a trial, or the driver stores the result,"

@@ -165,16 +165,16 @@ class Phases:
         self._phase, self._trial, self._epochs = OUTSIDE, "", 0
         self._thread = 0
 
-    @property
-    def epochs(self) -> int:
-        return self._epochs
-
-    def enter(self, phase: int, trial: str | None = None, epochs: int | None = None) -> None:
-        """Goes on to a phase, of the same trial unless another one is named."""
+    def open(self) -> None:
+        """Makes the file of this process: early, while files may still be made and grow."""
         if self._record is None:
-            # Not at import: most processes of Ray neither train nor store.
             self._record = Record(self._folder / f"{os.getpid()}.phases")
             self._holds = Holds(self._folder / "hold")
+
+    def enter(self, phase: int, trial: str | None = None, epochs: int | None = None) -> None:
+        """Goes on to a phase, of the same trial unless another one is named. A forked child writes nothing."""
+        if self._record is None:
+            return
         self._thread = threading.get_ident()
         self._phase = phase
         self._trial = self._trial if trial is None else trial
@@ -361,6 +361,7 @@ class Finder(importlib.abc.MetaPathFinder):
                 (self._folder / "missing").write_text(str(error))
                 raise
             WRAPPERS[name](module, self._phases)
+            self._phases.open()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
