@@ -337,4 +337,6 @@ def command(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # The run at hand, its file system and the private PostgreSQL end with the harness, also at a SIGTERM.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(command())
