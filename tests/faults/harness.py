@@ -201,8 +201,10 @@ def count(scene: Scene, made: Fault, tally: Tally, deck: list[Fault]) -> None:
         tally.stores[store, "SIGKILLs"] += 1
         tally.landed[scene.landed, made.row] += 1
         where += f"; landed {scene.landed}"
-    if made.aim is not None and scene.landed != made.aim:
-        deck.insert(0, made)
+    if made.aim is not None:
+        tally.aimed[made.aim] += 1
+        if scene.landed != made.aim:
+            deck.insert(0, made)
     print(f"{tally.tried.total()}: {made.name}{where}", flush=True)
 
 

@@ -54,22 +54,23 @@ A run of {full} faults or more hits each of the first {kinds} places at least {l
 ## How it is checked
 
 Each study has {trials} trials on a part of the digits, on a real Ray with two workers. It is run again and again, first with
-`ablate run`, then with `ablate resume`, until it is finished. One study in three is
-stored in a private PostgreSQL, the others in SQLite. The seed draws which faults come, in which order, when, on which worker and
-how; the instants are random, so that a second run with the same seed hits other lines of code. Up to {most} faults come in one
-run. After each run its exit code must be one that its faults explain, standard error must hold the message of one of them
-and no traceback. What outlives its driver by 30 s is counted and ended. An attempt must never begin before the epoch that its
-trial's checkpoint held when the worker was stopped or the run had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold
-every epoch told. When a study is finished, each trial must have exactly one result, each of its epochs must be stored once, and
-the table in all four forms must be, byte for byte, that of a run that nobody disturbed, whatever the store.
+`ablate run`, then with `ablate resume`, until it is finished. One study in three is stored in a private PostgreSQL, the others
+in SQLite; what is done to the database file comes to SQLite only, and so do two drivers at once, which PostgreSQL allows. The
+seed draws which faults come, in which order, when, on which worker and how; the instants are random, so that a second run with
+the same seed hits other lines of code. Up to {most} faults come in one run. After each run its exit code must be one that its
+faults explain, standard error must hold the message of one of them and no traceback. What outlives its driver by 30 s is counted
+and ended. An attempt must never begin before the epoch that its trial's checkpoint held when the worker was stopped or the run
+had ended; after SIGTERM or Ctrl-C alone, the checkpoints hold every epoch told. When a study is finished, each trial must have
+exactly one result, each of its epochs must be stored once, and the table in all four forms must be, byte for byte, that of an
+undisturbed run, whatever the store.
 
 Most SIGKILLs are aimed at a place in a trial's life; the others come at any instant. For an aimed kill, a module that only the
 harness puts on the PYTHONPATH of the run holds the next process that comes to the place for at most {hold:g} s, and the harness
 kills while the process is held. The module wraps the functions of ablate that begin and end the phases, and writes each change
 of phase to a memory-mapped file of the process, which stays readable after a SIGKILL. The table counts what these files say. A
-kill of the driver alone counts where the worker at hand was from before the signal until the driver was dead; one during which
-the worker changed its phase counts as elsewhere. A kill between result and commit counts only if the driver had not asked the
-database to commit that result until the process was dead.
+kill of the driver or of Ray's raylet counts where the worker at hand was from before the signal until the killed process was
+dead; one during which the worker changed its phase counts as elsewhere. A kill between result and commit counts only if the
+driver had not asked the database to commit that result until the killed process was dead.
 
 {notes}
 """
@@ -91,9 +92,9 @@ def places_table(tally: Tally) -> str:
     rows = []
     for place in PLACES:
         counts = [tally.landed[place, row] for row in KILLS]
-        rows.append((place, *counts, tally.landed_in(place)))
+        rows.append((place, tally.aimed[place], *counts, tally.landed_in(place)))
     kinds = [row.removeprefix("SIGKILL of ") for row in KILLS]
-    return markdown(("place", *kinds, "all"), rows)
+    return markdown(("place", "aimed at it", *kinds, "all that landed"), rows)
 
 
 def stores_table(tally: Tally) -> str:

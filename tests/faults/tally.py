@@ -21,7 +21,8 @@ class Tally:
     The counters by row of the table hold a study's findings for each row that the study was hit by.
 
     Attributes:
-        landed: SIGKILLs by place and row.
+        aimed: SIGKILLs by the place that they were aimed at.
+        landed: SIGKILLs by the place in which they landed, and by row.
         stores: studies, faults, SIGKILLs and findings by kind of store.
     """
 
@@ -31,6 +32,7 @@ class Tally:
     differing: Counter[str] = field(default_factory=Counter)
     epochs: Counter[str] = field(default_factory=Counter)
     codes: Counter[int] = field(default_factory=Counter)
+    aimed: Counter[str] = field(default_factory=Counter)
     landed: Counter[tuple[str, str]] = field(default_factory=Counter)
     stores: Counter[tuple[Kind, str]] = field(default_factory=Counter)
     studies: int = 0
