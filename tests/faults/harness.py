@@ -3,14 +3,15 @@
 A study is run again and again until it is finished (`ablate run`, then `ablate resume`), with faults in and between its runs.
 After each run: the exit code and the message are those of its faults, there is no traceback, and no attempt began before its
 trial's last checkpoint. When the study is finished: each trial has exactly one result and every epoch once, and the table is,
-byte for byte, that of an undisturbed run. Then the next study begins, until `count` faults were made. One study in three is
-stored in a private PostgreSQL, the others in SQLite.
+byte for byte, that of an undisturbed run. Then the next study begins, until `count` faults were made.
+One study in three is stored in a private PostgreSQL, the others in SQLite.
 
-The harness counts where in a trial's life each SIGKILL landed, by what the processes wrote of their phases before they died
-(`tests/faults/phases.py`). A run of 300 faults or more must hit each place 20 times.
+The harness counts where in a trial's life each SIGKILL landed, by what the processes wrote of
+their phases before they died (`tests/faults/phases.py`). A run of 300 faults or more must hit each
+place 20 times.
 
-The exit code is 1 where a study shows a problem: something lost, doubled or different, a wrong exit code, a traceback. It is 1,
-too, where a run of 300 faults hit a place too rarely.
+The exit code is 1 where a study shows a problem: something lost, doubled or different, a wrong exit
+code, a traceback. The exit code is 1, too, where a run of 300 faults hit a place too rarely.
 """
 
 from __future__ import annotations
@@ -190,7 +191,10 @@ def coming(scene: Scene, deck: list[Fault]) -> Fault | None:
 
 
 def count(scene: Scene, made: Fault, tally: Tally, deck: list[Fault]) -> None:
-    """Counts a fault that was made. An aimed kill that landed in another place comes once more, at the end."""
+    """Counts a fault that was made.
+
+    An aimed kill that landed in another place comes once more, at the end.
+    """
     store = scene.store.kind
     tally.tried[made.row] += 1
     tally.stores[store, "faults"] += 1
@@ -295,8 +299,8 @@ def main(seed: int, count: int, names: list[str] | None = None, kinds: tuple[Kin
                 one_study(generator, store, deck, tally, expected, typical)
             idle = 0 if tally.tried.total() > before else idle + 1
             if idle == MOST_IDLE_STUDIES:
-                left = sorted({fault.name for fault in deck})
-                tally.problems.append(f"{idle} studies ended without a fault; not possible: {', '.join(left)}")
+                left = ", ".join(sorted({fault.name for fault in deck}))
+                tally.problems.append(f"{idle} studies ended without a fault; not possible: {left}")
                 break
     finally:
         server.close()
@@ -320,7 +324,10 @@ def one_study(generator: random.Random, store: Store, deck: list[Fault], tally: 
 
 
 def command(words: list[str] | None = None) -> int:
-    """The command line; gives the exit code: 1 where something is wrong with ablate, or with the coverage of the run."""
+    """The command line; gives the exit code.
+
+    It is 1 where something is wrong with ablate, or with the coverage of the run.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=FULL)
@@ -339,6 +346,6 @@ def command(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # The run at hand, its file system and the private PostgreSQL end with the harness, also at a SIGTERM.
+    # The run at hand, its file system and the private PostgreSQL end with the harness.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(command())

@@ -1,7 +1,8 @@
-"""SIGKILLs of a worker, of the driver, of both, and of Ray's raylet: at any instant, or aimed at a place in a trial's life.
+"""SIGKILLs of a worker, of the driver, of both, and of Ray's raylet.
 
-A kill that is aimed has a process held at the place, and kills then. What counts is where the kill landed: what the processes
-wrote of their phases before they died.
+They come at any instant, or aim at a place in a trial's life. A kill that is aimed has a process
+held at the place, and kills then. What counts is where the kill landed: what the processes wrote of
+their phases before they died.
 """
 
 from __future__ import annotations
@@ -84,8 +85,10 @@ class Victim:
     """Who is killed.
 
     Attributes:
-        kill: kills, and says when; None where there was nobody to kill. Its second argument is the worker at hand, or 0.
-        share: how often it is killed at any instant, in comparison; `aimed`: how often at each place.
+        kill: kills, and says when; None where there was no such process. Its second argument is the
+            worker at hand, or 0.
+        share: how often it is killed at any instant, in comparison.
+        aimed: how often it is killed at each place, in comparison.
     """
 
     row: str
@@ -155,7 +158,7 @@ def kill_at_any_instant(scene: Scene, victim: Victim) -> bool:
 
 
 def kill_at(scene: Scene, victim: Victim, place: Place) -> bool:
-    """Has a process held at a place, and kills then. False where none comes to the place in time."""
+    """Has a process held at a place, and kills then; False where none comes there in time."""
     point = scene.rng.choice(points_for(victim, place))
     scene.phases.hold(point, scene.rng.randint(0, point.most_passes))
     try:
@@ -198,7 +201,7 @@ def _kill(scene: Scene, victim: Victim, worker: int) -> bool:
 
 
 def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
-    """Where the worker at hand was; where it was elsewhere, or there is none, where the driver was."""
+    """Where the worker at hand was; if elsewhere, or if there is none, where the driver was."""
     driver = scene.phases.entries(scene.pid)
     entries = scene.phases.entries(worker) if worker else []
     place = place_of_worker(entries, driver, moment, died=victim.ends_worker)

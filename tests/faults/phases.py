@@ -1,4 +1,4 @@
-"""Where a kill landed: read from what the killed process wrote of its phases, never from where the kill was aimed at."""
+"""Where a kill landed: read from what processes wrote of their phases, never from the aim."""
 
 from __future__ import annotations
 
@@ -128,7 +128,12 @@ class PhaseFolder:
 
 @dataclass(frozen=True)
 class Moment:
-    """The time in which a process died: `before` the signal was sent, and `after` the process was seen dead."""
+    """The time in which a process died.
+
+    Attributes:
+        before: the signal was not sent yet.
+        after: the process was dead.
+    """
 
     before: int
     after: int
@@ -165,7 +170,7 @@ def place_of_worker(
     Args:
         worker: what the worker wrote of its phases.
         driver: what its driver wrote.
-        died: the worker itself was killed; else it must have stayed in one place for the whole moment.
+        died: the worker itself was killed; else it must have stayed in one phase for the moment.
     """
     last = _phase_of(worker, moment, died=died)
     if last is None:
@@ -193,7 +198,7 @@ def _phase_of(entries: list[Entry], moment: Moment, *, died: bool) -> Entry | No
 
 
 def _committed(driver: list[Entry], result: Entry, moment: Moment) -> bool:
-    """Whether the driver had asked the database to commit a trial's result before the moment ended."""
+    """Whether the driver asked the database to commit a result before the moment ended."""
     return any(
         entry.phase == injected.COMMITTING and entry.trial == result.trial and result.at <= entry.at <= moment.after
         for entry in driver

@@ -1,4 +1,4 @@
-"""The stores that disturbed studies write to: a SQLite file in the run folder, or a database of a private PostgreSQL."""
+"""The stores of disturbed studies: a SQLite file in the run folder, or a private PostgreSQL."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def postgres_database(server: str, name: str) -> Iterator[PostgresStore]:
 
 @contextmanager
 def store_of(kind: Kind, server: str) -> Iterator[Store]:
-    """A store of a kind. `server` is the URL of the PostgreSQL server, and is read for PostgreSQL only."""
+    """A store of a kind. `server` is the URL of the PostgreSQL server, for PostgreSQL only."""
     if kind == Kind.SQLITE:
         yield SqliteStore()
         return

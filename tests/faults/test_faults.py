@@ -1,4 +1,4 @@
-"""What the harness draws, counts and says, and the short version of `make faults`: a few faults with a fixed seed."""
+"""What the harness draws, counts and says, and the short version of `make faults`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_three_hundred_faults_are_of_every_kind_and_aim_at_each_place_often_enou
     assert {kind.name for kind in deck} == set(FAULTS)
     aims = Counter(kind.aim for kind in deck)
     assert min(aims[place] for place in Place) >= LEAST + LEAST // 4
-    assert {kind.row for kind in deck if kind.aim is not None} == {WORKER.row, DRIVER.row, GROUP.row}
+    victims = {kind.row for kind in deck if kind.aim is not None}
+    assert victims == {WORKER.row, DRIVER.row, GROUP.row}
 
 
 @pytest.fixture
@@ -106,7 +107,9 @@ def test_the_exit_code_says_what_was_found(tally: Tally, code: int, monkeypatch:
 
 def test_the_report_says_what_was_found_on_each_store(tmp_path: Path) -> None:
     tally = full_tally(LEAST)
-    tally.stores.update({(Kind.SQLITE, "studies"): 4, (Kind.POSTGRESQL, "studies"): 2, (Kind.POSTGRESQL, "doubled"): 1})
+    tally.stores[Kind.SQLITE, "studies"] = 4
+    tally.stores[Kind.POSTGRESQL, "studies"] = 2
+    tally.stores[Kind.POSTGRESQL, "doubled"] = 1
     report = tmp_path / "report.md"
     write_report(report, tally, 0, FULL, [])
     text = report.read_text()
@@ -121,7 +124,8 @@ def test_a_store_on_postgresql_answers_like_one_on_sqlite(tmp_path: Path) -> Non
             statement = "SELECT name FROM drivers_of_nothing WHERE id > ?"
             assert kind.rows(tmp_path, statement, (0,)) == []
             Writer(url).close()
-            assert kind.rows(tmp_path, "SELECT COUNT(*) FROM trials WHERE epochs_done >= ?", (0,)) == [(0,)]
+            statement = "SELECT COUNT(*) FROM trials WHERE epochs_done >= ?"
+            assert kind.rows(tmp_path, statement, (0,)) == [(0,)]
 
 
 @pytest.mark.slow

@@ -194,11 +194,12 @@ PLACE_AT = {
 
 @pytest.mark.slow
 def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(tmp_path: Path) -> None:
-    """The inline executor trains and stores in one process, which passes all points of a worker and of a driver."""
+    """The inline executor trains and stores in one process, which passes all points."""
     (tmp_path / "tiny.yaml").write_text(TINY)
     phases = PhaseFolder(tmp_path / "phases")
     paths = os.pathsep.join([str(INJECTED), str(ROOT)])
-    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline", "--runs", "runs"]
+    words = "run tiny.yaml --executor inline --runs runs".split()
+    command = [sys.executable, "-m", "ablate", *words]
     phases.hold(Point(ORDER[0]))
     process = subprocess.Popen(
         command,

@@ -1,10 +1,11 @@
-"""Records in which phase of a trial each process is, and holds a process in a phase that is to be hit.
+"""Records in which phase of a trial each process is, and holds a process in a phase to be hit.
 
-`ABLATE_TEST_PHASES` names a folder. Each process that trains or stores writes its phases to a file `PID.phases` there. The file
-is memory-mapped: what a process wrote before a SIGKILL stays readable. The harness asks for a hold through the file `hold`.
+`ABLATE_TEST_PHASES` names a folder. Each process that trains or stores writes its phases to a file
+`PID.phases` there. The file is memory-mapped: what a process wrote before a SIGKILL stays readable.
+The harness asks for a hold through the file `hold`.
 
-The module wraps functions of ablate when Python imports them (`WRAPPED`). The product has no hooks of its own. A name that is
-not there raises `Missing`, and leaves a file `missing` for the harness.
+The module wraps functions of ablate when Python imports them (`WRAPPED`). The product has no hooks
+of its own. A name that is not there raises `Missing`, and leaves a file `missing` for the harness.
 
 Only the standard library is imported here: the module runs in every Python process of a run.
 """
@@ -91,7 +92,7 @@ class Entry:
 
 
 def read_entries(file: Path) -> list[Entry]:
-    """The last changes of phase of a process, oldest first. The process may be dead, or still write."""
+    """The last changes of phase of a process, oldest first; it may be dead, or still write."""
     content = file.read_bytes()
     (count,) = HEADER.unpack_from(content)
     found = []
@@ -128,7 +129,7 @@ class Holds:
             self._map = mmap.mmap(stream.fileno(), ORDER.size)
 
     def pass_point(self, point: int) -> None:
-        """Holds the process here if that is asked for and no other process is held; else returns at once."""
+        """Holds the process here if that is asked for and no other process is held."""
         token, wanted, passes = ORDER.unpack_from(self._map)
         # Opening a file while holding raises an audit event, which is a point of its own.
         if not token or wanted != point or self._holding:
@@ -172,7 +173,10 @@ class Phases:
             self._holds = Holds(self._folder / "hold")
 
     def enter(self, phase: int, trial: str | None = None, epochs: int | None = None) -> None:
-        """Goes on to a phase, of the same trial unless another one is named. A forked child writes nothing."""
+        """Goes on to a phase, of the same trial unless another one is named.
+
+        A forked child writes nothing.
+        """
         if self._record is None:
             return
         self._thread = threading.get_ident()
@@ -233,7 +237,10 @@ def _wrap_training(module: ModuleType, phases: Phases) -> None:
 
 
 def _holds_nothing(folder: Any) -> bool:
-    """Whether a trial's folder has no file with anything in it. A lock is empty; what is at a URL is not looked at."""
+    """Whether a trial's folder has no file with anything in it.
+
+    A lock is empty. What is at a URL is not looked at.
+    """
     if folder is None or "://" in str(folder):
         return False
     return not any(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
@@ -256,7 +263,7 @@ def _wrap_checkpoint(module: ModuleType, phases: Phases) -> None:
     _replace(module.CheckpointFolder, "save", save)
 
     def audited(event: str, arguments: tuple[Any, ...]) -> None:
-        # However a checkpoint is written: it opens a file to write to, and moves it over the last one.
+        # However a checkpoint is written: it opens a file, and moves it over the last one.
         if event not in ("open", "os.rename") or not phases.within(CHECKPOINT):
             return
         if event == "os.rename":
@@ -327,7 +334,8 @@ def check_names(module: ModuleType) -> None:
     for name in WRAPPED[module.__name__]:
         kind, _, function = name.partition(".")
         if not callable(vars(getattr(module, kind, object)).get(function)):
-            raise Missing(f"{module.__name__}.{name} is not there; name the new function in {__file__}")
+            where = f"{module.__name__}.{name}"
+            raise Missing(f"{where} is not there; name the new function in {__file__}")
 
 
 def _replace(kind: type, name: str, wrapped: Callable[[Function], Function]) -> None:
