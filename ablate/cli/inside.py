@@ -44,7 +44,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
         title="Printed against computed costs",
         notes=[*_class_notes(found), *_convention_notes(found), *_cause_notes(found)],
     )
-    return grid, sum(not checked.explained for checked in found)
+    return grid, sum(not checked.explained and not checked.stated for checked in found)
 
 
 def _checked_texts(checked: Checked) -> list[str]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ablate import escape
+from ablate.masking import masked
 
 if TYPE_CHECKING:
     from ablate.report import Grid
@@ -25,13 +26,14 @@ class Format(StrEnum):
 
 
 def tell(text: str) -> None:
-    """Says something on stderr, of one line or of several. What stands in it cannot act on the terminal."""
-    print(escape.terminal(text), file=sys.stderr, flush=True)
+    """Says something on stderr, of one line or of several. What stands in it cannot act on the terminal, and passwords are
+    masked."""
+    print(escape.terminal(masked(text)), file=sys.stderr, flush=True)
 
 
 def tell_line(text: str) -> None:
     """Says one line on stderr. A line feed in it begins no other line."""
-    print(escape.line(text), file=sys.stderr, flush=True)
+    print(escape.line(masked(text)), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:

@@ -87,6 +87,11 @@ class Checked:
         """Whether it is not different, or its cause holds."""
         return self.kind is not Class.DIFFERENT or self.holds
 
+    @property
+    def stated(self) -> bool:
+        """Whether its table says that no cause was found."""
+        return self.cause is not None and not self.cause.testable
+
 
 @dataclass
 class Book:

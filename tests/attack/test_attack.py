@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.attack import cases_arguments, cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels
+from tests.attack import cases_arguments, cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels, cases_run
 from tests.attack.case import Case, Outcome, breaches
 from tests.attack.runner import Runner
 from tests.attack.stores import store, without
 from tests.conftest import TINY
 
-MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints, cases_arguments)
+MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints, cases_arguments, cases_run)
 CASES: list[Case] = [case for module in MODULES for case in module.CASES]
 
 
