@@ -376,6 +376,11 @@ class Limit:
     right: Term
 
 
+Keep: TypeAlias = Literal["last", "best", "none"]
+"""What stays of a completed trial's checkpoint: all of it, so that a longer training can begin there; the weights that were
+tested, for diagnostics; or nothing."""
+
+
 @dataclass(frozen=True)
 class Space:
     """A declared study, every name known and every level allowed.
@@ -389,6 +394,7 @@ class Space:
     With a `control`, each variant gets a baseline of its own, of the same cost.
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
+    `keep` says what stays on disk of a completed trial.
     """
 
     name: str
@@ -421,6 +427,7 @@ class Space:
     diagnostics: Diagnostics = Diagnostics()
     margin: float = 0.5
     looks: Looks | None = None
+    keep: Keep = "last"
 
 
 Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
@@ -570,6 +577,7 @@ class Job:
     """A trial as an executor gets it. `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is known
     of it.
 
+    `keep` says what stays of its checkpoint when it is completed.
     `beginnings` are trials that are the same but for fewer epochs, the longest first: it may go on from where one of them ended.
     """
 
@@ -579,6 +587,7 @@ class Job:
     history: tuple[Epoch, ...] = ()
     diagnostics: Diagnostics = Diagnostics()
     beginnings: tuple[str, ...] = ()
+    keep: Keep = "last"
 
 
 @dataclass(frozen=True)

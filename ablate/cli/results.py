@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from ablate import escape
-from ablate.cli.options import DEFAULT_RUNS, FormatOption, RunsOption, StoreOption, StudyArgument, place_of, url_of
+from ablate.cli.options import (
+    DEFAULT_RUNS,
+    CheckpointsOption,
+    FormatOption,
+    RunsOption,
+    StoreOption,
+    StudyArgument,
+    place_of,
+    url_of,
+)
 from ablate.cli.output import Format, show, tell
 
 
@@ -211,6 +220,39 @@ def query(
         raise AblateError(f"the query gives the column '{twice[0]}' twice; name them apart with AS")
     data = [dict(zip(columns, row, strict=True)) for row in rows]
     show(plain(data) if data else Grid(columns, [], []), form.value)
+
+
+class Freeable(StrEnum):
+    """Checkpoints that can be freed."""
+
+    finished = "finished"
+    unused = "unused"
+    other_stores = "other-stores"
+
+
+def disk(
+    free: Annotated[
+        list[Freeable] | None,
+        typer.Option("--free", help="Remove the checkpoints of this kind; repeatable. No result is lost."),
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    checkpoints: CheckpointsOption = "",
+    form: FormatOption = Format.table,
+) -> None:
+    """Show what checkpoints occupy, and free what no result needs. Unfinished trials keep theirs."""
+    from ablate import disk as on_disk
+    from ablate.cli.grids import disk_grid
+    from ablate.pipeline import Options
+    from ablate.report.units import size_text
+
+    options = Options(runs, store, checkpoints=checkpoints)
+    if free:
+        freed = on_disk.free(options, [kind.value for kind in free])
+        tell(f"freed {size_text(freed.size)} in {freed.folders} folders")
+        if freed.busy:
+            tell(f"{freed.busy} folders were left: a process holds them")
+    show(disk_grid(on_disk.usage(options), place_of(store, runs)), form.value)
 
 
 def export(

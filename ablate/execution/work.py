@@ -101,7 +101,7 @@ class Work:
             epoch = self._training.epoch()
             # The checkpoint comes first: a result that is told is a result that is kept.
             if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
-                self.save()
+                self.save(weights_only=self._training.finished and self._job.keep == "best")
         except Diverged as error:
             yield self._end(Status.DIVERGED, str(error))
             return
@@ -125,10 +125,10 @@ class Work:
         except Exception:
             self._diagnosis_error = traceback.format_exc(limit=-8)
 
-    def save(self) -> None:
-        """Writes a checkpoint now."""
+    def save(self, *, weights_only: bool = False) -> None:
+        """Writes a checkpoint now; of a finished trial, the tested weights alone if that is enough."""
         if self._training is not None:
-            self._training.save()
+            self._training.save(weights_only=weights_only)
             self._saved = time.monotonic()
 
     def interrupt(self) -> Ended:

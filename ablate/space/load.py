@@ -154,6 +154,7 @@ class _Loader:
             control=self._control(levels),
             limits=self._limits(),
             resources=self._resources(),
+            keep=form.keep,
             scheduler=self._scheduler(),
             rows=rows,
             published=self._published(),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_mo
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
-from ablate.records import MOST_SIDE, MOST_WHOLE, Design, Level, Recipe, Resources, Scheduler, Strategy
+from ablate.records import MOST_SIDE, MOST_WHOLE, Design, Keep, Level, Recipe, Resources, Scheduler, Strategy
 from ablate.space.recipes import RECIPES
 
 MOST_WORKERS = 1_000
@@ -171,6 +171,8 @@ class SpaceForm(Form):
     as {top1: max, flops: min}."""
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that counts as one; by default 0.5 per cent points, of the loss 0.02."""
+    keep: Keep = "last"
+    """What stays on disk of a completed trial: last (its whole checkpoint), best (only the weights that were tested), none."""
     limits: Annotated[
         Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
     ] = {}

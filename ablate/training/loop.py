@@ -138,8 +138,10 @@ class Training:
         if self._checkpoint is None:
             return None
         state = self._checkpoint.load()
-        found = (read_checkpoint(place, key) for key, place in self._beginnings.items() if state is None)
-        return state or next(filter(None, found), None)
+        if state is not None:
+            return state
+        found = (read_checkpoint(place, key) for key, place in self._beginnings.items())
+        return next((begun for begun in found if begun is not None and not begun.get("weights_only")), None)
 
     @property
     def finished(self) -> bool:
@@ -211,10 +213,20 @@ class Training:
         taken = {measurement.name.partition(".")[0] for measurement in self.measurements if measurement.epoch == len(self.epochs)}
         return set(names) <= taken
 
-    def save(self) -> None:
-        """Writes the checkpoint."""
+    def save(self, *, weights_only: bool = False) -> None:
+        """Writes the checkpoint.
+
+        Args:
+            weights_only: of a finished trial, only the weights that were tested, and what is known of it. No training can go
+                on from there.
+        """
         assert self._checkpoint is not None
-        self._checkpoint.save(self._state())
+        state = self._state()
+        if weights_only:
+            tested = self._best["model"] if self._best else self._tested_model.state_dict()
+            kept = {key: state[key] for key in ("epochs", "measurements", "tested")}
+            state = {"weights_only": True, "model": tested, "ema": {}, **kept}
+        self._checkpoint.save(state)
 
     def close(self) -> None:
         """Lets the trial's folder go, and the other processes."""
@@ -309,6 +321,9 @@ class Training:
         }
 
     def _restore(self, state: State) -> None:
+        if state.get("weights_only"):
+            self._restore_finished(state)
+            return
         self._model.load_state_dict(state["model"])
         self._terms.load_state_dict(state.get("terms", {}))
         if self._ema is not None:
@@ -318,16 +333,25 @@ class Training:
         if self._schedule is not None and self._updates:
             self._schedule.step_update(self._updates)
         self._scaler.load_state_dict(state["scaler"])
+        self._recall(state)
+        self._best = state.get("best", {})
+        set_random_states(state["random"], self._order)
+
+    def _restore_finished(self, state: State) -> None:
+        """Takes back a finished trial of which the tested weights alone were kept."""
+        self._tested_model.load_state_dict(state["model"])
+        self._recall(state)
+
+    def _recall(self, state: State) -> None:
+        """Takes back what is known of the epochs so far."""
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.measurements = [
             Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])})
             for taken in state.get("measurements", [])
         ]
-        self._best = state.get("best", {})
         # A training that is longer than the one that was tested is tested at its own end.
         if self.finished and state.get("tested"):
             self.tested = Tested(**state["tested"])
-        set_random_states(state["random"], self._order)
 
 
 def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
