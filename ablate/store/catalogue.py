@@ -171,6 +171,8 @@ class Catalogue:
         except TooLong:
             limit = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
             raise StoreError(f"the query failed: {limit}") from None
+        except UnicodeError:
+            raise StoreError("the query failed: the statement is no valid text") from None
         except MemoryError:
             raise StoreError("the query failed: it needs more memory than there is; ask for less") from None
         except StoreError as error:

@@ -246,8 +246,8 @@ def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> Non
 
 def test_the_plan_shows_hostile_levels_as_text(hostile: Hostile, verb: Verb) -> None:
     text = hostile.study.results().document.replace("question: Does a shortcut help a very small ViT?", "")
-    # A character beyond the first 65,536 is two escapes of JSON, and none of YAML.
-    question = json.dumps("".join(c for c in evil("question") if ord(c) < 0x10000))
+    # A character beyond the first 65,536 is two escapes of JSON, and none of YAML. A document with NUL is refused.
+    question = json.dumps("".join(c for c in evil("question") if 0 < ord(c) < 0x10000))
     Path("tiny.yaml").write_text(f"question: {question}\n{text}")
     for form in ("table", "md", "latex", "html", "csv", "json"):
         code, out, err = verb("plan", "tiny.yaml", "--format", form)
