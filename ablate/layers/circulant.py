@@ -43,6 +43,18 @@ class CirculantProjection(nn.Module):
             nn.init.uniform_(self.c, -(width**-0.5), width**-0.5)
             nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
 
+    @staticmethod
+    def from_published(weights: Tensor, blocks: int) -> Tensor:
+        """`c` of one projection from the parameter of the authors' `Circulant_Linear`.
+
+        Their index is output minus input and their first block is the output's; here it is the other way round.
+
+        Shape:
+            (blocks * width) to (blocks, blocks, width / blocks).
+        """
+        grid = weights.reshape(blocks, blocks, -1).transpose(0, 1)
+        return torch.roll(grid.flip(-1), 1, dims=-1)
+
     def forward(self, z: Tensor) -> Tensor:
         size, lead = self.width // self.blocks, z.shape[:-1]
         with torch.autocast(z.device.type, enabled=False):

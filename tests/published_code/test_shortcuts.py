@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ablate.layers.circulant import CirculantProjection
 from tests.published_code import common, shortcuts, text
 from tests.published_code.package import DEPTH, HEADS, SIDE, agree, images, vit, weights_of
 
@@ -100,3 +101,15 @@ def test_activation_alone_is_the_equation() -> None:
         return text.shortcut_block(tokens, weights, HEADS, none, none, "activation")
 
     agree(lambda: model(x), lambda: common.vit(x, weights_of(model), SIDE, DEPTH, block), model)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_published_circulant_weights_are_imported(blocks: int) -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(blocks * 8, dtype=torch.float64)
+    projection = CirculantProjection(8, blocks).double()
+    with torch.no_grad():
+        projection.c.copy_(CirculantProjection.from_published(weights, blocks)[None])
+    x = torch.randn(3, 5, 8, dtype=torch.float64)
+    expected = x @ shortcuts.circulant(weights, blocks).T
+    torch.testing.assert_close(projection(x)[..., 0, :], expected, rtol=0, atol=1e-10)
