@@ -31,7 +31,7 @@ def _findings(url: str, runs: Path) -> Iterator[Finding]:
     machine = provenance.collect()
     yield Finding("python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer")
     for package, version in (("ablate", machine.ablate), ("torch", machine.torch), ("timm", machine.timm), ("ray", machine.ray)):
-        yield Finding(package, bool(version), version or "not installed: make setup")
+        yield Finding(package, bool(version), version or "not installed; in a checkout type: make setup")
     yield Finding("machine", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB")
     yield _try("gpu", _gpu)
     place = runs if runs.exists() else Path()

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from ablate.cli.options import DEFAULT_RUNS, CpusOption, FileArgument, FormatOption, RunsOption, StoreOption, url_of
 from ablate.cli.output import Format, duration, show
+
+
+def init(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The file, with or without .yaml. [default: space.yaml, or as the example]"),
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", metavar="EXAMPLE", help="Copy an example, as augvit/table3-small.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the examples with their questions; write nothing.")] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Write a search space to start from: a commented one that trains in a minute, or a copy of an example."""
+    from ablate.cli.init import examples_grid, write
+    from ablate.errors import AblateError
+
+    if listed:
+        if name is not None or example is not None:
+            raise AblateError("--list takes no name and no --example; type: ablate init --list")
+        show(examples_grid(), form.value)
+        return
+    file = write(name or "", example or "")
+    print(f"wrote {file}. Next: ablate plan {quote(str(file))}, then: ablate run {quote(str(file))}", file=sys.stderr)
 
 
 def plan(
