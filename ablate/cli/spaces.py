@@ -152,7 +152,7 @@ def doctor(store: StoreOption = "", runs: RunsOption = DEFAULT_RUNS, form: Forma
     from ablate.cli.doctor import examine
     from ablate.report.grid import Grid
 
-    findings = examine(url_of(store, runs), runs)
+    findings = examine(url_of(store, runs), runs, lambda what: print(f"checking: {what}", file=sys.stderr, flush=True))
     rows = [[finding.what, "ok" if finding.ok else "PROBLEM", finding.found] for finding in findings]
     data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
     show(Grid(["what", "state", "found"], rows, data), form.value)
