@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick proofs lint faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
+.PHONY: setup demo test quick proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -36,6 +36,10 @@ lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# Builds wheel and sdist of the last commit, and does the main job with them in an empty environment and an empty folder.
+wheel: $(READY)
+	@.ci/wheel
 
 # Disturbs real Ray runs and says where each kill landed: make faults SEED=0 COUNT=300; REPORT=docs/reliability.md writes the report.
 SEED ?= 0

@@ -14,13 +14,26 @@ from pathlib import Path
 from ablate.masking import masked
 from ablate.records import Provenance
 
+DISTRIBUTION = "ablate-harness"
+"""Name on the package index, where `ablate` belongs to another project."""
+
+
+def install_extra(name: str) -> str:
+    """The command that installs the packages of an extra."""
+    return f"pip install '{DISTRIBUTION}[{name}]'"
+
+
+def installed_version() -> str:
+    """The installed version, or nothing where only the code is there."""
+    return _version(DISTRIBUTION)
+
 
 def collect() -> Provenance:
     """The provenance of the running command."""
     commit, dirty = _commit()
     return Provenance(
         command=masked(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
-        ablate=_version("ablate"),
+        ablate=installed_version(),
         commit=commit,
         dirty=dirty,
         python=platform.python_version(),
@@ -52,7 +65,12 @@ def _output(*command: str) -> str:
 
 
 def _commit() -> tuple[str, bool]:
-    """Commit of the checkout that this code runs from, and whether it was changed since; empty outside a checkout."""
+    """Commit of the checkout that this code runs from, and whether it was changed since; empty outside a checkout.
+
+    An environment may lie in the repository of another project: its commits do not have this file.
+    """
+    if not _output("git", "ls-files", Path(__file__).name):
+        return "", False
     commit = _output("git", "rev-parse", "HEAD")
     return commit, bool(commit and _output("git", "status", "--porcelain", "--untracked-files=no"))
 

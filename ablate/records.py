@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
@@ -119,6 +119,20 @@ class Recipe:
     def extends(self) -> bool:
         """Whether a longer training begins as a shorter one: a cosine is stretched over all epochs, a constant rate is not."""
         return self.schedule == "constant"
+
+    def fitted(self) -> Recipe:
+        """The same recipe with no more warm-up than leaves one epoch after it."""
+        most = max(0, self.epochs - 1)
+        return self if self.warmup_epochs <= most else replace(self, warmup_epochs=most)
+
+    def refusal(self) -> str:
+        """Why nothing can be trained by this recipe, with what to write; empty if something can."""
+        if self.warmup_epochs < self.epochs:
+            return ""
+        return (
+            f"{self.warmup_epochs} warm-up epochs leave nothing of {self.epochs} epochs; "
+            f"set recipe.warmup_epochs below {self.epochs}"
+        )
 
     def unread(self) -> dict[str, str]:
         """The fields that training does not read, each with when it would."""
@@ -395,6 +409,7 @@ class Space:
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
     `keep` says what stays on disk of a completed trial.
+    With `warmup_fits` the document sets no warm-up: each cell has that of the preset, cut to leave at least one epoch after it.
     """
 
     name: str
@@ -428,6 +443,7 @@ class Space:
     margin: float = 0.5
     looks: Looks | None = None
     keep: Keep = "last"
+    warmup_fits: bool = False
 
 
 Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]

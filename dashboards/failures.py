@@ -24,8 +24,8 @@ def tell(error: Exception) -> None:
         st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
     elif "no store at" in str(error):
         st.info(
-            "There is nothing to see yet; this page shows the store when there is one. `ablate run "
-            "search_spaces/quickstart.yaml` makes one."
+            "There is nothing to see yet; this page shows the store when there is one. "
+            "`ablate init`, then `ablate run space.yaml` makes one."
         )
     else:
         st.info("`ablate doctor` looks at the store and the machine.")

@@ -20,9 +20,12 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from ablate.errors import AblateError
+        from ablate.provenance import DISTRIBUTION, installed_version
 
-        print(f"ablate {version('ablate')}")
+        if not installed_version():
+            raise AblateError(f"{DISTRIBUTION} is not installed; in a checkout type: make setup")
+        print(f"ablate {installed_version()}")
         raise typer.Exit
 
 
@@ -34,6 +37,7 @@ def _options(
 
 
 VERBS: tuple[Callable[..., None], ...] = (
+    spaces.init,
     training.run,
     training.resume,
     spaces.plan,

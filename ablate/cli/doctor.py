@@ -22,24 +22,34 @@ class Finding:
     found: str
 
 
-def examine(url: str, runs: Path) -> list[Finding]:
-    """All findings, in the order in which they would hurt."""
-    return list(_findings(url, runs))
+def examine(url: str, runs: Path, begin: Callable[[str], None] = lambda what: None) -> list[Finding]:
+    """All findings, in the order in which they would hurt.
+
+    Args:
+        begin: called with what is looked at, before each look.
+    """
+    return list(_findings(url, runs, begin))
 
 
-def _findings(url: str, runs: Path) -> Iterator[Finding]:
+def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Finding]:
+    begin("packages and machine")
     machine = provenance.collect()
     yield Finding("python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer")
     for package, version in (("ablate", machine.ablate), ("torch", machine.torch), ("timm", machine.timm), ("ray", machine.ray)):
-        yield Finding(package, bool(version), version or "not installed: make setup")
+        yield Finding(package, bool(version), version or "not installed; in a checkout type: make setup")
     yield Finding("machine", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB")
+    begin("gpu")
     yield _try("gpu", _gpu)
+    begin("disk and runs folder")
     place = runs if runs.exists() else Path()
     free = shutil.disk_usage(place).free / 1e9
     yield Finding("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
     yield Finding("runs folder", os.access(place, os.W_OK), f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written")
+    begin("store")
     yield _try("store", lambda: _store(url))
+    begin("model")
     yield _try("model", _model)
+    begin("ray starts")
     yield _try("ray starts", _ray)
 
 

@@ -69,6 +69,9 @@ def _plan_notes(plan: Plan) -> list[str]:
         notes += [f"Not told apart: {line}." for line in aliases(plan.space)]
     told = asdict(plan.space.recipe).items()
     recipe = ", ".join(f"{name} {level_text(level)}" for name, level in told if name not in unread and level not in ("", 0))
+    warmup = plan.space.recipe.warmup_epochs
+    cut = plan.space.warmup_fits and any(int(epochs) <= warmup for epochs in plan.space.factors.get("recipe.epochs", ()))
+    notes += ["The warm-up of a cell is at least one epoch shorter than its epochs."] if cut else []
     return [*notes, f"Recipe: {recipe}; what is not named is off."]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-import ablate
+from ablate.cli.shipped import shipped
 from ablate.errors import AblateError
 from ablate.masking import masked
 from ablate.store.database import sqlite_file
@@ -19,13 +19,7 @@ TOKEN_VARIABLE = "ABLATE_TOKEN"
 
 def script() -> Path:
     """The dashboard's first file: of a checkout, or as it was installed."""
-    root = Path(ablate.__file__).parents[1]
-    found = next(
-        (file for file in (root / "dashboards" / "app.py", root / "ablate_dashboards" / "app.py") if file.is_file()), None
-    )
-    if found is None:
-        raise AblateError(f"the pages of the dashboard are not beside {root}; install ablate again")
-    return found
+    return shipped("ablate_dashboards", "dashboards") / "app.py"
 
 
 def token_of(word: str, file: Path | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -10,6 +12,30 @@ import typer
 from ablate.cli.options import DEFAULT_RUNS, CpusOption, FileArgument, FormatOption, RunsOption, StoreOption, url_of
 from ablate.cli.output import Format, duration, show
 from ablate.records import MOST_CLASSES, MOST_SIDE
+
+
+def init(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The file, with or without .yaml. [default: space.yaml, or as the example]"),
+    ] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", metavar="EXAMPLE", help="Copy an example, as augvit/table3-small.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the examples with their questions; write nothing.")] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Write a search space to start from: a commented one that trains in a minute, or a copy of an example."""
+    from ablate.cli.init import examples_grid, write
+    from ablate.errors import AblateError
+
+    if listed:
+        if name is not None or example is not None:
+            raise AblateError("--list takes no name and no --example; type: ablate init --list")
+        show(examples_grid(), form.value)
+        return
+    file = write(name or "", example or "")
+    print(f"wrote {file}. Next: ablate plan {quote(str(file))}, then: ablate run {quote(str(file))}", file=sys.stderr)
 
 
 def plan(
@@ -128,7 +154,7 @@ def doctor(store: StoreOption = "", runs: RunsOption = DEFAULT_RUNS, form: Forma
     from ablate.cli.doctor import examine
     from ablate.report.grid import Grid
 
-    findings = examine(url_of(store, runs), runs)
+    findings = examine(url_of(store, runs), runs, lambda what: print(f"checking: {what}", file=sys.stderr, flush=True))
     rows = [[finding.what, "ok" if finding.ok else "PROBLEM", finding.found] for finding in findings]
     data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
     show(Grid(["what", "state", "found"], rows, data), form.value)

@@ -118,7 +118,8 @@ def _torchvision(data: Data) -> Splits:
     except RuntimeError as error:
         raise DataError(
             f'data: {data.name} is not under {data.path}; fetch it with python -c "import torchvision; '
-            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", or put it in Keras' layout at {data.path}.npz, or set data.path"
+            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", "
+            f"or put it in Keras' layout at {data.path}.npz, or set data.path"
         ) from error
     train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
     return (*train, *test)

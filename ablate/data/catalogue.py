@@ -77,7 +77,13 @@ def describe(
     where = path or os.path.join("data", name)
     if name == "digits" and path is not None:
         raise DataError("data: digits is embedded in scikit-learn; leave path out")
-    if path is None and data_set.kind == "memory" and name != "digits" and not os.path.isdir(where) and os.path.isfile(where + ".npz"):
+    if (
+        path is None
+        and data_set.kind == "memory"
+        and name != "digits"
+        and not os.path.isdir(where)
+        and os.path.isfile(where + ".npz")
+    ):
         where += ".npz"
     if name == "npz":
         from ablate.data.arrays import npz_shape

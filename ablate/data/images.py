@@ -166,7 +166,8 @@ class ImageBatches:
         # Each has a data set of its own: timm sets the transform of the set itself.
         splits = ("validation", "test") if data.validation else ("test",)
         self._loaders = {
-            split: create_loader(_split(data, split), batch_size=recipe.batch_size, is_training=False, **common) for split in splits
+            split: create_loader(_split(data, split), batch_size=recipe.batch_size, is_training=False, **common)
+            for split in splits
         }
         self.updates = len(self._train_loader)
         self._share, self._shares = share, dict[str, Shared]()

@@ -11,6 +11,7 @@ from functools import cache
 
 from ablate.diagnostics.diagnostic import Diagnostic
 from ablate.errors import DiagnosticError, UnknownName, unknown
+from ablate.provenance import install_extra
 
 HELPERS = ("diagnostic", "observe")
 
@@ -35,7 +36,7 @@ def require(names: Iterable[str]) -> None:
     for name in names:
         package = find(name).requires
         if package and package not in sys.modules and importlib.util.find_spec(package) is None:
-            raise DiagnosticError(f"the diagnostic {name} needs {package}: pip install 'ablate[sdp]'")
+            raise DiagnosticError(f"the diagnostic {name} needs {package}: {install_extra('sdp')}")
 
 
 def usual() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ablate.errors import ExecutorError, UnknownName, unknown
+from ablate.provenance import install_extra
 from ablate.records import Event, Order
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Logs:
     def __post_init__(self) -> None:
         for name in self.services:
             if find_spec(SERVICES[name]) is None:
-                raise ExecutorError(f"--log {name} needs a package that is not installed: pip install 'ablate[{name}]'")
+                raise ExecutorError(f"--log {name} needs a package that is not installed: {install_extra(name)}")
 
 
 NO_LOGS = Logs()

@@ -121,8 +121,10 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         found = replace(found, image_size=int(settings["data.image_size"]))
     try:
         recipe = replace(space.recipe, **_changes(levels))
-        if recipe.warmup_epochs >= recipe.epochs:
-            raise Infeasible(f"{recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs")
+        if space.warmup_fits and "recipe.warmup_epochs" not in levels:
+            recipe = recipe.fitted()
+        if recipe.refusal():
+            raise Infeasible(recipe.refusal())
         data.refuse_recipe(found, recipe)
         if factors.needs_patch_labels(built) and not recipe.cutmix:
             raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")

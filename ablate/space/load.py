@@ -160,6 +160,7 @@ class _Loader:
             published=self._published(),
             pretrained=self._pretrained(),
             diagnostics=self._diagnostics(),
+            warmup_fits=self._warmup_fits(),
         )
         if next(iter(form.metric), "") not in TRAINED:
             self._wrong(("metric",), f"metric names first one of {', '.join(TRAINED)}, as in {{top1: max}}")
@@ -524,11 +525,19 @@ class _Loader:
         for name, when in recipe.unread().items():
             if name in said and not varied:
                 self._wrong(("recipe", name), f"recipe.{name} is not read unless {when}")
-        if recipe.warmup_epochs >= recipe.epochs > 0 and "recipe.epochs" not in self._form.factors:
-            self._wrong(
-                ("recipe", "epochs"), f"recipe: {recipe.warmup_epochs} warm-up epochs leave nothing of {recipe.epochs} epochs"
-            )
+        if {"recipe.epochs", "recipe.warmup_epochs"} & set(self._form.factors):
+            # The plan fits or refuses the recipe of each cell.
+            return recipe
+        if self._warmup_fits():
+            return recipe.fitted()
+        if recipe.refusal():
+            self._wrong(("recipe", "epochs"), f"recipe: {recipe.refusal()}")
         return recipe
+
+    def _warmup_fits(self) -> bool:
+        """Whether the warm-up is left to the preset, so that it may be cut to fit into the epochs."""
+        form: Any = self._form.recipe
+        return isinstance(form, str) or form.warmup_epochs is None
 
     def _resources(self) -> Resources:
         form: Any = self._form.resources

@@ -34,7 +34,7 @@ def overview() -> None:
     keep({"filter": wanted})
     found = studies()
     if not found:
-        st.info("The store holds no study yet. `ablate run search_spaces/quickstart.yaml` makes one; this page will show it.")
+        st.info("The store holds no study yet. `ablate init`, then `ablate run space.yaml` makes one; this page will show it.")
         return
     running = sum(study.states.get(Status.RUNNING, 0) for study in found)
     columns = st.columns(4)

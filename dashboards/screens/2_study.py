@@ -236,7 +236,7 @@ def body(name: str, view: str, chosen: dict[str, str]) -> None:
 def page() -> None:
     found = studies()
     if not found:
-        st.info("The store holds no study yet. `ablate run search_spaces/quickstart.yaml` makes one.")
+        st.info("The store holds no study yet. `ablate init`, then `ablate run space.yaml` makes one.")
         return
     name = choose([study.name for study in found])
     status = next(study for study in found if study.name == name)

@@ -53,7 +53,10 @@ def page() -> None:
         for note in grid.notes:
             words.caption(note)
     if name not in here:
-        st.info("No study of this store names the table. `ablate run` one of search_spaces/, or write `published: ` in yours.")
+        st.info(
+            "No study of this store names the table. `ablate init --list` shows examples that do; "
+            "or write `published: ` in yours."
+        )
 
 
 page()

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, space
+from ablate import pipeline, provenance, space
+from ablate.cli import doctor
 from tests.conftest import TINY, Say
 
 
@@ -78,6 +79,7 @@ VERBS: list[tuple[str, ...]] = [
     ("factors", "shortcuts"),
     ("backbones",),
     ("backbones", "swin"),
+    ("init", "--list"),
     ("run", "tiny.yaml", "--executor", "inline"),
     ("resume", "tiny", "--executor", "inline"),
 ]
@@ -279,6 +281,23 @@ def test_doctor_finds_this_machine_well(say: Say) -> None:
     assert code == 0
     assert found["model"]["found"] == "deit_tiny_patch16_224 costs 5.72 M parameters, 1.26 GFLOPs"
     assert found["ray starts"]["ok"]
+
+
+def test_doctor_names_each_check_before_it_begins(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for look in ("_gpu", "_store", "_model", "_ray"):
+        monkeypatch.setattr(doctor, look, lambda *_, look=look: str(seen.append(look)))
+    doctor.examine("x.db", Path(), seen.append)
+    slow = ["gpu", "_gpu", "disk and runs folder", "store", "_store", "model", "_model", "ray starts", "_ray"]
+    assert seen == ["packages and machine", *slow]
+    _, _, err = say("doctor")
+    assert err.splitlines() == [f"checking: {name}" for name in seen[: len(slow) + 1] if not name.startswith("_")]
+
+
+def test_a_checkout_that_is_not_installed_has_no_version(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "DISTRIBUTION", "ablate-that-is-not-there")
+    message = "error: ablate-that-is-not-there is not installed; in a checkout type: make setup\n"
+    assert say("--version") == (2, "", message)
 
 
 @pytest.mark.parametrize(

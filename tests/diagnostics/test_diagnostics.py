@@ -165,7 +165,7 @@ def test_without_cvxpy_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("cvxpy")
     monkeypatch.delitem(sys.modules, "cvxpy")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(DiagnosticError, match=r"pip install 'ablate\[sdp\]'"):
+    with pytest.raises(DiagnosticError, match=r"pip install 'ablate-harness\[sdp\]'"):
         diagnostics.require(["token_cosine", "lipschitz"])
     diagnostics.require(["token_cosine"])
 

@@ -179,7 +179,7 @@ def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (code, err) == (2, "error: --log mlflow goes with --executor ray, not with inline\n")
     monkeypatch.setattr(execution, "find_spec", lambda name: None)
     code, _, err = say("run", "tiny.yaml", "--log", "wandb")
-    assert (code, err) == (2, "error: --log wandb needs a package that is not installed: pip install 'ablate[wandb]'\n")
+    assert (code, err) == (2, "error: --log wandb needs a package that is not installed: pip install 'ablate-harness[wandb]'\n")
     assert not Path("runs/tensorboard").exists()
 
 

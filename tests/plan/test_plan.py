@@ -15,6 +15,7 @@ from ablate.errors import AblateError, Infeasible
 from ablate.plan import make_plan
 from ablate.plan.designs import MOST_CELLS, combinations
 from ablate.records import Architecture, Cost, Design, Space
+from ablate.space.recipes import RECIPES
 
 DOCUMENT = """
 question: q
@@ -68,6 +69,22 @@ def test_baseline_may_be_another_level() -> None:
     cells = combinations(declared("baseline: {shortcuts.count: 2}\n"))
     assert cells[0]["shortcuts.count"] == 2
     assert len(cells) == 12
+
+
+@pytest.mark.parametrize("recipe", ["small", "{epochs: 1}"])
+def test_a_warm_up_that_the_document_does_not_set_fits_into_the_epochs_of_each_cell(recipe: str) -> None:
+    text = DOCUMENT.replace("  layout: [serial, parallel]\n", "  recipe.epochs: [1, 2, 20]\n")
+    plan = make_plan(declared(document=text.replace("{epochs: 2, warmup_epochs: 0}", recipe)), fake_cost)
+    trained = {cell.trials[0].recipe.epochs: cell.trials[0].recipe.warmup_epochs for cell in plan.cells if cell.trials}
+    assert trained == {1: 0, 2: 1, 20: RECIPES["small"].warmup_epochs}
+
+
+def test_a_warm_up_that_the_document_sets_is_refused_in_the_cells_that_it_eats() -> None:
+    text = DOCUMENT.replace("  layout: [serial, parallel]\n", "  recipe.epochs: [1, 20]\n")
+    plan = make_plan(declared(document=text.replace("warmup_epochs: 0", "warmup_epochs: 2")), fake_cost)
+    refused = {cell.levels["recipe.epochs"]: cell.note for cell in plan.cells if not cell.trials and cell.same_as is None}
+    assert list(refused) == [1]
+    assert refused[1].startswith("2 warm-up epochs leave nothing of 1 epochs")
 
 
 def test_random_is_seeded_and_grows() -> None:

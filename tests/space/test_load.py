@@ -66,6 +66,32 @@ def test_defaults() -> None:
     assert (found.design, found.scheduler, found.recipe) == (Design("grid"), Scheduler("fifo"), RECIPES["small"])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "warmup"),
+    [
+        ("{epochs: 1}", 0),
+        ("{epochs: 2}", 1),
+        ("{epochs: 3}", RECIPES["small"].warmup_epochs),
+        ("{preset: deit, epochs: 1, batch_size: 64}", 0),
+        ("{preset: deit, epochs: 4, batch_size: 64}", 3),
+        ("{preset: deit, batch_size: 64}", RECIPES["deit"].warmup_epochs),
+    ],
+)
+def test_a_warm_up_that_the_document_leaves_to_the_preset_fits_into_the_epochs(recipe: str, warmup: int) -> None:
+    assert space.load(SHORT + f"recipe: {recipe}\n", "a.yaml").recipe.warmup_epochs == warmup
+
+
+@pytest.mark.parametrize("recipe", ["{epochs: 1, warmup_epochs: 1}", "{epochs: 2, warmup_epochs: 5}"])
+def test_a_warm_up_that_the_document_sets_is_never_changed(recipe: str) -> None:
+    with pytest.raises(SpaceError, match=r"warm-up epochs leave nothing of [12] epochs; set recipe.warmup_epochs below [12]"):
+        space.load(SHORT + f"recipe: {recipe}\n", "a.yaml")
+
+
+def test_a_warm_up_that_varies_is_that_of_each_cell() -> None:
+    text = SHORT.replace("{shortcuts.count: [0, 1]}", "{recipe.warmup_epochs: [0, 1]}")
+    assert space.load(text + "recipe: {epochs: 2}\n", "a.yaml").factors == {"recipe.warmup_epochs": (0, 1)}
+
+
 def test_yaml_is_yaml_1_2() -> None:
     values = parse("a: 1e-3\nb: on\nc: no\nd: 012\ne: 1_0\nf: true\ng: ~\nh: 12:30\ni: -.5\n", "x").values
     assert values == {"a": 0.001, "b": "on", "c": "no", "d": 12, "e": "1_0", "f": True, "g": None, "h": "12:30", "i": -0.5}

@@ -1,0 +1,87 @@
+"""Writes a space to start from: a commented one, or a copy of an example."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from ablate.cli.shipped import shipped
+from ablate.document import parse
+from ablate.errors import AblateError, UnknownName, unknown
+from ablate.report.grid import Grid
+from ablate.space.load import study_name
+
+TEMPLATE = Path(__file__).with_name("space.yaml")
+"""The commented space. Its commands and its study are those of a file of this name."""
+SUFFIXES = (".yaml", ".yml")
+
+
+def examples() -> Mapping[str, Path]:
+    """The files of the shipped examples by name, as `augvit/table3-small`, in alphabetical order."""
+    folder = shipped("ablate_examples", "search_spaces")
+    files = sorted(folder.rglob("*.yaml"))
+    return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+
+
+def examples_grid() -> Grid:
+    """The examples with their questions and data sets."""
+    data = []
+    for name, file in examples().items():
+        values = parse(file.read_text(encoding="utf-8"), str(file)).values
+        images = values.get("data", "digits")
+        set_name = images["name"] if isinstance(images, dict) else images
+        data.append({"example": name, "data": set_name, "question": values["question"]})
+    rows = [list(row.values()) for row in data]
+    return Grid(["example", "data", "question"], rows, data)
+
+
+def write(name: str, example: str) -> Path:
+    """Writes a new space and gives its file.
+
+    Args:
+        name: the file, with or without its ending; empty: that of the example, or `space`.
+        example: name of an example; empty: the commented space.
+
+    Raises:
+        UnknownName: there is no such example; the message lists all of them.
+        AblateError: the file is there already, or its folder is not.
+    """
+    source = _find(example) if example else TEMPLATE
+    file = Path(name or source.name)
+    if file.suffix not in SUFFIXES:
+        file = file.with_name(f"{file.name}.yaml") if file.name else Path(source.name)
+    text = _renamed(source.read_text(encoding="utf-8"), example, file)
+    command = ["ablate", "init", *(["--example", example] if example else [])]
+    _create(file, text, shlex.join([*command, str(file.with_name(f"{file.stem}-2"))]))
+    return file
+
+
+def _find(example: str) -> Path:
+    found = examples()
+    if example in found:
+        return found[example]
+    listed = [f"  {row[0]}: {row[2]}" for row in examples_grid().rows]
+    message = unknown("example", example, found).partition("; known:")[0]
+    raise UnknownName("\n".join([message, "The examples are:", *listed]))
+
+
+def _renamed(text: str, example: str, file: Path) -> str:
+    """The text with commands that fit where it is written: they name the file, and the study after it."""
+    old_file = f"search_spaces/{example}.yaml" if example else TEMPLATE.name
+    old_study = example or TEMPLATE.stem
+    text = text.replace(old_file, shlex.quote(str(file)))
+    # `ablate verify-costs` names a published table, which keeps its name.
+    return re.sub(rf"(\bablate \w+ ){re.escape(old_study)}(?=\s)", rf"\g<1>{study_name(str(file))}", text)
+
+
+def _create(file: Path, text: str, otherwise: str) -> None:
+    """Writes a file that is not there yet; `otherwise` is the command that writes another one."""
+    if not file.parent.is_dir():
+        raise AblateError(f"there is no folder {file.parent}; make it with: mkdir -p {file.parent}")
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise AblateError(f"{file} exists already and stays as it is; choose another name, as in: {otherwise}") from None
