@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.batches import Share
@@ -61,27 +61,26 @@ class Drawn(Dataset[Any]):
             super().__setattr__(name, value)
 
 
-class Repeated(Dataset[Any]):
-    """A data set of the same size in which each image of a random part stands `repeats` times (repeated augmentation)."""
+class RepeatedSampler(Sampler[int]):
+    """An epoch in which each image of a random part stands `repeats` times in a row (repeated augmentation).
 
-    def __init__(self, images: Any, repeats: int) -> None:
-        self._images, self._repeats, self._chosen = images, repeats, torch.arange(len(images)).tolist()
+    It is as long as an epoch without repeats. The copies of an image stand in one batch, as DeiT's sampler puts them.
+    """
+
+    def __init__(self, images: int, repeats: int) -> None:
+        self._images = images
+        self._repeats = repeats
+        self._chosen: list[int] = []
 
     def draw(self, order: torch.Generator) -> None:
         """Draws the images of an epoch."""
-        self._chosen = repeated(len(self._images), self._repeats, order).tolist()
+        self._chosen = repeated(self._images, self._repeats, order).tolist()
 
     def __len__(self) -> int:
-        return len(self._images)
+        return self._images
 
-    def __getitem__(self, index: int) -> Any:
-        return self._images[self._chosen[index]]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "transform":
-            self._images.transform = value
-        else:
-            super().__setattr__(name, value)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chosen)
 
 
 def _worker_seed(rank: int, info: Any) -> int:
@@ -119,9 +118,14 @@ class Shared:
                 yield mine
 
 
+def _inner(loader: Any) -> Any:
+    """torch's loader within one of timm's, which wraps it on a GPU."""
+    return getattr(loader, "loader", loader)
+
+
 def _shared(loader: Any, mine: slice | list[int]) -> Shared:
     """Makes one of timm's loaders give a share of each batch."""
-    inner = getattr(loader, "loader", loader)
+    inner = _inner(loader)
     made = Shared(inner.batch_sampler, mine)
     # torch's loader lets nobody set it any more; timm itself goes around that.
     object.__setattr__(inner, "batch_sampler", made)
@@ -140,8 +144,7 @@ class ImageBatches:
 
         self._device = device
         train = _split(data, "train")
-        self._repeated = Repeated(train, recipe.repeats) if recipe.repeats > 1 else None
-        train = self._repeated or train
+        self._repeated = RepeatedSampler(len(train), recipe.repeats) if recipe.repeats > 1 else None
         shape = (data.channels, data.image_size, data.image_size)
         common: dict[str, Any] = {
             "input_size": shape,
@@ -163,6 +166,9 @@ class ImageBatches:
             worker_seeding=partial(_worker_seed, share.rank) if share.rank else "all",
             **common,
         )
+        if self._repeated is not None:
+            # timm's own sampler of repeats needs several processes; without it timm shuffles, which would part the copies.
+            _inner(self._train_loader).batch_sampler.sampler = self._repeated
         # Each has a data set of its own: timm sets the transform of the set itself.
         splits = ("validation", "test") if data.validation else ("test",)
         self._loaders = {

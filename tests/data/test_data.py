@@ -15,7 +15,7 @@ from PIL import Image
 
 from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
-from ablate.data.batches import batches
+from ablate.data.batches import Share, batches
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe
 
@@ -273,3 +273,42 @@ def test_a_subset_is_an_even_draw_that_is_always_the_same() -> None:
 def test_pairs_need_two_images() -> None:
     with pytest.raises(Infeasible, match="holds none"):
         refuse_recipe(describe("digits"), Recipe(batch_size=1, mixup=0.5))
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """A folder of 96 training images in two classes, each of one grey value that no other image has."""
+    for split, count in (("train", 96), ("val", 4)):
+        for number in range(count):
+            where = tmp_path / "numbered" / split / "ab"[number % 2]
+            where.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (2 * number,) * 3).save(where / f"{number:03}.png")
+    return tmp_path / "numbered"
+
+
+@timm_leaves_files_open
+@pytest.mark.parametrize("mixes", [False, True])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_repeats_of_an_image_stand_in_one_batch(numbered: Path, processes: int, mixes: bool) -> None:
+    """Three repeats: a batch of 48 files holds 16 images, as a batch in memory and one of DeiT's RASampler."""
+    data = describe("folder", str(numbered), image_size=8, workers=0)
+    recipe = Recipe(batch_size=48, repeats=3, cutmix=1.0 if mixes else 0.0)
+    shares = [batches(data, recipe, CPU, Share(rank, processes)) for rank in range(processes)]
+    epochs = [list(share.train(torch.Generator().manual_seed(3))) for share in shares]
+    seen: list[list[float]] = []
+    for parts in zip(*epochs, strict=True):
+        grey = torch.cat([images.mean((1, 2, 3)) for images, _ in parts])
+        values, counts = grey.unique(return_counts=True)
+        assert counts.tolist() == [3] * 16
+        seen.append(values.tolist())
+    assert len(seen) == 2
+    assert not set(seen[0]) & set(seen[1]), "another batch has other images"
+    assert len(epochs[0][0][0]) == 48 // processes
+
+
+@timm_leaves_files_open
+def test_repeats_are_drawn_again_each_epoch(numbered: Path) -> None:
+    found = batches(describe("folder", str(numbered), image_size=8, workers=0), Recipe(batch_size=48, repeats=3), CPU)
+    order = torch.Generator().manual_seed(0)
+    one, other = (set(next(iter(found.train(order)))[0].mean((1, 2, 3)).tolist()) for _ in range(2))
+    assert one != other
