@@ -66,6 +66,12 @@ class Recipe:
     `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
     `select` says which weights are tested: those of the last epoch, or of the first one with the best top-1 on the validation
     split; with `ema` they are the averaged ones.
+
+    `interpolation` resizes training images, and test images too unless the data say otherwise; `random` draws between bilinear
+    and bicubic, and tests with bicubic. `crop_scale` is the least share of an image's area that a random crop takes, and its
+    sides are at most `crop_ratio` to one. `crop_padding` takes images as they are instead, padded by so many pixels, and cuts
+    them to size. `color_jitter` is the strength of random brightness, contrast and saturation. `three_augment` is DeiT III's
+    augmentation: each image is made grey, solarised or blurred.
     """
 
     epochs: Annotated[int, Ge(1)] = 20
@@ -84,8 +90,13 @@ class Recipe:
     cutmix: Annotated[float, Ge(0)] = 0.0
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
     crop_padding: Annotated[int, Ge(0)] = 0
+    crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
+    crop_ratio: Annotated[float, Ge(1)] = 4 / 3
+    interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
     rand_augment: str = ""
+    three_augment: bool = False
+    color_jitter: Annotated[float, Ge(0), Le(1)] = 0.0
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     repeats: Annotated[int, Ge(1)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
@@ -96,6 +107,11 @@ class Recipe:
     def mixes(self) -> bool:
         """Whether two images of a batch are mixed into one."""
         return bool(self.mixup or self.cutmix)
+
+    @property
+    def test_interpolation(self) -> Literal["bilinear", "bicubic"]:
+        """How test images are resized where the data do not say."""
+        return "bicubic" if self.interpolation == "random" else self.interpolation
 
     @property
     def extends(self) -> bool:
@@ -111,6 +127,12 @@ class Recipe:
             found["min_lr"] = "schedule is cosine"
         if not (self.mixup and self.cutmix):
             found["mixup_switch"] = "both mixup and cutmix are used"
+        if self.crop_padding:
+            found |= {"crop_scale": "crop_padding is 0", "crop_ratio": "crop_padding is 0"}
+        if self.crop_padding and not self.rand_augment:
+            found["interpolation"] = "crop_padding is 0"
+        if self.rand_augment:
+            found["color_jitter"] = "rand_augment is empty"
         return found
 
     def canonical(self) -> dict[str, Level]:
@@ -134,6 +156,12 @@ class Data:
     changes no identity and editing it does; sets that are the same everywhere are told by their name. `images` is the number
     of training images, 0 where nobody has counted them. `validation` is the share of the training images that is held out: each
     epoch is measured on them, and the test set is looked at once, at the end.
+
+    `mean` and `std` (of values from 0 to 1, one for all channels or one each) normalise the images; empty, they are ImageNet's
+    for image files, and the training images' own in memory. The others are for image files: `crop` is the share of a test image's
+    shorter side that the central crop takes (0 is 0.875); `crop_mode` says whether the image keeps its proportions (`center`, the
+    default), is made square first (`squash`) or padded to a square (`border`); `interpolation` resizes test images, and is the
+    recipe's where it is not said.
     """
 
     name: str
@@ -147,6 +175,11 @@ class Data:
     fingerprint: str = ""
     workers: int = 4
     validation: float = 0.0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    crop: float = 0.0
+    crop_mode: Literal["", "center", "squash", "border"] = ""
+    interpolation: Literal["", "bilinear", "bicubic"] = ""
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""
@@ -155,6 +188,11 @@ class Data:
             "test_images": self.test_images,
             "fingerprint": self.fingerprint,
             "validation": self.validation,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "crop": self.crop,
+            "crop_mode": self.crop_mode,
+            "interpolation": self.interpolation,
         }
         return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
 

@@ -15,7 +15,7 @@ from ablate.errors import AblateError, DataError, DiagnosticError, Problem, Spac
 from ablate.factors.factor import explain_refusal
 from ablate.records import Data, Design, Diagnostics, Level, Limit, Looks, Recipe, Resources, Scheduler, Space, Strategy
 from ablate.space import limits as limit_rules
-from ablate.space.recipes import RECIPES
+from ablate.space.recipes import RECIPES, preset
 from ablate.space.schema import AdaptiveForm, RecipeForm, SpaceForm, UntilDecidedForm
 from ablate.space.shape import shape_problems
 
@@ -470,12 +470,19 @@ class _Loader:
                 return Data(
                     said["name"], said.get("path", ""), said.get("image_size", 1), 1, 1, validation=said.get("validation", 0.0)
                 )
-            self._wrong(("data", "path"), str(error))
+            named = next((field for field in said if f"data.{field}" in str(error)), "path")
+            self._wrong(("data", named), str(error))
             return Data(said["name"], "", 1, 1, 1)
         except AblateError as error:
             where: Where = ("data", "name") if isinstance(error, UnknownName) else ("data", "path")
             self._wrong(where, str(error))
             return Data(said["name"], "", 1, 1, 1)
+
+    def _data_name(self) -> str:
+        form = self._form.data
+        if not isinstance(form, str):
+            return form.name
+        return "npz" if form.endswith(".npz") else form
 
     def _recipe(self) -> Recipe:
         form: Any = self._form.recipe
@@ -483,9 +490,9 @@ class _Loader:
             if form not in RECIPES:
                 self._wrong(("recipe",), unknown("recipe", form, RECIPES))
                 return Recipe()
-            return RECIPES[form]
+            return preset(form, self._data_name())
         said = form.model_dump(exclude_none=True, exclude={"preset"})
-        recipe = replace(RECIPES[form.preset], **said)
+        recipe = replace(preset(form.preset, self._data_name()), **said)
         varied = any(name.startswith("recipe.") for name in self._form.factors)
         for name, when in recipe.unread().items():
             if name in said and not varied:
