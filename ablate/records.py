@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
@@ -72,16 +72,30 @@ class Recipe:
     sides are at most `crop_ratio` to one. `crop_padding` takes images as they are instead, padded by so many pixels, and cuts
     them to size. `color_jitter` is the strength of random brightness, contrast and saturation. `three_augment` is DeiT III's
     augmentation: each image is made grey, solarised or blurred.
+
+    `lr` is for a batch of `lr_batch` images, and grows with `batch_size` in proportion; with 0 it is for the batch as it is.
+    Warm-up begins at `warmup_lr`, with 0 at a thousandth of the learning rate. `eps` of 0 is the optimiser's own.
+    `layer_decay` is the ratio of the learning rates of a layer and the next. `accumulate` trains a batch in so many parts, one
+    after the other, and takes one step. `ema_warmup` averages fewer updates at first. `mixup_mode` draws how images are mixed
+    once a batch, a pair or an image, and `mixup_prob` says how often any are; after `mixup_off_epoch` epochs none are (0 is
+    never).
     """
 
     epochs: Annotated[int, Ge(1)] = 20
     batch_size: Annotated[int, Ge(1)] = 128
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
     lr: Annotated[float, Gt(0)] = 1e-3
+    lr_batch: Annotated[int, Ge(0)] = 0
     weight_decay: Annotated[float, Ge(0)] = 0.05
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    eps: Annotated[float, Ge(0)] = 0.0
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    accumulate: Annotated[int, Ge(1)] = 1
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup_epochs: Annotated[int, Ge(0)] = 0
+    warmup_lr: Annotated[float, Ge(0)] = 0.0
     min_lr: Annotated[float, Ge(0)] = 0.0
     clip_grad: Annotated[float, Ge(0)] = 0.0
     loss: Literal["cross-entropy", "bce"] = "cross-entropy"
@@ -89,6 +103,9 @@ class Recipe:
     mixup: Annotated[float, Ge(0)] = 0.0
     cutmix: Annotated[float, Ge(0)] = 0.0
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
+    mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
+    mixup_mode: Literal["batch", "pair", "elem"] = "batch"
+    mixup_off_epoch: Annotated[int, Ge(0)] = 0
     crop_padding: Annotated[int, Ge(0)] = 0
     crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
@@ -100,6 +117,7 @@ class Recipe:
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     repeats: Annotated[int, Ge(1)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
+    ema_warmup: bool = False
     select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
 
@@ -107,6 +125,11 @@ class Recipe:
     def mixes(self) -> bool:
         """Whether two images of a batch are mixed into one."""
         return bool(self.mixup or self.cutmix)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate for a batch as it is."""
+        return self.lr * self.batch_size / self.lr_batch if self.lr_batch else self.lr
 
     @property
     def test_interpolation(self) -> Literal["bilinear", "bicubic"]:
@@ -123,6 +146,16 @@ class Recipe:
         found = {}
         if self.optimizer != "sgd":
             found["momentum"] = "optimizer is sgd"
+        else:
+            found |= dict.fromkeys(("eps", "beta1", "beta2"), "optimizer is adamw, lamb or nadamw")
+        if not self.warmup_epochs:
+            found["warmup_lr"] = "warmup_epochs is above 0"
+        if not self.ema:
+            found["ema_warmup"] = "ema is above 0"
+        if not self.mixes:
+            found |= dict.fromkeys(("mixup_prob", "mixup_mode", "mixup_off_epoch"), "mixup or cutmix is used")
+        elif self.mixup_off_epoch >= self.epochs:
+            found["mixup_off_epoch"] = "it is below epochs"
         if self.schedule == "constant":
             found["min_lr"] = "schedule is cosine"
         if not (self.mixup and self.cutmix):
@@ -135,8 +168,35 @@ class Recipe:
             found["color_jitter"] = "rand_augment is empty"
         return found
 
+    def told(self) -> dict[str, Level]:
+        """What a reader is told: the fields that training reads, but for those that are off or as they usually are."""
+        unread = self.unread()
+        default = Recipe()
+        always = (
+            "epochs",
+            "batch_size",
+            "optimizer",
+            "lr",
+            "weight_decay",
+            "momentum",
+            "schedule",
+            "loss",
+            "repeats",
+            "precision",
+        )
+        found: dict[str, Level] = {}
+        for name in (f.name for f in fields(self) if f.name not in unread):
+            level = getattr(self, name)
+            if name in always or level not in ("", 0, getattr(default, name)):
+                found[name] = level
+        return found
+
     def canonical(self) -> dict[str, Level]:
-        """The fields that training reads and that differ from their defaults."""
+        """The fields that training reads and that differ from their defaults. Two ways to say one learning rate are one."""
+        if self.lr_batch:
+            return replace(self, lr=self.rate, lr_batch=0).canonical()
+        if self.warmup_lr == self.lr / 1000:
+            return replace(self, warmup_lr=0.0).canonical()
         unread = self.unread()
         default = Recipe()
         names = (f.name for f in fields(self) if f.name not in unread)

@@ -189,6 +189,10 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
     """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
     if recipe.select == "best" and not data.validation:
         raise Infeasible("recipe.select = best chooses an epoch on a validation split; set data.validation, as to 0.1")
+    if recipe.accumulate > recipe.batch_size:
+        raise Infeasible(
+            f"recipe.accumulate = {recipe.accumulate} parts of a batch of {recipe.batch_size} images; make it at most that"
+        )
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
     if find(data.name).kind == "memory":

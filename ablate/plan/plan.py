@@ -117,6 +117,8 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         data.refuse_recipe(found, recipe)
         if factors.needs_patch_labels(built) and not recipe.cutmix:
             raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
+        if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
+            raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
         start = find_start(space.pretrained, backbone)
         found = prepared(found, recipe, space.pretrained, backbone)

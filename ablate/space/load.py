@@ -529,6 +529,14 @@ class _Loader:
         processes, levels = space.resources.processes, space.factors
         mixes = space.recipe.mixes or any(any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix"))
         parts = processes * (2 if mixes else 1)
+        modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
+        if processes > 1 and mixes and modes:
+            said: Where = ("factors", "recipe.mixup_mode") if "recipe.mixup_mode" in levels else ("resources",)
+            self._wrong(
+                said,
+                f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a batch, which {processes} processes that "
+                "share the batch cannot do alike; use batch, or one process",
+            )
         for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
             if processes > 1 and int(size) % parts:
                 where: Where = ("factors", "recipe.batch_size") if "recipe.batch_size" in levels else ("resources",)
