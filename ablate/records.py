@@ -83,16 +83,36 @@ class Recipe:
     split; with `ema` they are the averaged ones.
     `factor_decay` says which parameters of factors have weight decay: by the rule (matrices, and not scales and biases), or as
     in the papers' published code.
+
+    `interpolation` resizes training images, and test images too unless the data say otherwise; `random` draws between bilinear
+    and bicubic, and tests with bicubic. `crop_scale` is the least share of an image's area that a random crop takes, and its
+    sides are at most `crop_ratio` to one. `crop_padding` takes images as they are instead, padded by so many pixels, and cuts
+    them to size. `color_jitter` is the strength of random brightness, contrast and saturation. `three_augment` is DeiT III's
+    augmentation: each image is made grey, solarised or blurred.
+
+    `lr` is for a batch of `lr_batch` images, and grows with `batch_size` in proportion; with 0 it is for the batch as it is.
+    Warm-up begins at `warmup_lr`, with 0 at a thousandth of the learning rate. `eps` of 0 is the optimiser's own.
+    `layer_decay` is the ratio of the learning rates of a layer and the next. `accumulate` trains a batch in so many parts, one
+    after the other, and takes one step. `ema_warmup` averages fewer updates at first. `mixup_mode` draws how images are mixed
+    once a batch, a pair or an image, and `mixup_prob` says how often any are; after `mixup_off_epoch` epochs none are (0 is
+    never).
     """
 
     epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
     batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
     lr: Annotated[float, Gt(0)] = 1e-3
+    lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     weight_decay: Annotated[float, Ge(0)] = 0.05
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    eps: Annotated[float, Ge(0)] = 0.0
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    accumulate: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    warmup_lr: Annotated[float, Ge(0)] = 0.0
     min_lr: Annotated[float, Ge(0)] = 0.0
     clip_grad: Annotated[float, Ge(0)] = 0.0
     loss: Literal["cross-entropy", "bce"] = "cross-entropy"
@@ -100,12 +120,21 @@ class Recipe:
     mixup: Annotated[float, Ge(0)] = 0.0
     cutmix: Annotated[float, Ge(0)] = 0.0
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
+    mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
+    mixup_mode: Literal["batch", "pair", "elem"] = "batch"
+    mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
+    crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
+    crop_ratio: Annotated[float, Ge(1)] = 4 / 3
+    interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
     rand_augment: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
+    three_augment: bool = False
+    color_jitter: Annotated[float, Ge(0), Le(1)] = 0.0
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
+    ema_warmup: bool = False
     select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     factor_decay: Literal["rule", "code"] = "rule"
@@ -114,6 +143,16 @@ class Recipe:
     def mixes(self) -> bool:
         """Whether two images of a batch are mixed into one."""
         return bool(self.mixup or self.cutmix)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate for a batch as it is."""
+        return self.lr * self.batch_size / self.lr_batch if self.lr_batch else self.lr
+
+    @property
+    def test_interpolation(self) -> Literal["bilinear", "bicubic"]:
+        """How test images are resized where the data do not say."""
+        return "bicubic" if self.interpolation == "random" else self.interpolation
 
     @property
     def extends(self) -> bool:
@@ -139,14 +178,57 @@ class Recipe:
         found = {}
         if self.optimizer != "sgd":
             found["momentum"] = "optimizer is sgd"
+        else:
+            found |= dict.fromkeys(("eps", "beta1", "beta2"), "optimizer is adamw, lamb or nadamw")
+        if not self.warmup_epochs:
+            found["warmup_lr"] = "warmup_epochs is above 0"
+        if not self.ema:
+            found["ema_warmup"] = "ema is above 0"
+        if not self.mixes:
+            found |= dict.fromkeys(("mixup_prob", "mixup_mode", "mixup_off_epoch"), "mixup or cutmix is used")
+        elif self.mixup_off_epoch >= self.epochs:
+            found["mixup_off_epoch"] = "it is below epochs"
         if self.schedule == "constant":
             found["min_lr"] = "schedule is cosine"
         if not (self.mixup and self.cutmix):
             found["mixup_switch"] = "both mixup and cutmix are used"
+        if self.crop_padding:
+            found |= {"crop_scale": "crop_padding is 0", "crop_ratio": "crop_padding is 0"}
+        if self.crop_padding and not self.rand_augment:
+            found["interpolation"] = "crop_padding is 0"
+        if self.rand_augment:
+            found["color_jitter"] = "rand_augment is empty"
+        return found
+
+    def told(self) -> dict[str, Level]:
+        """What a reader is told: the fields that training reads, but for those that are off or as they usually are."""
+        unread = self.unread()
+        default = Recipe()
+        always = (
+            "epochs",
+            "batch_size",
+            "optimizer",
+            "lr",
+            "weight_decay",
+            "momentum",
+            "schedule",
+            "loss",
+            "repeats",
+            "precision",
+        )
+        found: dict[str, Level] = {}
+        for name in (f.name for f in fields(self) if f.name not in unread):
+            level = getattr(self, name)
+            if name in always or level not in ("", 0, getattr(default, name)):
+                found[name] = level
         return found
 
     def canonical(self) -> dict[str, Level]:
-        """The fields that training reads and that differ from their defaults."""
+        """The fields that training reads and that differ from their defaults. Two ways to say one learning rate are one."""
+        if self.lr_batch:
+            return replace(self, lr=self.rate, lr_batch=0).canonical()
+        if self.warmup_lr == self.lr / 1000:
+            return replace(self, warmup_lr=0.0).canonical()
         unread = self.unread()
         default = Recipe()
         names = (f.name for f in fields(self) if f.name not in unread)
@@ -166,6 +248,12 @@ class Data:
     changes no identity and editing it does; sets that are the same everywhere are told by their name. `images` is the number
     of training images, 0 where nobody has counted them. `validation` is the share of the training images that is held out: each
     epoch is measured on them, and the test set is looked at once, at the end.
+
+    `mean` and `std` (of values from 0 to 1, one for all channels or one each) normalise the images; empty, they are ImageNet's
+    for image files, and the training images' own in memory. The others are for image files: `crop` is the share of a test image's
+    shorter side that the central crop takes (0 is 0.875); `crop_mode` says whether the image keeps its proportions (`center`, the
+    default), is made square first (`squash`) or padded to a square (`border`); `interpolation` resizes test images, and is the
+    recipe's where it is not said.
     """
 
     name: str
@@ -179,6 +267,11 @@ class Data:
     fingerprint: str = ""
     workers: int = 4
     validation: float = 0.0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    crop: float = 0.0
+    crop_mode: Literal["", "center", "squash", "border"] = ""
+    interpolation: Literal["", "bilinear", "bicubic"] = ""
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""
@@ -187,6 +280,11 @@ class Data:
             "test_images": self.test_images,
             "fingerprint": self.fingerprint,
             "validation": self.validation,
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "crop": self.crop,
+            "crop_mode": self.crop_mode,
+            "interpolation": self.interpolation,
         }
         return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
 

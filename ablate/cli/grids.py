@@ -64,15 +64,14 @@ def _plan_notes(plan: Plan) -> list[str]:
     """What was folded, what a fraction of the grid cannot tell apart, and how every cell is trained."""
     from ablate.plan.designs import aliases
 
-    notes, unread = folding_notes(plan.cells), plan.space.recipe.unread()
+    notes = folding_notes(plan.cells)
     if plan.space.strategy is None and plan.space.design.name in ("fractional", "plackett-burman"):
         notes += [f"Not told apart: {line}." for line in aliases(plan.space)]
-    told = asdict(plan.space.recipe).items()
-    recipe = ", ".join(f"{name} {level_text(level)}" for name, level in told if name not in unread and level not in ("", 0))
+    recipe = ", ".join(f"{name} {level_text(level)}" for name, level in plan.space.recipe.told().items())
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(int(epochs) <= warmup for epochs in plan.space.factors.get("recipe.epochs", ()))
     notes += ["The warm-up of a cell is at least one epoch shorter than its epochs."] if cut else []
-    return [*notes, f"Recipe: {recipe}; what is not named is off."]
+    return [*notes, f"Recipe: {recipe}; what is not named is off, or at its default."]
 
 
 def _level_texts(cell: Cell, names: list[str]) -> list[str]:

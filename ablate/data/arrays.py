@@ -145,7 +145,7 @@ def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
         DataError: there is no such file, or it is not readable as one; also for what goes wrong while it is open.
     """
     # Unlike Path.is_file, it is False of names that no file can have.
-    if not os.path.isfile(path):  # noqa: PTH113
+    if not os.path.isfile(path):
         raise DataError(f"data: no file {shortened(str(path))}")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -210,9 +210,7 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
             _check_images(headers[f"x_{split}"], headers[f"y_{split}"], split, path)
         images, tested = headers["x_train"], headers["x_test"]
         if images.shape[1:] != tested.shape[1:]:
-            raise DataError(
-                f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}"
-            )
+            raise DataError(f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}")
         highest = {split: _highest_label(archive, path, split) for split in ("train", "test")}
     if highest["test"] > highest["train"]:
         raise DataError(f"data: y_test in {path} has class {highest['test']}, y_train none beyond {highest['train']}")

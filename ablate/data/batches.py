@@ -87,6 +87,20 @@ def first_images(found: Batches, count: int) -> Iterator[Tensor]:
             return
 
 
+def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of values from 0 to 255: those that the data say, else those of the first training images.
+
+    Shape:
+        both float32 (1, channels, 1, 1).
+    """
+    if data.mean:
+        said = torch.tensor([data.mean, data.std], dtype=torch.float64).reshape(2, 1, -1, 1, 1) * 255
+        mean, std = said.expand(2, 1, data.channels, 1, 1).float()
+        return mean, std
+    values = images[:10_000].double()
+    return values.mean((0, 2, 3), keepdim=True).float(), values.std((0, 2, 3), keepdim=True).clamp_min(1.0).float()
+
+
 class MemoryBatches:
     """Batches of a data set that lies on the device as uint8. The last, smaller batch of an epoch is left out of training."""
 
@@ -95,9 +109,8 @@ class MemoryBatches:
         self._train, self._train_labels = loaded.train.to(device), loaded.train_labels.to(device)
         self._test = loaded.test.to(device), loaded.test_labels.to(device)
         self._validation = loaded.validation.to(device), loaded.validation_labels.to(device)
-        values = loaded.train.double() if len(loaded.train) <= 10_000 else loaded.train[:10_000].double()
-        self._mean = values.mean((0, 2, 3), keepdim=True).float().to(device)
-        self._std = values.std((0, 2, 3), keepdim=True).clamp_min(1.0).float().to(device)
+        mean, std = normalisation(data, loaded.train)
+        self._mean, self._std = mean.to(device), std.to(device)
         self._recipe, self._side, self._device = recipe, data.image_size, device
         self._batch = min(recipe.batch_size, len(self._train))
         self.updates = len(self._train) // self._batch

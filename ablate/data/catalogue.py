@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from ablate.errors import DataError, Infeasible, UnknownName, shortened, unknown
 from ablate.records import Data, Recipe
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""By which image files are normalised unless the data say otherwise."""
+CROP = 0.875
+"""The share of a test image's shorter side that its central crop takes unless the data say otherwise."""
+FILES_ONLY = {
+    "rand_augment": "",
+    "three_augment": False,
+    "color_jitter": 0.0,
+    "interpolation": "bilinear",
+    "crop_scale": Recipe().crop_scale,
+    "crop_ratio": Recipe().crop_ratio,
+}
+"""Fields of a recipe that only image files go through, and what they are where they do nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,11 @@ def describe(
     test_images: int | None = None,
     workers: int = 4,
     validation: float = 0.0,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    crop: float = 0.0,
+    crop_mode: Literal["", "center", "squash", "border"] = "",
+    interpolation: Literal["", "bilinear", "bicubic"] = "",
 ) -> Data:
     """The shape and the fingerprint of a data set.
 
@@ -70,7 +91,8 @@ def describe(
 
     Raises:
         UnknownName: no data set has this name.
-        DataError: an `.npz` or a folder whose content decides the shape is missing or malformed.
+        DataError: an `.npz` or a folder whose content decides the shape is missing or malformed, or the images cannot be prepared
+            as asked for.
     """
     data_set = find(name)
     size, channels, classes, images, fingerprint = data_set.image_size, data_set.channels, data_set.classes, data_set.images, ""
@@ -98,6 +120,10 @@ def describe(
         classes, images, fingerprint = _folder_content(Path(where), classes)
     if image_size is not None:
         size = image_size
+    for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
+    problem = preparation_problem(name, channels, mean, std, for_files)
+    if problem is not None:
+        raise DataError(problem[1])
     count = train_images or images
     if count and validation and not 0 < held_out(count, validation) < count:
         raise DataError(f"data: validation = {validation:g} of {count} training images leaves none to one of both splits")
@@ -113,7 +139,54 @@ def describe(
         fingerprint,
         workers,
         validation,
+        tuple(mean),
+        tuple(std),
+        crop,
+        crop_mode,
+        interpolation,
     )
+
+
+def preparation_problem(
+    name: str, channels: int, mean: Sequence[float], std: Sequence[float], for_files: Mapping[str, float | str]
+) -> tuple[str, str] | None:
+    """The field of the data that cannot be as it is said, and why; None where all can."""
+    if find(name).kind == "memory":
+        for field, said in for_files.items():
+            if said:
+                return field, f"data.{field} = {said} works on image files; {name} is in memory and tested whole; leave it out"
+    for field, values, other in (("mean", mean, std), ("std", std, mean)):
+        if values and not other:
+            missing = "std" if field == "mean" else "mean"
+            return field, f"data.{field} comes with data.{missing}; write both, as mean: [0.5], std: [0.5]"
+        if values and len(values) not in (1, channels):
+            number = f"{len(values)} number{'' if len(values) == 1 else 's'}"
+            allowed = "one" if channels == 1 else f"one for all channels, or {channels}"
+            return (
+                field,
+                f"data.{field} has {number}; {name} has {channels} channel{'' if channels == 1 else 's'}: write {allowed}",
+            )
+    return None
+
+
+def settled(data: Data, recipe: Recipe) -> Data:
+    """The same data with nothing said that would be so unsaid: equal preparations have one identity."""
+    if find(data.name).kind == "memory":
+        return data
+    if (spread(data.mean, data.channels), spread(data.std, data.channels)) == (IMAGENET_MEAN, IMAGENET_STD):
+        data = replace(data, mean=(), std=())
+    if data.crop == CROP:
+        data = replace(data, crop=0.0)
+    if data.crop_mode == "center":
+        data = replace(data, crop_mode="")
+    if data.interpolation == recipe.test_interpolation:
+        data = replace(data, interpolation="")
+    return data
+
+
+def spread(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """A number for each channel, of one for all of them or one for each."""
+    return values * channels if len(values) == 1 else values
 
 
 def held_out(images: int, validation: float) -> int:
@@ -125,13 +198,26 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
     """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
     if recipe.select == "best" and not data.validation:
         raise Infeasible("recipe.select = best chooses an epoch on a validation split; set data.validation, as to 0.1")
+    if recipe.accumulate > recipe.batch_size:
+        raise Infeasible(
+            f"recipe.accumulate = {recipe.accumulate} parts of a batch of {recipe.batch_size} images; make it at most that"
+        )
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
-    kind = find(data.name).kind
-    if kind == "memory" and recipe.rand_augment:
-        raise Infeasible(
-            f"recipe.rand_augment works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)"
-        )
+    if find(data.name).kind == "memory":
+        unread = recipe.unread()
+        for name, off in FILES_ONLY.items():
+            if getattr(recipe, name) != off and name not in unread:
+                raise Infeasible(
+                    f"recipe.{name} works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)"
+                )
+    for field, said in (("crop", data.crop), ("crop_mode", data.crop_mode), ("interpolation", data.interpolation)):
+        if recipe.crop_padding and said:
+            raise Infeasible(
+                f"data.{field} = {said} is not read: recipe.crop_padding takes images as they are; leave one of them out"
+            )
+    if recipe.rand_augment and recipe.three_augment:
+        raise Infeasible("recipe.three_augment takes the place of recipe.rand_augment; leave one of them out")
     if recipe.rand_augment:
         from timm.data.auto_augment import rand_augment_transform
 
@@ -141,8 +227,6 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
             raise Infeasible(
                 f"recipe.rand_augment = '{recipe.rand_augment}' is not one; write like rand-m9-mstd0.5-inc1"
             ) from error
-    if kind == "images" and recipe.crop_padding:
-        raise Infeasible(f"recipe.crop_padding works in memory; {data.name} is read from files and has random resized crops")
 
 
 def _npz_of(data_set: DataSet, path: Path) -> str:

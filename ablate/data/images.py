@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.batches import Share
+from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD, spread
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
@@ -61,27 +62,83 @@ class Drawn(Dataset[Any]):
             super().__setattr__(name, value)
 
 
-class Repeated(Dataset[Any]):
-    """A data set of the same size in which each image of a random part stands `repeats` times (repeated augmentation)."""
+def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
+    """What each training image goes through, as timm's `create_transform` puts it together.
 
-    def __init__(self, images: Any, repeats: int) -> None:
-        self._images, self._repeats, self._chosen = images, repeats, torch.arange(len(images)).tolist()
+    Args:
+        prefetch: leave normalising and random erasing to timm's loader, which does them on the device.
+    """
+    from timm.data import create_transform
+    from torchvision.transforms import RandomCrop
+
+    changed = (recipe.crop_scale, recipe.crop_ratio) != (Recipe().crop_scale, Recipe().crop_ratio)
+    mean, std = normalisation(data)
+    transform = create_transform(
+        data.image_size,
+        is_training=True,
+        # timm has these limits too, but its own 3/4 is not quite one over 4/3.
+        scale=(recipe.crop_scale, 1.0) if changed else None,
+        ratio=(1 / recipe.crop_ratio, recipe.crop_ratio) if changed else None,
+        hflip=recipe.flip,
+        color_jitter=recipe.color_jitter,
+        auto_augment="3a" if recipe.three_augment else recipe.rand_augment or None,
+        interpolation=recipe.interpolation,
+        mean=mean,
+        std=std,
+        re_prob=recipe.random_erasing,
+        re_mode="pixel",
+        use_prefetcher=prefetch,
+    )
+    if recipe.crop_padding:
+        # As DeiT does for small images.
+        transform.transforms[0] = RandomCrop(data.image_size, padding=recipe.crop_padding)
+    return transform
+
+
+def test_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
+    """What each test image goes through: resized and cut at its centre, or taken as it is where training takes it so."""
+    from timm.data import create_transform
+
+    mean, std = normalisation(data)
+    transform = create_transform(
+        data.image_size,
+        interpolation=data.interpolation or recipe.test_interpolation,
+        crop_pct=data.crop or CROP,
+        crop_mode=data.crop_mode or None,
+        mean=mean,
+        std=std,
+        use_prefetcher=prefetch,
+    )
+    if recipe.crop_padding:
+        del transform.transforms[:2]
+    return transform
+
+
+def normalisation(data: Data) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, of values from 0 to 1."""
+    return spread(data.mean, data.channels) or IMAGENET_MEAN, spread(data.std, data.channels) or IMAGENET_STD
+
+
+class RepeatedSampler(Sampler[int]):
+    """An epoch in which each image of a random part stands `repeats` times in a row (repeated augmentation).
+
+    It is as long as an epoch without repeats. The copies of an image stand in one batch, as DeiT's sampler puts them.
+    """
+
+    def __init__(self, images: int, repeats: int) -> None:
+        self._images = images
+        self._repeats = repeats
+        self._chosen: list[int] = []
 
     def draw(self, order: torch.Generator) -> None:
         """Draws the images of an epoch."""
-        self._chosen = repeated(len(self._images), self._repeats, order).tolist()
+        self._chosen = repeated(self._images, self._repeats, order).tolist()
 
     def __len__(self) -> int:
-        return len(self._images)
+        return self._images
 
-    def __getitem__(self, index: int) -> Any:
-        return self._images[self._chosen[index]]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "transform":
-            self._images.transform = value
-        else:
-            super().__setattr__(name, value)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chosen)
 
 
 def _worker_seed(rank: int, info: Any) -> int:
@@ -119,9 +176,24 @@ class Shared:
                 yield mine
 
 
+def _refuse_other_sizes(images: Any, data: Data) -> None:
+    """Raises DataError where the first image, taken as it is, has another side than the network sees."""
+    width, height = images[0][0].size
+    if (width, height) != (data.image_size, data.image_size):
+        raise DataError(
+            f"data: the first image has {width} x {height} pixels, and recipe.crop_padding takes images as they are; "
+            f"set data.image_size to their side, or recipe.crop_padding to 0"
+        )
+
+
+def _inner(loader: Any) -> Any:
+    """torch's loader within one of timm's, which wraps it on a GPU."""
+    return getattr(loader, "loader", loader)
+
+
 def _shared(loader: Any, mine: slice | list[int]) -> Shared:
     """Makes one of timm's loaders give a share of each batch."""
-    inner = getattr(loader, "loader", loader)
+    inner = _inner(loader)
     made = Shared(inner.batch_sampler, mine)
     # torch's loader lets nobody set it any more; timm itself goes around that.
     object.__setattr__(inner, "batch_sampler", made)
@@ -140,35 +212,42 @@ class ImageBatches:
 
         self._device = device
         train = _split(data, "train")
-        self._repeated = Repeated(train, recipe.repeats) if recipe.repeats > 1 else None
-        train = self._repeated or train
+        if recipe.crop_padding:
+            _refuse_other_sizes(train, data)
+        self._repeated = RepeatedSampler(len(train), recipe.repeats) if recipe.repeats > 1 else None
         shape = (data.channels, data.image_size, data.image_size)
+        mean, std = normalisation(data)
+        prefetch = device.type == "cuda"
         common: dict[str, Any] = {
             "input_size": shape,
             # Among several processes none may draw augmentations in the process that mixes: mixing draws the same in all.
             "num_workers": max(data.workers, min(share.of - 1, 1)),
             "persistent_workers": False,
-            "use_prefetcher": device.type == "cuda",
+            "use_prefetcher": prefetch,
+            "mean": mean,
+            "std": std,
             "device": device,
         }
         self._train_loader = create_loader(
             train,
             batch_size=min(recipe.batch_size, len(train)),
             is_training=True,
-            hflip=recipe.flip,
-            color_jitter=0.0,
-            auto_augment=recipe.rand_augment or None,
             re_prob=recipe.random_erasing,
             re_mode="pixel",
             worker_seeding=partial(_worker_seed, share.rank) if share.rank else "all",
             **common,
         )
+        train.transform = training_transform(data, recipe, prefetch=prefetch)
+        if self._repeated is not None:
+            # timm's own sampler of repeats needs several processes; without it timm shuffles, which would part the copies.
+            _inner(self._train_loader).batch_sampler.sampler = self._repeated
         # Each has a data set of its own: timm sets the transform of the set itself.
         splits = ("validation", "test") if data.validation else ("test",)
-        self._loaders = {
-            split: create_loader(_split(data, split), batch_size=recipe.batch_size, is_training=False, **common)
-            for split in splits
-        }
+        self._loaders = {}
+        for split in splits:
+            images = _split(data, split)
+            self._loaders[split] = create_loader(images, batch_size=recipe.batch_size, is_training=False, **common)
+            images.transform = test_transform(data, recipe, prefetch=prefetch)
         self.updates = len(self._train_loader)
         self._share, self._shares = share, dict[str, Shared]()
         if share.of > 1:

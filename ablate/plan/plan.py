@@ -10,7 +10,7 @@ from ablate import data, factors
 from ablate.errors import AblateError, Infeasible
 from ablate.plan.designs import combinations
 from ablate.plan.limits import violated, violations
-from ablate.plan.start import find_start, refuse_strange
+from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Trial
 
 Costs = Callable[[Architecture], Cost]
@@ -132,8 +132,11 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
             raise Infeasible("patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup above 0")
         if factors.mixes_patches(built) and space.resources.processes > 1:
             raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
+        if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
+            raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
         start = find_start(space.pretrained, backbone)
+        found = prepared(found, recipe, space.pretrained, backbone)
         cost = costs(architecture)
         refuse_strange(start, architecture)
         return _Candidate(levels, architecture, recipe, found, start, cost)

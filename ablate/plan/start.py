@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablate.data.catalogue import find, settled
 from ablate.errors import CheckpointError, Infeasible
-from ablate.records import Architecture, Start
+from ablate.records import Architecture, Data, Recipe, Start
 
 if TYPE_CHECKING:
     from ablate.models.weights import State
@@ -36,6 +38,24 @@ def find_start(pretrained: str, backbone: str) -> Start | None:
     if not file.is_file():
         raise CheckpointError(f"pretrained: no file {file}")
     return Start(_read(file.resolve(), file.stat().st_mtime_ns)[0], str(file.resolve()))
+
+
+def prepared(data: Data, recipe: Recipe, pretrained: str, backbone: str) -> Data:
+    """The data as a backbone gets them: with published weights, image files as those weights want them unless the data say
+    otherwise. A preparation that changes nothing is left unsaid."""
+    if pretrained == "timm" and find(data.name).kind == "images":
+        from timm.models import get_pretrained_cfg
+
+        weights: Any = get_pretrained_cfg(backbone)
+        data = replace(data, mean=data.mean or tuple(weights.mean), std=data.std or tuple(weights.std))
+        if not recipe.crop_padding:
+            data = replace(
+                data,
+                crop=data.crop or weights.crop_pct,
+                crop_mode=data.crop_mode or weights.crop_mode,
+                interpolation=data.interpolation or weights.interpolation,
+            )
+    return settled(data, recipe)
 
 
 def refuse_strange(start: Start | None, architecture: Architecture) -> None:

@@ -30,7 +30,7 @@ from ablate.records import (
     Strategy,
 )
 from ablate.space import limits as limit_rules
-from ablate.space.recipes import RECIPES
+from ablate.space.recipes import RECIPES, preset
 from ablate.space.schema import AdaptiveForm, RecipeForm, SpaceForm, UntilDecidedForm
 from ablate.space.shape import shape_problems
 
@@ -505,12 +505,19 @@ class _Loader:
                 return Data(
                     said["name"], said.get("path", ""), said.get("image_size", 1), 1, 1, validation=said.get("validation", 0.0)
                 )
-            self._wrong(("data", "path"), str(error))
+            named = next((field for field in said if f"data.{field}" in str(error)), "path")
+            self._wrong(("data", named), str(error))
             return Data(said["name"], "", 1, 1, 1)
         except AblateError as error:
             where: Where = ("data", "name") if isinstance(error, UnknownName) else ("data", "path")
             self._wrong(where, str(error))
             return Data(said["name"], "", 1, 1, 1)
+
+    def _data_name(self) -> str:
+        form = self._form.data
+        if not isinstance(form, str):
+            return form.name
+        return "npz" if form.endswith(".npz") else form
 
     def _recipe(self) -> Recipe:
         form: Any = self._form.recipe
@@ -518,9 +525,9 @@ class _Loader:
             if form not in RECIPES:
                 self._wrong(("recipe",), unknown("recipe", form, RECIPES))
                 return Recipe()
-            return RECIPES[form]
+            return preset(form, self._data_name())
         said = form.model_dump(exclude_none=True, exclude={"preset"})
-        recipe = replace(RECIPES[form.preset], **said)
+        recipe = replace(preset(form.preset, self._data_name()), **said)
         varied = any(name.startswith("recipe.") for name in self._form.factors)
         for name, when in recipe.unread().items():
             if name in said and not varied:
@@ -565,6 +572,14 @@ class _Loader:
         processes, levels = space.resources.processes, space.factors
         mixes = space.recipe.mixes or any(any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix"))
         parts = processes * (2 if mixes else 1)
+        modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
+        if processes > 1 and mixes and modes:
+            said: Where = ("factors", "recipe.mixup_mode") if "recipe.mixup_mode" in levels else ("resources",)
+            self._wrong(
+                said,
+                f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a batch, which {processes} processes that "
+                "share the batch cannot do alike; use batch, or one process",
+            )
         for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
             if processes > 1 and int(size) % parts:
                 where: Where = ("factors", "recipe.batch_size") if "recipe.batch_size" in levels else ("resources",)

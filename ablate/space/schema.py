@@ -71,6 +71,20 @@ class DataForm(Form):
     """Loading processes, for image files."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the training images that is held out: each epoch is measured on them, and the test set once, at the end."""
+    mean: Annotated[list[float], Field(min_length=1)] | None = None
+    """Mean of each channel, or one for all, of values from 0 to 1; by default that of the published weights that training starts
+    from, else ImageNet's for image files and the training images' own in memory."""
+    std: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
+    """Standard deviation of each channel, or one for all, of values from 0 to 1; by default as the mean."""
+    crop: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of a test image's shorter side that the central crop takes, for image files; by default that of the published weights
+    that training starts from, else 0.875."""
+    crop_mode: Literal["center", "squash", "border"] | None = None
+    """center keeps a test image's proportions, squash makes it square first, border pads it to a square, for image files; by
+    default as the published weights that training starts from want it, else center."""
+    interpolation: Literal["bilinear", "bicubic"] | None = None
+    """How test images are resized, for image files; by default as the published weights that training starts from want it, else
+    as the recipe resizes training images."""
 
 
 def _form_of(record: type, title: str, **extra: Any) -> type[Form]:

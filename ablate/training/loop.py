@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -109,10 +109,15 @@ class Training:
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
         self._optimizer = create_optimizer_v2(
-            self._model, opt=recipe.optimizer, lr=recipe.lr, weight_decay=recipe.weight_decay, momentum=recipe.momentum
+            self._model,
+            opt=recipe.optimizer,
+            lr=recipe.rate,
+            weight_decay=recipe.weight_decay,
+            momentum=recipe.momentum,
+            **_optimizer_options(recipe),
         )
         apply_exceptions(self._optimizer, self._model, recipe)
-        self._ema = ModelEmaV3(self._model, decay=recipe.ema) if recipe.ema else None
+        self._ema = ModelEmaV3(self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup) if recipe.ema else None
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
             if group["params"]:
@@ -162,7 +167,8 @@ class Training:
             loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
-        lr = float(self._optimizer.param_groups[0]["lr"])
+        first = self._optimizer.param_groups[0]
+        lr = float(first["lr"]) / first.get("lr_scale", 1.0)
         seconds, joules = time.perf_counter() - start, self._meter.joules() if self._meter is not None else None
         epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, seconds, joules)
         self.epochs.append(epoch)
@@ -249,6 +255,8 @@ class Training:
         """One pass over the training set; the mean loss over its images."""
         self._model.train()
         self._group.begin_epoch(self._trial.seed, len(self.epochs))
+        if self._mix is not None:
+            self._mix.mixup_enabled = not 0 < self._recipe.mixup_off_epoch <= len(self.epochs)
         total, images = torch.zeros((), dtype=torch.float64, device=self._device), 0
         for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
             total += self._update(inputs, labels).double() * len(inputs)
@@ -269,10 +277,8 @@ class Training:
                 inputs, labels, patches = mix_on_grid(inputs, labels, self._terms.grid)
             elif self._terms.terms:
                 patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
-        with self._autocast():
-            loss: Tensor = self._shared_step(inputs, labels, patches)
         self._optimizer.zero_grad()
-        self._scaler.scale(loss).backward()
+        loss = self._backward(inputs, labels, patches)
         if self._recipe.clip_grad:
             self._scaler.unscale_(self._optimizer)
             nn.utils.clip_grad_norm_([*self._model.parameters(), *self._terms.parameters()], self._recipe.clip_grad)
@@ -284,7 +290,24 @@ class Training:
             self._schedule.step_update(self._updates)
         if self._ema is not None:
             self._ema.update(self._model, step=self._updates)
-        return loss.detach()
+        return loss
+
+    def _backward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
+        """Leaves the gradient of a batch, taken in as many parts as the recipe says; the batch's loss."""
+        total = torch.zeros((), device=self._device)
+        count = min(self._recipe.accumulate, len(inputs))
+        of_patches = _parts_of(patches, count)
+        parts = zip(inputs.tensor_split(count), labels.tensor_split(count), of_patches, strict=True)
+        for number, (images, targets, labelled) in enumerate(parts, 1):
+            # Several processes exchange their gradients once, with the last part.
+            waiting = getattr(self._shared_step, "no_sync", nullcontext) if number < count else nullcontext
+            share = len(images) / len(inputs)
+            with waiting():
+                with self._autocast():
+                    loss: Tensor = self._shared_step(images, targets, labelled)
+                self._scaler.scale(loss * share).backward()
+            total += loss.detach() * share
+        return total
 
     @torch.inference_mode()
     def _test(self, *, validation: bool = False) -> tuple[float, float, float]:
@@ -354,6 +377,28 @@ class Training:
             self.tested = Tested(**state["tested"])
 
 
+def _parts_of(patches: Tensor | Regions | None, count: int) -> Sequence[Tensor | Regions | None]:
+    """The labels of patches of each part of a batch."""
+    if patches is None:
+        return [None] * count
+    if isinstance(patches, Regions):
+        labels = zip(patches.own.tensor_split(count), patches.other.tensor_split(count), strict=True)
+        return [Regions(patches.mask, own, other) for own, other in labels]
+    return patches.tensor_split(count)
+
+
+def _optimizer_options(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe asks of an optimiser beyond its defaults."""
+    options: dict[str, Any] = {}
+    if recipe.optimizer != "sgd":
+        if recipe.eps:
+            options["eps"] = recipe.eps
+        options["betas"] = (recipe.beta1, recipe.beta2)
+    if recipe.layer_decay < 1:
+        options["layer_decay"] = recipe.layer_decay
+    return options
+
+
 def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
     """timm's schedule, stepped at each update; its value is a function of the update's number alone."""
     schedule, _ = create_scheduler_v2(
@@ -361,7 +406,7 @@ def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) ->
         sched=recipe.schedule,
         num_epochs=recipe.epochs,
         warmup_epochs=recipe.warmup_epochs,
-        warmup_lr=recipe.lr / 1000,
+        warmup_lr=recipe.warmup_lr or recipe.rate / 1000,
         warmup_prefix=False,
         min_lr=recipe.min_lr if recipe.schedule == "cosine" else 0.0,
         step_on_epochs=False,

@@ -31,7 +31,9 @@ def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
     return PatchMixup(
         mixup_alpha=recipe.mixup,
         cutmix_alpha=recipe.cutmix,
+        prob=recipe.mixup_prob,
         switch_prob=recipe.mixup_switch,
+        mode=recipe.mixup_mode,
         label_smoothing=recipe.label_smoothing,
         num_classes=classes,
     )

@@ -94,7 +94,9 @@ class PatchMixup(Mixup):  # type: ignore[misc]
             self.share = torch.ones(x.shape[-2:], device=x.device)
             self.share[top:bottom, left:right] = 0.0
         else:
-            x.mul_(lam).add_(x.flip(0).mul(1.0 - lam))
+            # The other image first: scaling in place would scale it too.
+            others = x.flip(0).mul_(1.0 - lam)
+            x.mul_(lam).add_(others)
         return float(lam)
 
     def patch_labels(self, labels: Tensor, classes: int, grid: tuple[int, int]) -> Tensor:

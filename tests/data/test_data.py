@@ -6,20 +6,27 @@ import gzip
 import pickle
 import struct
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms import InterpolationMode
 
 from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
-from ablate.data.batches import batches
+from ablate.data.batches import Share, batches
+from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, settled
+from ablate.data.images import test_transform as evaluation_transform
+from ablate.data.images import training_transform
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe
+from ablate.space.recipes import RECIPES
 
 CPU = torch.device("cpu")
+BILINEAR, BICUBIC = InterpolationMode.BILINEAR, InterpolationMode.BICUBIC
 
 
 def images(count: int, *shape: int) -> np.ndarray:
@@ -241,8 +248,10 @@ def test_images_are_resized_on_the_way() -> None:
 def test_names_and_recipes_that_do_not_fit() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cifar10'"):
         describe("cifar11")
-    with pytest.raises(Infeasible, match="crop_padding works in memory"):
-        refuse_recipe(describe("imagenet"), Recipe(crop_padding=4))
+    with pytest.raises(Infeasible, match="data.crop = 0.9 is not read: recipe.crop_padding"):
+        refuse_recipe(describe("imagenet", crop=0.9), Recipe(crop_padding=4))
+    with pytest.raises(Infeasible, match="leave one of them out"):
+        refuse_recipe(describe("imagenet"), Recipe(three_augment=True, rand_augment="rand-m9"))
     with pytest.raises(DataError, match="train_images = 9999, but digits has 1437"):
         load(describe("digits", train_images=9999))
 
@@ -273,3 +282,251 @@ def test_a_subset_is_an_even_draw_that_is_always_the_same() -> None:
 def test_pairs_need_two_images() -> None:
     with pytest.raises(Infeasible, match="holds none"):
         refuse_recipe(describe("digits"), Recipe(batch_size=1, mixup=0.5))
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """A folder of 96 training images in two classes, each of one grey value that no other image has."""
+    for split, count in (("train", 96), ("val", 4)):
+        for number in range(count):
+            where = tmp_path / "numbered" / split / "ab"[number % 2]
+            where.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (2 * number,) * 3).save(where / f"{number:03}.png")
+    return tmp_path / "numbered"
+
+
+@timm_leaves_files_open
+@pytest.mark.parametrize("mixes", [False, True])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_repeats_of_an_image_stand_in_one_batch(numbered: Path, processes: int, mixes: bool) -> None:
+    """Three repeats: a batch of 48 files holds 16 images, as a batch in memory and one of DeiT's RASampler."""
+    data = describe("folder", str(numbered), image_size=8, workers=0)
+    recipe = Recipe(batch_size=48, repeats=3, cutmix=1.0 if mixes else 0.0)
+    shares = [batches(data, recipe, CPU, Share(rank, processes)) for rank in range(processes)]
+    epochs = [list(share.train(torch.Generator().manual_seed(3))) for share in shares]
+    seen: list[list[float]] = []
+    for parts in zip(*epochs, strict=True):
+        grey = torch.cat([images.mean((1, 2, 3)) for images, _ in parts])
+        values, counts = grey.unique(return_counts=True)
+        assert counts.tolist() == [3] * 16
+        seen.append(values.tolist())
+    assert len(seen) == 2
+    assert not set(seen[0]) & set(seen[1]), "another batch has other images"
+    assert len(epochs[0][0][0]) == 48 // processes
+
+
+@timm_leaves_files_open
+def test_repeats_are_drawn_again_each_epoch(numbered: Path) -> None:
+    found = batches(describe("folder", str(numbered), image_size=8, workers=0), Recipe(batch_size=48, repeats=3), CPU)
+    order = torch.Generator().manual_seed(0)
+    one, other = (set(next(iter(found.train(order)))[0].mean((1, 2, 3)).tolist()) for _ in range(2))
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rand_augment": "rand-m9"},
+        {"three_augment": True},
+        {"color_jitter": 0.3},
+        {"interpolation": "bicubic"},
+        {"crop_scale": 0.05},
+        {"crop_ratio": 2.0},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_only_files_go_through_is_refused_in_memory(change: dict[str, object]) -> None:
+    with pytest.raises(Infeasible, match=f"recipe.{next(iter(change))} works on image files; digits is augmented in memory"):
+        refuse_recipe(describe("digits"), Recipe(**change))
+    refuse_recipe(describe("imagenet"), Recipe(**change))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"name": "digits", "crop": 0.9}, "data.crop = 0.9 works on image files; digits is in memory"),
+        ({"name": "digits", "crop_mode": "squash"}, "data.crop_mode = squash works on image files"),
+        ({"name": "digits", "interpolation": "bicubic"}, "data.interpolation = bicubic works on image files"),
+        ({"name": "imagenet", "mean": [0.5]}, "data.mean comes with data.std"),
+        ({"name": "imagenet", "std": [0.5]}, "data.std comes with data.mean"),
+        ({"name": "imagenet", "mean": [0.5, 0.5], "std": [0.5]}, "data.mean has 2 numbers; imagenet has 3 channels: write one"),
+        ({"name": "digits", "mean": [0.5], "std": [0.5] * 3}, "data.std has 3 numbers; digits has 1 channel: write one"),
+    ],
+)
+def test_preparations_that_cannot_be(said: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        describe(**said)
+
+
+def test_images_in_memory_take_the_mean_that_is_said() -> None:
+    own = memory(Recipe(batch_size=64))[0]
+    said = memory(Recipe(batch_size=64), mean=(0.5,), std=(0.25,))[0]
+    raw = load(describe("digits", train_images=64)).train.double()
+    in_values = (own * raw.std() + raw.mean()) / 255
+    torch.testing.assert_close(said, ((in_values - 0.5) / 0.25).float(), atol=1e-5, rtol=1e-5)
+
+
+def steps(transform: object) -> list[dict[str, object]]:
+    """Every step of a pipeline, class and parameters."""
+    return [plain(step) for step in transform.transforms]
+
+
+def plain(found: object) -> object:
+    """An object as classes and values, to be compared and printed."""
+    if isinstance(found, torch.Tensor):
+        return [round(float(x), 6) for x in found]
+    if isinstance(found, (list, tuple)):
+        return [plain(x) for x in found]
+    if isinstance(found, dict):
+        return {str(key): plain(value) for key, value in found.items()}
+    if callable(found) and hasattr(found, "__name__"):
+        return found.__name__
+    if isinstance(found, (str, int, float, bool, type(None), Enum)):
+        return found
+    inside = {key: plain(value) for key, value in vars(found).items() if not (key.startswith("_") or key == "training")}
+    return {"class": type(found).__name__, **inside}
+
+
+def named(transform: object) -> list[str]:
+    return [type(step).__name__ for step in transform.transforms]
+
+
+def test_a_recipe_and_its_data_decide_how_files_are_cut_and_resized() -> None:
+    data = describe("imagenet")
+    crop = plain(training_transform(data, Recipe()).transforms[0])
+    resize, cut, _, normalise = steps(evaluation_transform(data, Recipe()))
+    assert (crop["interpolation"], crop["scale"]) == (BILINEAR, [0.08, 1.0])
+    assert crop["ratio"] == [3 / 4, 4 / 3]
+    assert (resize["size"], resize["interpolation"], cut["size"]) == (256, BILINEAR, [224, 224])
+    assert normalise["mean"] == [0.485, 0.456, 0.406]
+    wanted = Recipe(interpolation="bicubic", crop_scale=0.05, crop_ratio=2.0)
+    crop = plain(training_transform(data, wanted).transforms[0])
+    assert (crop["interpolation"], crop["scale"], crop["ratio"]) == (BICUBIC, [0.05, 1.0], [0.5, 2.0])
+    assert steps(evaluation_transform(data, wanted))[0]["interpolation"] == BICUBIC, "as in training"
+    weights = replace(data, crop=0.9, interpolation="bilinear", mean=(0.5,), std=(0.25,))
+    resize, cut, _, normalise = steps(evaluation_transform(weights, wanted))
+    assert (resize["size"], resize["interpolation"]) == (248, BILINEAR)
+    assert (normalise["mean"], normalise["std"]) == ([0.5] * 3, [0.25] * 3)
+    squashed = steps(evaluation_transform(replace(weights, crop_mode="squash"), wanted))
+    assert squashed[0]["size"] == [248, 248], "not the shorter side alone"
+    both = plain(training_transform(data, Recipe(interpolation="random")).transforms[0])
+    assert both["interpolation"] == [BILINEAR, BICUBIC]
+    assert steps(evaluation_transform(data, Recipe(interpolation="random")))[0]["interpolation"] == BICUBIC
+
+
+@timm_leaves_files_open
+def test_files_go_through_what_the_data_and_the_recipe_say(folder: Path) -> None:
+    """Through the loaders: test images are resized and normalised as said, and the pipeline is the one that was made."""
+    data = describe("folder", str(folder), image_size=16, workers=0, mean=[0.5], std=[0.25], crop=1.0, interpolation="bicubic")
+    files = sorted((folder / "val").glob("*/*.jpg"))
+    expected = torch.stack([evaluation_transform(data, Recipe())(Image.open(file)) for file in files])
+    found = torch.cat([x for x, _ in batches(data, Recipe(batch_size=4), CPU).test()])
+    torch.testing.assert_close(found, expected)
+    other = torch.cat([x for x, _ in batches(replace(data, interpolation="bilinear"), Recipe(), CPU).test()])
+    assert not torch.equal(found, other)
+    plain_ones = torch.cat([x for x, _ in batches(replace(data, mean=(), std=()), Recipe(), CPU).test()])
+    mean, std = (torch.tensor(x).reshape(3, 1, 1) for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    torch.testing.assert_close((plain_ones * std + mean - 0.5) / 0.25, found, atol=1e-5, rtol=1e-5)
+
+
+def test_equal_preparations_have_one_identity() -> None:
+    unsaid = describe("imagenet")
+    said = describe("imagenet", mean=IMAGENET_MEAN, std=IMAGENET_STD, crop=0.875, crop_mode="center", interpolation="bilinear")
+    assert settled(said, Recipe()) == unsaid
+    assert settled(said, Recipe()).canonical() == {"name": "imagenet", "image_size": 224}
+    assert settled(said, Recipe(interpolation="bicubic")).canonical()["interpolation"] == "bilinear"
+    changes: list[dict[str, object]] = [
+        {"mean": (0.5,), "std": (0.5,)},
+        {"crop": 0.9},
+        {"crop_mode": "squash"},
+        {"interpolation": "bicubic"},
+    ]
+    for change in changes:
+        assert settled(replace(unsaid, **change), Recipe()).canonical() != unsaid.canonical()
+
+
+@timm_leaves_files_open
+def test_small_files_are_taken_as_they_are(numbered: Path) -> None:
+    data = describe("folder", str(numbered), image_size=8, workers=0)
+    recipe = Recipe(batch_size=48, crop_padding=2)
+    images, _ = next(iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0))))
+    assert images.shape == (48, 3, 8, 8)
+    assert (images.amax((1, 2, 3)) > images.amin((1, 2, 3))).any(), "some hold a part of the padding"
+    assert sum(len(labels) for _, labels in batches(data, recipe, CPU).test()) == 4
+    with pytest.raises(DataError, match="the first image has 8 x 8 pixels, and recipe.crop_padding takes images as they are"):
+        batches(replace(data, image_size=16), recipe, CPU)
+
+
+def deits_training(side: int) -> list[object]:
+    """The steps of DeiT's `datasets.build_transform` for training, by the defaults of its `main.py`."""
+    from timm.data import create_transform
+    from torchvision.transforms import RandomCrop
+
+    made = create_transform(
+        input_size=side,
+        is_training=True,
+        color_jitter=0.3,
+        auto_augment="rand-m9-mstd0.5-inc1",
+        interpolation="bicubic",
+        re_prob=0.25,
+        re_mode="pixel",
+        re_count=1,
+    )
+    return [RandomCrop(side, padding=4), *made.transforms[1:]] if side <= 32 else made.transforms
+
+
+def deits_test(side: int) -> list[object]:
+    """The same for test images: none is resized where the side is 32 or less."""
+    from torchvision import transforms
+
+    resized = [transforms.Resize(int(side / 0.875), interpolation=BICUBIC), transforms.CenterCrop(side)]
+    last = [transforms.ToTensor(), transforms.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
+    return [*(resized if side > 32 else []), *last]
+
+
+@pytest.mark.parametrize("side", [224, 32])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_files_of_the_recipe_deit_go_through_deits_pipeline(split: str, side: int) -> None:
+    """Step by step, class and parameters; pytest shows both lists where they differ, or with -s."""
+    data = describe("imagenet", image_size=side)
+    recipe = RECIPES["deit"] if side > 32 else replace(RECIPES["deit"], crop_padding=4)
+    made = training_transform(data, recipe) if split == "train" else evaluation_transform(data, recipe)
+    theirs = deits_training(side) if split == "train" else deits_test(side)
+    pairs = list(zip(steps(made), map(plain, theirs), strict=True))
+    for own, published in pairs:
+        # timm's class is torchvision's, but for tensors, which it leaves alone.
+        own["class"] = str(own["class"]).replace("MaybeToTensor", "ToTensor")
+        published["class"] = str(published["class"]).replace("MaybeToTensor", "ToTensor")
+        for step in (own, published):
+            step |= {key: [round(x, 6) for x in step[key]] for key in ("mean", "std") if key in step}
+        print(f"ablate: {own}\nDeiT:   {published}\n")
+        assert own == published
+    expected = {
+        ("train", 224): "RandomResizedCropAndInterpolation RandomHorizontalFlip RandAugment ToTensor Normalize RandomErasing",
+        ("train", 32): "RandomCrop RandomHorizontalFlip RandAugment ToTensor Normalize RandomErasing",
+        ("test", 224): "Resize CenterCrop ToTensor Normalize",
+        ("test", 32): "ToTensor Normalize",
+    }
+    assert " ".join(str(own["class"]) for own, _ in pairs) == expected[split, side]
+
+
+def test_three_augment_is_deit_iiis() -> None:
+    """A choice of grey, solarised above 128, and blurred, then jitter: the order of DeiT III's `augment.py`."""
+    recipe = Recipe(interpolation="bicubic", flip=0.5, three_augment=True, color_jitter=0.3)
+    pipeline = training_transform(describe("imagenet"), recipe)
+    assert named(pipeline) == [
+        "RandomResizedCropAndInterpolation",
+        "RandomHorizontalFlip",
+        "AutoAugment",
+        "ColorJitter",
+        "MaybeToTensor",
+        "Normalize",
+    ]
+    jitter = plain(pipeline.transforms[3])
+    assert [jitter[key] for key in ("brightness", "contrast", "saturation", "hue")] == [[0.7, 1.3]] * 3 + [None]
+    picture = Image.fromarray(images(1, 20, 20, 3)[0])
+    solarised, grey, blurred = (policy[0](picture) for policy in pipeline.transforms[2].policy)
+    assert np.ptp(np.asarray(grey), axis=2).max() <= 1
+    raw = np.asarray(picture)
+    assert np.array_equal(np.asarray(solarised), np.where(raw < 128, raw, 255 - raw))
+    assert np.asarray(blurred).std() < raw.std()

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablate import space
+from ablate.data import refuse_recipe
 from ablate.document import parse
-from ablate.errors import SpaceError
+from ablate.errors import Infeasible, SpaceError
 from ablate.records import Arithmetic, CostOf, Design, Limit, Scheduler
 from ablate.space.limits import parse as parse_limit
 from ablate.space.load import study_name
@@ -170,3 +171,52 @@ def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
         space.load(yaml.safe_dump(values), "any.yaml")
     except SpaceError as error:
         assert str(error).startswith("any.yaml:")
+
+
+def test_how_files_are_prepared_is_said_under_data() -> None:
+    text = (
+        SHORT
+        + "data: {name: imagenet, mean: [0.5], std: [0.5, 0.4, 0.3], crop: 0.9, crop_mode: squash, interpolation: bicubic}\n"
+    )
+    data = space.load(text, "a.yaml").data
+    assert (data.mean, data.std, data.crop, data.crop_mode, data.interpolation) == (
+        (0.5,),
+        (0.5, 0.4, 0.3),
+        0.9,
+        "squash",
+        "bicubic",
+    )
+    jsonschema.validate(parse(text, "x").values, space.json_schema())
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("{name: digits, crop: 0.9}", "a.yaml:5: data.crop = 0.9 works on image files; digits is in memory and tested whole"),
+        ("{name: digits, mean: [0.5, 0.5], std: [1]}", "a.yaml:5: data.mean has 2 numbers; digits has 1 channel: write one"),
+        ("{name: imagenet, std: [0.5]}", "a.yaml:5: data.std comes with data.mean; write both"),
+        ("{name: imagenet, std: [0]}", "a.yaml:5: data.std.0: must be greater than 0, found 0"),
+        ("{name: imagenet, mean: 0.5}", "a.yaml:5: data.mean: must be a valid list, found 0.5"),
+        ("{name: imagenet, crop: 1.5}", "a.yaml:5: data.crop: must be less than or equal to 1, found 1.5"),
+        (
+            "{name: imagenet, interpolation: cubic}",
+            "a.yaml:5: data.interpolation: 'cubic' is not allowed; allowed: bilinear, bicubic",
+        ),
+    ],
+)
+def test_preparations_that_are_refused(said: str, message: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        space.load(f"{SHORT}data: {said}\n", "a.yaml")
+    assert message in str(error.value)
+
+
+def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None:
+    text = SHORT + "recipe: {preset: deit, rand_augment: ''}\ndata: "
+    in_memory, files = space.load(text + "cifar10", "a.yaml").recipe, space.load(text + "imagenet", "a.yaml").recipe
+    assert (in_memory.interpolation, in_memory.color_jitter) == ("bilinear", 0.0)
+    assert (files.interpolation, files.color_jitter) == ("bicubic", 0.3)
+    refuse_recipe(space.load(text + "cifar10", "a.yaml").data, in_memory)
+    assert space.load(SHORT + "recipe: deit\ndata: cifar10", "a.yaml").recipe.rand_augment, "it is refused, not dropped"
+    said = space.load(SHORT + "recipe: {preset: deit, rand_augment: '', color_jitter: 0.2}\ndata: cifar10", "a.yaml")
+    with pytest.raises(Infeasible, match="recipe.color_jitter works on image files"):
+        refuse_recipe(said.data, said.recipe)

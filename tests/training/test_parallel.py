@@ -140,6 +140,8 @@ def test_resources_say_how_many_processes(tiny: str) -> None:
         load("{processes: 4}")
     with pytest.raises(SpaceError, match="2 processes that mix pairs; it must be a multiple of 4"):
         load("{processes: 2}", tiny.replace("warmup_epochs: 0", "mixup: 0.5"))
+    with pytest.raises(SpaceError, match="recipe.mixup_mode = elem draws for each image of a batch, which 2 processes"):
+        load("{processes: 2}", tiny.replace("warmup_epochs: 0", "mixup: 0.5, mixup_mode: elem"))
     varied = tiny.replace("factors:", "factors:\n  recipe.batch_size: [50, 25]").replace("batch_size: 50, ", "")
     with pytest.raises(SpaceError, match=r"tiny.yaml:5: recipe.batch_size = 25 cannot be shared by 2"):
         load("{processes: 2}", varied)
@@ -172,6 +174,16 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
         assert two == pytest.approx(one[1:], abs=1e-4)
     others = read(tmp_path / "two" / wanted.hash)
     assert set(others) == set(weights)
+    assert all(torch.allclose(others[key], weights[key], atol=1e-4) for key in weights)
+
+
+@pytest.mark.slow
+def test_two_processes_take_their_shares_in_parts(tmp_path: Path) -> None:
+    recipe = replace(SHARED, epochs=2)
+    alone, weights = trained(trial(recipe), tmp_path / "one", 1)
+    shared, others = trained(trial(replace(recipe, accumulate=3)), tmp_path / "two", 2)
+    for one, two in zip(alone, shared, strict=True):
+        assert two == pytest.approx(one, abs=1e-4)
     assert all(torch.allclose(others[key], weights[key], atol=1e-4) for key in weights)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from timm.data import Mixup
 
 from ablate.models import build
 from ablate.records import Level, Recipe
@@ -106,3 +107,17 @@ def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(settings: dict[st
     parts = train(trial(recipe, **settings), tmp_path / "parts", stops=(1, 2))
     assert whole[0] == parts[0]
     assert all(torch.equal(whole[1][key], parts[1][key]) for key in whole[1])
+
+
+@pytest.mark.parametrize("recipe", [{"mixup": 0.8}, {"cutmix": 1.0}, {"mixup": 0.8, "cutmix": 1.0, "mixup_prob": 0.6}])
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_are_mixed_as_timm_mixes_them(recipe: dict[str, float], seed: int) -> None:
+    mix = mixup(**recipe, label_smoothing=0.1)
+    timms = Mixup(mix.mixup_alpha, mix.cutmix_alpha, prob=mix.mix_prob, label_smoothing=0.1, num_classes=4)
+    images, labels = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(seed)), torch.arange(6) % 4
+    np.random.seed(seed)
+    own = mix(images.clone(), labels)
+    np.random.seed(seed)
+    expected = timms(images.clone(), labels)
+    assert torch.equal(own[0], expected[0])
+    assert torch.equal(own[1], expected[1])

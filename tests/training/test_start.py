@@ -9,12 +9,17 @@ import pytest
 import timm
 import torch
 
+from ablate import space
+from ablate.data import describe
+from ablate.data.images import normalisation
+from ablate.data.images import test_transform as evaluation_transform
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
 from ablate.models import build, build_from
 from ablate.models.weights import take
-from ablate.plan.start import find_start, refuse_strange
-from ablate.records import Level, Start
+from ablate.plan.plan import make_plan
+from ablate.plan.start import find_start, prepared, refuse_strange
+from ablate.records import Cost, Level, Recipe, Start
 from ablate.training import Training
 from ablate.training.start import read_start
 from tests.training.test_training import trial
@@ -221,3 +226,56 @@ def test_a_file_without_tensors_and_one_that_is_not_there(tmp_path: Path) -> Non
         find_start(str(tmp_path / "empty.pth"), "vit")
     with pytest.raises(CheckpointError, match="no file"):
         find_start(str(tmp_path / "missing.pth"), "vit")
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        "vit_base_patch16_224",
+        "swin_tiny_patch4_window7_224",
+        "poolformer_s12",
+        "pvt_v2_b0",
+        "cait_s24_224",
+        "vit_medium_patch16_gap_384",
+    ],
+)
+def test_files_are_prepared_as_published_weights_want_them(backbone: str) -> None:
+    weights = timm.models.get_pretrained_cfg(backbone)
+    made = prepared(describe("imagenet"), Recipe(), "timm", backbone)
+    wanted = (tuple(weights.mean), tuple(weights.std), weights.crop_pct, weights.crop_mode, weights.interpolation)
+    found = (made.crop or 0.875, made.crop_mode or "center", made.interpolation)
+    assert (normalisation(made), *found) == (wanted[:2], *wanted[2:])
+    assert made.canonical() != describe("imagenet").canonical(), "it changes numbers"
+
+
+def test_what_the_space_says_of_the_data_goes_before_the_weights() -> None:
+    said = describe("imagenet", mean=[0.1], std=[0.2], crop=0.875, interpolation="bilinear")
+    made = prepared(said, Recipe(), "timm", "vit_base_patch16_224")
+    assert (made.mean, made.std, made.crop, made.interpolation) == ((0.1,), (0.2,), 0.0, "")
+    assert evaluation_transform(made, Recipe()).transforms[0].size == 256
+    cropped = prepared(describe("imagenet", crop=1.0), Recipe(), "timm", "vit_base_patch16_224")
+    assert (cropped.crop, cropped.mean) == (1.0, (0.5, 0.5, 0.5))
+
+
+def test_files_of_weights_and_data_in_memory_are_prepared_as_ever(file: Path) -> None:
+    assert prepared(describe("imagenet"), Recipe(), "", "vit_base_patch16_224") == describe("imagenet")
+    assert prepared(describe("imagenet"), Recipe(), str(file), "vit_base_patch16_224") == describe("imagenet")
+    assert prepared(describe("cifar10"), Recipe(), "timm", "vit_base_patch16_224") == describe("cifar10")
+
+
+SPACE = """
+question: q
+factors: {FACTORS}
+data: imagenet
+recipe: {preset: finetune-384, epochs: 3}
+pretrained: true
+seeds: 1
+"""
+
+
+def test_each_backbone_of_a_plan_gets_the_data_of_its_weights() -> None:
+    text = SPACE.replace("FACTORS", "backbone: [vit_base_patch16_224, deit_small_patch16_224]")
+    plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    vit_data, deit_data = (cell.trials[0].data for cell in plan.cells)
+    assert vit_data.canonical() | {"mean": [0.5] * 3, "std": [0.5] * 3, "crop": 0.9} == vit_data.canonical()
+    assert (deit_data.mean, deit_data.crop) == ((), 0.9)

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from timm.optim import create_optimizer_v2
 
-from ablate.data import describe
-from ablate.errors import CheckpointError
+from ablate import space
+from ablate.data import describe, refuse_recipe
+from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
-from ablate.records import Epoch, Level, Recipe, Trial
+from ablate.plan.plan import make_plan
+from ablate.records import Cost, Epoch, Level, Recipe, Trial
 from ablate.training import Diverged, Training
 from ablate.training.checkpoint import CheckpointFolder
 from ablate.training.probe import seconds_per_image
@@ -124,6 +127,18 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
         {"ema": 0.99},
         {"precision": "bfloat16"},
         {"batch_size": 40},
+        {"warmup_lr": 1e-3},
+        {"lr_batch": 100},
+        {"eps": 1e-3},
+        {"beta1": 0.5},
+        {"beta2": 0.9},
+        {"layer_decay": 0.5},
+        {"random_erasing": 0.5, "accumulate": 2},
+        {"ema": 0.99, "ema_warmup": True},
+        {"mixup": 0.5, "mixup_prob": 0.5},
+        {"mixup": 0.5, "mixup_mode": "pair"},
+        {"mixup": 0.5, "mixup_mode": "elem"},
+        {"cutmix": 0.5, "mixup_off_epoch": 1},
     ],
     ids=lambda change: " ".join(f"{k}={v}" for k, v in change.items()),
 )
@@ -259,3 +274,121 @@ def test_a_training_trial_gives_signs_of_life_batch_by_batch(tmp_path: Path, mon
     training.epoch()
     training.close()
     assert len(touched) > 1
+
+
+def one_step(recipe: Recipe, tmp_path: Path, **settings: Level) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss of the first batch of a trial, and the gradient that it left."""
+    training = Training(trial(recipe, **settings), tmp_path)
+    images, labels = next(iter(training._batches.train(training._order)))
+    training._optimizer.step = lambda *_: None
+    loss = training._update(images, labels).item()
+    gradients = {name: p.grad.clone() for name, p in training._model.named_parameters() if p.grad is not None}
+    training.close()
+    return loss, gradients
+
+
+@pytest.mark.parametrize("parts", [2, 3, 50])
+@pytest.mark.parametrize("change", [{}, {"mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1, "clip_grad": 0.5}, {"loss": "bce"}])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(change: dict[str, object], parts: int, tmp_path: Path) -> None:
+    whole = one_step(replace(RECIPE, **change), tmp_path / "whole")
+    in_parts = one_step(replace(RECIPE, accumulate=parts, **change), tmp_path / "parts")
+    assert in_parts[0] == pytest.approx(whole[0], rel=1e-6)
+    for name, gradient in whole[1].items():
+        torch.testing.assert_close(in_parts[1][name], gradient, atol=1e-6, rtol=1e-4)
+
+
+def test_patch_losses_are_taken_in_parts_too(tmp_path: Path) -> None:
+    recipe, terms = replace(RECIPE, cutmix=1.0), {"patch.contrastive": 1.0, "patch.mixing": 1.0}
+    whole, in_parts = (one_step(replace(recipe, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
+    assert in_parts[0] == pytest.approx(whole[0], rel=1e-5)
+
+
+def test_a_batch_has_no_more_parts_than_images() -> None:
+    with pytest.raises(Infeasible, match="recipe.accumulate = 51 parts of a batch of 50 images"):
+        refuse_recipe(describe("digits"), replace(RECIPE, accumulate=51))
+
+
+def test_patches_are_labelled_where_a_batch_is_mixed_alike() -> None:
+    text = """
+question: q
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
+factors: {patch.mixing: [0.0, 1.0]}
+recipe: {epochs: 3, cutmix: 1.0, mixup_mode: pair}
+"""
+    plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    assert [cell.feasible for cell in plan.cells] == [True, False]
+    assert "set recipe.mixup_mode to batch" in plan.cells[1].note
+
+
+def rates(recipe: Recipe, tmp_path: Path) -> list[float]:
+    """The learning rate of each parameter group before the first step."""
+    training = Training(trial(recipe), tmp_path)
+    training.close()
+    return [group["lr"] for group in training._optimizer.param_groups]
+
+
+def test_the_learning_rate_grows_with_the_batch(tmp_path: Path) -> None:
+    scaled = replace(RECIPE, lr=5e-4, lr_batch=25, warmup_epochs=0)
+    assert set(rates(scaled, tmp_path / "a")) == {1e-3}
+    assert scaled.canonical() == replace(RECIPE, lr=1e-3, warmup_epochs=0).canonical(), "one learning rate, said in two ways"
+    assert replace(scaled, batch_size=100).rate == 2e-3
+    warm = replace(RECIPE, warmup_epochs=2, warmup_lr=1e-5)
+    assert set(rates(warm, tmp_path / "b")) == {1e-5}
+    assert set(rates(replace(warm, schedule="constant"), tmp_path / "c")) == {1e-5}
+    assert replace(warm, warmup_lr=RECIPE.lr / 1000).canonical() == replace(warm, warmup_lr=0.0).canonical()
+
+
+def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, layer_decay=0.5, warmup_epochs=0, schedule="constant")
+    found = sorted(set(rates(recipe, tmp_path / "a")), reverse=True)
+    assert found == [RECIPE.lr * 0.5**depth for depth in range(len(found))]
+    assert len(found) == 4, "embedding, two blocks, head"
+    assert train(trial(recipe), tmp_path / "b")[0][0][5] == RECIPE.lr
+
+
+def test_the_optimiser_is_as_the_recipe_says(tmp_path: Path) -> None:
+    for name in ("adamw", "lamb", "nadamw"):
+        recipe = replace(RECIPE, optimizer=name)
+        own, said = Training(trial(recipe), None), Training(trial(replace(recipe, eps=1e-4, beta1=0.8, beta2=0.95)), None)
+        usual = create_optimizer_v2(torch.nn.Linear(1, 1), opt=name, lr=1.0)
+        assert [own._optimizer.defaults[key] for key in ("eps", "betas")] == [usual.defaults[key] for key in ("eps", "betas")]
+        assert [said._optimizer.param_groups[0][key] for key in ("eps", "betas")] == [1e-4, (0.8, 0.95)]
+
+
+def test_mixing_ends_when_the_recipe_says(tmp_path: Path) -> None:
+    training = Training(trial(replace(RECIPE, cutmix=1.0, mixup_off_epoch=2)), tmp_path)
+    mixed = []
+    for _ in range(4):
+        training.epoch()
+        mixed.append(training._mix.mixup_enabled)
+    training.close()
+    assert mixed == [True, True, False, False]
+    assert "mixup_off_epoch" in replace(RECIPE, cutmix=1.0, mixup_off_epoch=4).unread()
+
+
+def test_the_average_warms_up(tmp_path: Path) -> None:
+    training = Training(trial(replace(RECIPE, ema=0.9999, ema_warmup=True)), None)
+    assert training._ema.get_decay(10) == 1 - (1 + 9) ** (-2 / 3)
+    assert Training(trial(replace(RECIPE, ema=0.9999)), None)._ema.get_decay(10) == 0.9999
+
+
+@pytest.mark.parametrize(
+    ("field", "level", "recipe"),
+    [
+        ("eps", 1e-4, Recipe(optimizer="sgd")),
+        ("beta1", 0.8, Recipe(optimizer="sgd")),
+        ("warmup_lr", 1e-5, Recipe()),
+        ("ema_warmup", True, Recipe()),
+        ("mixup_prob", 0.5, Recipe()),
+        ("mixup_mode", "elem", Recipe()),
+        ("mixup_off_epoch", 3, Recipe()),
+        ("color_jitter", 0.3, Recipe(rand_augment="rand-m9")),
+        ("crop_scale", 0.2, Recipe(crop_padding=4)),
+        ("crop_ratio", 2.0, Recipe(crop_padding=4)),
+        ("interpolation", "bicubic", Recipe(crop_padding=4)),
+    ],
+)
+def test_what_is_not_read_is_not_in_the_identity_and_says_when_it_would_be(field: str, level: Level, recipe: Recipe) -> None:
+    changed = replace(recipe, **{field: level})
+    assert changed.canonical() == recipe.canonical()
+    assert changed.unread()[field]
