@@ -95,7 +95,7 @@ def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) ->
     return transform
 
 
-def test_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
+def evaluation_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
     """What each test image goes through: resized and cut at its centre, or taken as it is where training takes it so."""
     from timm.data import create_transform
 
@@ -247,7 +247,7 @@ class ImageBatches:
         for split in splits:
             images = _split(data, split)
             self._loaders[split] = create_loader(images, batch_size=recipe.batch_size, is_training=False, **common)
-            images.transform = test_transform(data, recipe, prefetch=prefetch)
+            images.transform = evaluation_transform(data, recipe, prefetch=prefetch)
         self.updates = len(self._train_loader)
         self._share, self._shares = share, dict[str, Shared]()
         if share.of > 1:
