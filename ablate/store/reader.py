@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -70,19 +70,14 @@ class Reader(TrialReader):
         if not trial.recipe.extends:
             return ()
         wanted = (
-            select(trials.c.hash, trials.c.recipe, trials.c.data, trials.c.start)
+            select(trials.c.hash, trials.c.epochs)
             .where(trials.c.architecture_hash == trial.architecture.hash, trials.c.seed == trial.seed)
             .where(trials.c.epochs < trial.recipe.epochs, trials.c.epochs_done > 0)
             .order_by(trials.c.epochs.desc())
         )
-        mine = trial.recipe.canonical()
-        start = trial.start.identity if trial.start else None
         with self._engine.connect() as connection:
-            return tuple(
-                row.hash
-                for row in connection.execute(wanted)
-                if {**row.recipe, "epochs": mine["epochs"]} == mine and row.data == trial.data.canonical() and row.start == start
-            )
+            found = connection.execute(wanted).all()
+        return tuple(row.hash for row in found if row.hash == _shorter(trial, row.epochs).hash)
 
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
         """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials, if any."""
@@ -161,6 +156,11 @@ class Reader(TrialReader):
             for number, factor, level in connection.execute(wanted):
                 found.setdefault(number, {})[factor] = level
         return [found[number] for number in sorted(found)]
+
+
+def _shorter(trial: Trial, epochs: int) -> Trial:
+    """The same trial with fewer epochs."""
+    return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
 
 
 def _cell_result(

@@ -19,8 +19,7 @@ from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
 from ablate.data.batches import Share, batches
 from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, settled
-from ablate.data.images import evaluation_transform as evaluation_transform
-from ablate.data.images import training_transform
+from ablate.data.images import evaluation_transform, training_transform
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe
 from ablate.space.recipes import RECIPES

@@ -99,3 +99,26 @@ def test_hashes_do_not_change_between_versions() -> None:
     """If this fails, every stored result has lost its name: change the canonical form only on purpose."""
     assert trial().hash == "4c6a57803fdd40d48114"
     assert trial(**{"shortcuts.count": 2, "ffn.kernel": 3}).hash == "f4ccd633221cc4070a15"
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe"),
+    [
+        ({}, {"mixup": 0.2}),
+        ({"ffn.form": "sum", "ffn.agelu": 1}, {}),
+        ({"size.pool": "mean", "patch.cosine": 1.0}, {}),
+    ],
+)
+def test_a_trial_that_was_computed_wrongly_before_has_another_hash_now(
+    settings: dict[str, Level], recipe: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrected = replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash
+    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe: {})
+    assert replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash != corrected
+
+
+def test_other_trials_keep_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = Recipe(cutmix=1.0, repeats=3)
+    kept = replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash
+    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe: {})
+    assert replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash == kept

@@ -11,8 +11,7 @@ import torch
 
 from ablate import space
 from ablate.data import describe
-from ablate.data.images import evaluation_transform as evaluation_transform
-from ablate.data.images import normalisation
+from ablate.data.images import evaluation_transform, normalisation
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
 from ablate.models import build, build_from
