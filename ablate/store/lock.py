@@ -7,21 +7,23 @@ Two locks guard one store, both held by the kernel (`flock`) and freed when the 
 - a file named by device and inode in a folder of the user's own under the folder for temporary files. It covers hard
   links and bind mounts, which resolve to different paths.
 
-The database file itself is not locked: closing any descriptor of it would drop SQLite's own locks of this process.
+The database file itself is never opened here: closing any descriptor of it would drop SQLite's own locks of this process, and
+another process could then take the log of a store away under its writer.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import stat
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 from ablate.errors import StoreError
-
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def check_file(file: Path) -> None:
@@ -40,13 +42,14 @@ def check_file(file: Path) -> None:
         raise StoreError(f"{file} is not a regular file; name a store such as runs/ablate.db")
     if not found.st_size:
         return
+    # SQLite itself looks into the file: a descriptor of our own, when closed, would drop SQLite's locks of this process.
     try:
-        with file.open("rb") as stream:
-            head = stream.read(len(SQLITE_MAGIC))
-    except OSError as error:
-        raise StoreError(f"the store {file} cannot be opened: {error.strerror}; name another with --store") from None
-    if head != SQLITE_MAGIC:
-        raise StoreError(f"{file} is not a SQLite database; name a store such as runs/ablate.db")
+        with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise StoreError(f"{file} is not a SQLite database; name a store such as runs/ablate.db") from None
+        # What else is wrong is said by whoever opens it.
 
 
 class WriterLock:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ablate.errors import AblateError, StoreError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.store import database
+from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 
 
@@ -137,3 +140,27 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     assert not database.exists(str(file))
     Writer(str(file)).close()
     assert database.exists(str(file))
+
+
+OUTSIDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT COUNT(*) FROM studies").fetchone()
+connection.close()
+"""
+
+
+def test_another_program_that_closes_the_store_takes_nothing_from_its_writer(tmp_path: Path, tiny: str) -> None:
+    """The last one to close a database in WAL mode removes its log. The writer's lock on the file says that it is not the last;
+    the kernel drops that lock when any descriptor of the file is closed in the writer's process."""
+    file = tmp_path / "ablate.db"
+    with Writer(str(file)) as writer:
+        assert writer.store_id
+        database.exists(str(file))
+        with Reader(str(file)) as reader:
+            assert reader.studies() == []
+        with pytest.raises(StoreError):
+            Writer(str(file))
+        subprocess.run([sys.executable, "-c", OUTSIDER, str(file)], check=True)
+        assert Path(f"{file}-wal").exists()
+        assert Path(f"{file}-shm").exists()
