@@ -1,38 +1,91 @@
 """YAML text to plain values, remembering the line of each.
 
-YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. Nothing that is read can run code: nodes are composed
-with PyYAML's safe loader and turned into plain values here; tags are refused.
+YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. Nothing that is read can run code: libyaml parses the text
+to events, PyYAML's composer makes nodes of them, and nodes become plain values here; tags are refused. Whatever is too large is
+refused where it begins to be, before the rest is read.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
 
-from ablate.errors import Problem, SpaceError, did_you_mean
+from ablate.errors import Problem, SpaceError, shortened, unknown
 
 Where = tuple[str | int, ...]
 
 MOST_BYTES = 1_000_000
+"""Bytes of a document. The largest of the five papers' spaces has 2 kB; what is larger was not meant to be a space."""
 MOST_VALUES = 20_000
+"""Values of a document, those of an alias counted wherever it stands, so that a few lines cannot become gigabytes."""
 MOST_DEPTH = 30
+"""Levels of nesting. A space has four."""
+MOST_INTEGER = 2**63 - 1
+"""The largest whole number that every database takes."""
 
 
-class _Yaml12(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2's core schema."""
+class _Yaml12(Composer, yaml.CBaseLoader):
+    """Nodes from libyaml's events, with the scalars of YAML 1.2's core schema, and no more of them than a document may have.
+
+    libyaml is ten times faster than PyYAML's own parser.
+    """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, text: str) -> None:
+        yaml.CBaseLoader.__init__(self, text)
+        Composer.__init__(self)
+        self._depth = self._nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, with those inside it."""
+        self._depth, self._nodes = self._depth + 1, self._nodes + 1
+        if self._depth > MOST_DEPTH:
+            raise _TooLarge(self._line(), _too_deep())
+        # A mapping has twice as many nodes as values.
+        if self._nodes > 2 * MOST_VALUES:
+            raise _TooLarge(self._line(), _too_many())
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def _line(self) -> int:
+        mark = getattr(self.peek_event(), "start_mark", None)
+        return mark.line + 1 if mark else 1
+
+
+class _TooLarge(Exception):
+    """More than a document may have; in which line, and what."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line, self.text = line, text
+
+
+def _too_deep() -> str:
+    return f"the document is nested deeper than {MOST_DEPTH} levels, or refers to itself"
+
+
+def _too_many() -> str:
+    return f"the document is too large: it has more than {MOST_VALUES:,} values, or refers to itself"
 
 
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
 ):
     _Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
@@ -52,8 +105,42 @@ class Document:
             where = where[:-1]
         return self.lines.get(where, 1)
 
-    def problem(self, where: Where, text: str) -> Problem:
+    def problem(self, where: Where, text: str | Callable[[], str]) -> Problem:
         return Problem(self.file, self.line(where), text)
+
+
+def read_text(path: Path) -> str:
+    """The text of a document's file.
+
+    Raises:
+        SpaceError: it cannot be read, is no regular file, is larger than a document may be, or is not UTF-8 text.
+    """
+    try:
+        if not str(path).isprintable():
+            raise _refused(str(path), 0, "the file's name has characters that are no text; rename it")
+        # Opening a FIFO waits for a writer, and a device may never end.
+        if path.exists() and not path.is_file():
+            raise _refused(str(path), 0, "cannot be read: it is not a regular file; save the space to a file and name that")
+        with path.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
+        text = "" if len(content) > MOST_BYTES else content.decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise _refused(str(path), 0, f"cannot be read: {reason}") from None
+    if len(content) > MOST_BYTES:
+        raise _refused(str(path), 0, _too_long())
+    # As text files are read: every kind of line end is one.
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _refused(file: str, line: int, text: str) -> SpaceError:
+    return SpaceError([Problem(file, line, text)])
+
+
+def _too_long() -> str:
+    return (
+        f"the document is larger than {MOST_BYTES:,} bytes; a space is a page of text, and images and weights are files beside it"
+    )
 
 
 def parse(text: str, file: str) -> Document:
@@ -63,34 +150,40 @@ def parse(text: str, file: str) -> Document:
         SpaceError: it is not one mapping of YAML 1.2 with plain values, or is absurdly large.
     """
 
-    def refuse(line: int, message: str) -> SpaceError:
-        return SpaceError([Problem(file, line, message)])
-
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
-        raise refuse(1, f"the document is larger than {MOST_BYTES:,} bytes")
+        raise _refused(file, 1, _too_long())
     try:
-        loader = _Yaml12(text)
-        try:
-            root = loader.get_single_node()
-        finally:
-            loader.dispose()
+        root = _node(text)
+    except _TooLarge as error:
+        raise _refused(file, error.line, error.text) from None
     except yaml.MarkedYAMLError as error:
         # What was never closed is found at the end, but stands where it was opened.
         unclosed = error.context_mark is not None and any(word in str(error.context) for word in ("flow", "quoted"))
         mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        raise refuse(mark.line + 1 if mark else 1, f"not valid YAML: {what}") from None
+        raise _refused(file, mark.line + 1 if mark else 1, f"not valid YAML: {what}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.encode("utf-8", "replace")[: error.position].count(b"\n") + 1
+        raise _refused(file, line, f"not valid YAML: {error.reason}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise refuse(1, f"not valid YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise refuse(1, "not valid YAML: nested too deeply") from None
-    if root is None:
-        raise refuse(1, "the document is empty; a space needs at least question, backbone and factors")
+        raise _refused(file, 1, f"not valid YAML: {' '.join(str(error).split())}") from None
+    if root is None or (isinstance(root, yaml.ScalarNode) and not root.value and root.style not in ('"', "'")):
+        raise _refused(file, 1, "the document is empty; a space needs at least question, backbone and factors")
     if not isinstance(root, yaml.MappingNode):
-        raise refuse(root.start_mark.line + 1, "a space is a mapping of keys to values, as in `question: ...`")
+        raise _refused(file, root.start_mark.line + 1, "a space is a mapping of keys to values, as in `question: ...`")
     document = Document(file, text, {})
     document.values = _Reader(document).read(root, ())
     return document
+
+
+def _node(text: str) -> yaml.Node | None:
+    """The one node of a text. Raises YAMLError and _TooLarge."""
+    loader = _Yaml12(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
 
 
 class _Reader:
@@ -103,39 +196,53 @@ class _Reader:
         line = node.start_mark.line + 1
         self._document.lines.setdefault(where, line)
         self._values += 1
-        if self._values > MOST_VALUES or len(where) > MOST_DEPTH:
-            raise SpaceError([Problem(self._document.file, line, "the document is too large or refers to itself")])
-        if isinstance(node, yaml.MappingNode) and node.tag.endswith(":map"):
+        if len(where) > MOST_DEPTH:
+            raise self._refused(line, _too_deep())
+        if self._values > MOST_VALUES:
+            raise self._refused(line, _too_many())
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(node, where)
-        if isinstance(node, yaml.SequenceNode) and node.tag.endswith(":seq"):
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             return [self.read(item, (*where, index)) for index, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
-        raise SpaceError([Problem(self._document.file, line, f"the tag {node.tag} is not allowed")])
+        raise self._refused(line, f"the tag {shortened(node.tag)} is not allowed")
+
+    def _refused(self, line: int, text: str) -> SpaceError:
+        return _refused(self._document.file, line, text)
 
     def _mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            key = self._scalar(key_node, line) if isinstance(key_node, yaml.ScalarNode) else None
-            if not isinstance(key, str):
-                raise SpaceError(
-                    [Problem(self._document.file, line, f"a key must be text, found {getattr(key_node, 'value', key_node)!r}")]
-                )
+            key = self._key(key_node, line)
             if key in found:
-                raise SpaceError([Problem(self._document.file, line, f"the key '{key}' stands twice")])
+                raise self._refused(line, f"the key '{shortened(key)}' stands twice")
             self._document.lines[(*where, key)] = line
             found[key] = self.read(value_node, (*where, key))
         return found
 
+    def _key(self, node: yaml.Node, line: int) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise self._refused(line, f"a key must be text, found a {getattr(node, 'id', 'node')}")
+        key = self._scalar(node, line)
+        if not isinstance(key, str):
+            raise self._refused(line, f"a key must be text, found {shortened(node.value)!r}; put it in quotes")
+        return key
+
     def _scalar(self, node: yaml.ScalarNode, line: int) -> Any:
         tag, text = node.tag.rpartition(":")[2], str(node.value)
         if not node.tag.startswith("tag:yaml.org,2002:") or tag not in ("null", "bool", "int", "float", "str"):
-            raise SpaceError([Problem(self._document.file, line, f"the tag {node.tag} is not allowed")])
+            raise self._refused(line, f"the tag {shortened(node.tag)} is not allowed")
         try:
             return _plain(tag, text)
-        except (ValueError, KeyError):
-            raise SpaceError([Problem(self._document.file, line, f"'{text}' is no finite {tag}")]) from None
+        except (ValueError, KeyError) as error:
+            reason = error.args[0] if isinstance(error, _Refused) else f"is no finite {tag}"
+            raise self._refused(line, f"'{shortened(text)}' {reason}") from None
+
+
+class _Refused(ValueError):
+    """A scalar of a known kind that cannot be taken, and why."""
 
 
 def _plain(tag: str, text: str) -> bool | int | float | str | None:
@@ -144,18 +251,25 @@ def _plain(tag: str, text: str) -> bool | int | float | str | None:
     if tag == "bool":
         return {"true": True, "false": False}[text.lower()]
     if tag == "int":
-        if len(text) > 18:
-            raise ValueError(text)
-        return int(text)
+        return _integer(text)
     if tag == "float":
         number = float(text)
         if not math.isfinite(number):
             raise ValueError(text)
         return number
+    if "\0" in text:
+        raise _Refused("holds the character NUL, which databases and file names do not take; leave it out")
     return text
+
+
+def _integer(text: str) -> int:
+    # Python takes quadratic time to read digits, so they are counted first.
+    digits = text.lstrip("-+").lstrip("0") or "0"
+    if len(digits) > len(str(MOST_INTEGER)) or int(digits) > MOST_INTEGER:
+        raise _Refused(f"is beyond 64 bits; whole numbers go up to {MOST_INTEGER:,}")
+    return -int(digits) if text.startswith("-") else int(digits)
 
 
 def unknown_key(found: str, known: list[str]) -> str:
     """The message for a key that a mapping does not have."""
-    hint = did_you_mean(found, known)
-    return f"unknown key '{found}'" + (hint or f"; known: {', '.join(known)}")
+    return unknown("key", found, known)

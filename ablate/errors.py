@@ -16,8 +16,15 @@ AblateError                  a message for a person; the command line prints it 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+MOST_PROBLEMS = 20
+"""Problems that one message lists; a person mends these first."""
+MOST_CHARACTERS = 1_500
+"""Characters of one problem: more than the longest list of known names takes."""
+SHOWN = 80
+"""Characters of a wrong value that a message repeats."""
 
 
 class AblateError(Exception):
@@ -66,35 +73,57 @@ class ExecutorError(AblateError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a document: where it stands and what it is. Line 0 is the document as a whole."""
+    """One mistake in a document: where it stands and what it is. Line 0 is the document as a whole.
+
+    A text that takes long to make, because it looks for the name that was meant, may be a function: it is called only for the
+    problems that are shown.
+    """
 
     file: str
     line: int
-    text: str
+    text: str | Callable[[], str]
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
+        text = shortened(self.text if isinstance(self.text, str) else self.text(), MOST_CHARACTERS)
+        return f"{self.file}:{self.line}: {text}" if self.line else f"{self.file}: {text}"
 
 
 class SpaceError(AblateError):
     """The YAML document is wrong.
 
-    `problems` lists every mistake found, in the order of their lines.
+    `problems` lists every mistake found, in the order of their lines; the message has the first `MOST_PROBLEMS`.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__("\n".join(first(self.problems, "problems")))
+
+
+def first(lines: Sequence[object], what: str) -> list[str]:
+    """The first `MOST_PROBLEMS` lines of a message, and how many more there are."""
+    shown = [str(line) for line in lines[:MOST_PROBLEMS]]
+    more = len(lines) - len(shown)
+    return [*shown, f"... and {more:,} more {what}"] if more else shown
+
+
+def shortened(text: str, most: int = SHOWN) -> str:
+    """A text in one line: of one that is too long its beginning and its end, and characters that do not print as escapes."""
+    kept = text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    return kept if kept.isprintable() else "".join(map(_printable, kept))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def did_you_mean(found: object, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    near = difflib.get_close_matches(str(found), list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(shortened(str(found)), list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def unknown(what: str, found: object, known: Iterable[str]) -> str:
     """The message for a name that nobody knows: the nearest known one if there is one, else all of them."""
-    names = list(known)
+    names, shown = list(known), shortened(str(found))
     hint = did_you_mean(found, names)
-    return f"unknown {what} '{found}'{hint}" if hint else f"unknown {what} '{found}'; known: {', '.join(names)}"
+    return f"unknown {what} '{shown}'{hint}" if hint else f"unknown {what} '{shown}'; known: {', '.join(names)}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from pathlib import Path
 from typing import Any
 
-from ablate import drawing, report
+from markupsafe import Markup
+
+from ablate import drawing, escape
 from ablate.errors import AblateError
 from ablate.records import Status
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.figures import svg
-from ablate.report.grid import plain
+from ablate.report.grid import html, plain
 from ablate.report.table import METRIC_NAMES
 from ablate.report.wording import policy, sentence
 from ablate.review import command, review
@@ -43,13 +45,18 @@ def write_page(study: Study, to: Path, *, interactive: bool = False, where: str 
     Raises:
         UnknownName: there is no such study.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("ablate.report", "templates")
-    environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=select_autoescape(), trim_blocks=False)
+    environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=True, finalize=_finished, trim_blocks=False)
     text = environment.get_template("report.html").render(_content(study, interactive, where))
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
+
+
+def _finished(value: Any) -> Any:
+    """A value as it stands in the page: text is escaped, HTML that was made here stands as it is."""
+    return escape.html(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
@@ -77,17 +84,18 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "figures": [
             (HEADINGS[of], _figure(of, chart, interactive), interactive) for of, chart in drawing.drawable(study).items()
         ],
-        "script": _script() if interactive else "",
+        "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
+        "script": _script() if interactive else Markup(),
         "findings": review(study.name, study.store, where),
         "costs": _costs(spent),
         "provenance": _ran_on(circumstances),
-        "commands": f"{command(declared, status.file)}{where}\nablate report {shlex.quote(study.name)}{where}\n"
-        + "".join(f"ablate reproduce {one['trial']}{where}\n" for one in circumstances[:1]),
+        "commands": f"{command(declared, status.file)}{where}\nablate report {escape.shell(study.name)}{where}\n"
+        + "".join(f"ablate reproduce {escape.shell(one['trial'])}{where}\n" for one in circumstances[:1]),
         "document": results.document,
     }
 
 
-def _tables(study: Study, compared: bool) -> list[tuple[str, str]]:
+def _tables(study: Study, compared: bool) -> list[tuple[str, Markup]]:
     made = [("Table", study.grid())]
     if compared:
         made.append(("Differences to row 0", study.effects_grid()))
@@ -99,31 +107,30 @@ def _tables(study: Study, compared: bool) -> list[tuple[str, str]]:
         except AblateError:
             # Its design has none.
             continue
-    return [(heading, report.render(grid, "html")) for heading, grid in made]
+    return [(heading, html(grid)) for heading, grid in made]
 
 
-def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> str:
+def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:
     if not interactive:
-        return svg(chart)
+        return Markup(svg(chart))
     from ablate.report.interactive import draw
 
-    text: str = draw(chart).to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}")
-    return text
+    # Plotly writes its data into a script of the page, where it writes a less-than sign as \u003c.
+    return Markup(draw(chart).to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}"))
 
 
-def _script() -> str:
+def _script() -> Markup:
     from plotly.offline import get_plotlyjs
 
-    text: str = get_plotlyjs()
-    return text
+    return Markup(get_plotlyjs())
 
 
 def _costs(spent: list[dict[str, Any]]) -> list[str]:
     lines = []
     for row in spent:
-        device, _, count = row["device"].partition(" x")
-        kind = "GPU" if device.startswith("cuda") else "CPU"
-        hours = row["seconds"] * int(count or 1) / 3600
+        several = re.search(r" x([0-9]+)$", row["device"])
+        kind = "GPU" if row["device"].startswith("cuda") else "CPU"
+        hours = row["seconds"] * int(several[1] if several else 1) / 3600
         told = f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing"
         if row["metered"]:
             part = "" if row["metered"] == row["epochs"] else f" in the {row['metered']} of {row['epochs']} epochs metered"
@@ -132,7 +139,7 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
     return lines or ["Nothing was trained yet."]
 
 
-def _ran_on(circumstances: list[dict[str, Any]]) -> str:
+def _ran_on(circumstances: list[dict[str, Any]]) -> Markup:
     """One row for each set of circumstances that trials ended in, and how many did."""
     kinds: dict[tuple[Any, ...], int] = {}
     shown = [key for key in PROVENANCE if key != "started_at"]
@@ -140,4 +147,4 @@ def _ran_on(circumstances: list[dict[str, Any]]) -> str:
         key = (*(one[name] for name in shown), one["device"], one["threads"])
         kinds[key] = kinds.get(key, 0) + 1
     data = [{"trials": n, **dict(zip((*shown, "device", "threads"), key, strict=True))} for key, n in kinds.items()]
-    return report.render(plain(data), "html")
+    return html(plain(data))

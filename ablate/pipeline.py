@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import execution, provenance, queue, space
-from ablate.errors import AblateError, ExecutorError, Infeasible, StoreError, UnknownName, unknown
+from ablate.errors import (
+    MOST_CHARACTERS,
+    AblateError,
+    ExecutorError,
+    Infeasible,
+    StoreError,
+    UnknownName,
+    first,
+    shortened,
+    unknown,
+)
+from ablate.filesystems import remove_checkpoint
 from ablate.records import (
     COST_REVISION,
     KNOWN,
@@ -89,8 +100,13 @@ class Options:
 
     def checkpoints_of(self, store_id: str) -> str:
         """Where the checkpoints of a store's trials are: a URL, or a folder that is the same from every working directory."""
+        return f"{self.checkpoints_root}/{store_id}"
+
+    @property
+    def checkpoints_root(self) -> str:
+        """Where the checkpoints of all stores are: a URL, or an absolute folder."""
         root = self.checkpoints or str(self.runs / "checkpoints")
-        return f"{root.rstrip('/')}/{store_id}" if "://" in root else str(Path(root, store_id).resolve())
+        return root.rstrip("/") if "://" in root else str(Path(root).resolve())
 
 
 @dataclass(frozen=True)
@@ -209,6 +225,9 @@ def run(
                 whole = shown.more == 0 or not _was_search(declared, reader)
             study = writer.register(shown.plan, file, COST_REVISION, _again(declared), whole=whole)
             tally = _Tally(writer.write, hooks.event)
+            if declared.keep == "none":
+                folder = options.checkpoints_of(writer.store_id)
+                tally.completed = lambda key: remove_checkpoint(f"{folder}/{key}")
             if shown.to_train or shown.more != 0:
                 _try_out(options.checkpoints)
                 writer.begin(study, declared.document, provenance.collect())
@@ -366,7 +385,9 @@ def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
 def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
     made, more = _proposals(declared, url)
     if not made.trials and not more:
-        reasons = "\n".join(f"  row {cell.index}: {cell.note}" for cell in made.cells)
+        reasons = "\n".join(
+            first([f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}" for cell in made.cells], "rows")
+        )
         raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
     return made, more
 
@@ -399,7 +420,15 @@ def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, sou
         changing = declared.strategy is not None or shown.whole is not None or writer.shared
         known = (reader.known([trial.hash]) if changing else shown.known).get(trial.hash)
         history = known.epochs if known else ()
-        return Job(trial, folder, declared.resources, history, declared.diagnostics, reader.beginnings(trial))
+        return Job(
+            trial=trial,
+            checkpoints=folder,
+            resources=declared.resources,
+            history=history,
+            diagnostics=declared.diagnostics,
+            beginnings=reader.beginnings(trial),
+            keep=declared.keep,
+        )
 
     return queue.Queue(source, lambda key: writer.claim(key, results), job)
 
@@ -452,6 +481,7 @@ class _Tally:
     listener: Listener
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
+    completed: Callable[[str], None] = lambda key: None  # once its result is in the store
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def emit(self, event: Event) -> None:
@@ -464,4 +494,6 @@ class _Tally:
                 self.ended[event.trial] = event.status
                 if event.status == Status.RUNNING:
                     self.returned(event.trial)
+                if event.status == Status.COMPLETED:
+                    self.completed(event.trial)
             self.listener(event)

@@ -9,9 +9,24 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from ablate.identity import canonical_json, text_hash
+
+LONGEST_LEVEL = 200
+"""Characters of a level that is a word; the store's column has so many."""
+MOST_SIDE = 4_096
+"""Pixels of an image's side: one image of it, and what a first layer makes of it, fit into memory."""
+MOST_CLASSES = 1_000_000
+"""Classes: the largest labelled sets have tens of thousands."""
+MOST_WHOLE = 2**31 - 1
+"""The largest whole number that the store's columns of sizes and epochs take on every database."""
+MOST_CELLS = 100_000
+"""Cells of a study: a table of more is read by nobody, and planning them takes minutes."""
+MOST_AT_ONCE = 10_000
+"""Cells in training at once, and CPUs, GPUs or processes of one trial: more than the largest clusters have."""
+MOST_REPEATS = 1_000
+"""Times that an image is drawn in an epoch, and pixels that its border is padded by: memory grows with both."""
 
 Level: TypeAlias = bool | int | float | str
 """The value of one factor in one cell."""
@@ -66,6 +81,8 @@ class Recipe:
     `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
     `select` says which weights are tested: those of the last epoch, or of the first one with the best top-1 on the validation
     split; with `ema` they are the averaged ones.
+    `factor_decay` says which parameters of factors have weight decay: by the rule (matrices, and not scales and biases), or as
+    in the papers' published code.
 
     `interpolation` resizes training images, and test images too unless the data say otherwise; `random` draws between bilinear
     and bicubic, and tests with bicubic. `crop_scale` is the least share of an image's area that a random crop takes, and its
@@ -81,20 +98,20 @@ class Recipe:
     never).
     """
 
-    epochs: Annotated[int, Ge(1)] = 20
-    batch_size: Annotated[int, Ge(1)] = 128
+    epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
+    batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
     lr: Annotated[float, Gt(0)] = 1e-3
-    lr_batch: Annotated[int, Ge(0)] = 0
+    lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     weight_decay: Annotated[float, Ge(0)] = 0.05
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     eps: Annotated[float, Ge(0)] = 0.0
     beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
     beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
-    accumulate: Annotated[int, Ge(1)] = 1
+    accumulate: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
     schedule: Literal["cosine", "constant"] = "cosine"
-    warmup_epochs: Annotated[int, Ge(0)] = 0
+    warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     warmup_lr: Annotated[float, Ge(0)] = 0.0
     min_lr: Annotated[float, Ge(0)] = 0.0
     clip_grad: Annotated[float, Ge(0)] = 0.0
@@ -105,21 +122,22 @@ class Recipe:
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
     mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
     mixup_mode: Literal["batch", "pair", "elem"] = "batch"
-    mixup_off_epoch: Annotated[int, Ge(0)] = 0
-    crop_padding: Annotated[int, Ge(0)] = 0
+    mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
     crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
     interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
-    rand_augment: str = ""
+    rand_augment: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
     three_augment: bool = False
     color_jitter: Annotated[float, Ge(0), Le(1)] = 0.0
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
-    repeats: Annotated[int, Ge(1)] = 1
+    repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     ema_warmup: bool = False
     select: Literal["last", "best"] = "last"
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    factor_decay: Literal["rule", "code"] = "rule"
 
     @property
     def mixes(self) -> bool:
@@ -324,9 +342,9 @@ class Resources:
     they share `cpus`.
     """
 
-    cpus: Annotated[float, Gt(0)] = 1
-    gpus: Annotated[float, Ge(0)] = 0
-    processes: Annotated[int, Ge(1)] = 1
+    cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
+    gpus: Annotated[float, Ge(0), Le(MOST_AT_ONCE)] = 0
+    processes: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 1
 
     @property
     def threads(self) -> int:
@@ -343,9 +361,9 @@ class Scheduler:
     """
 
     name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
-    grace_epochs: Annotated[int, Ge(1)] = 1
-    reduction: Annotated[int, Ge(2)] = 4
-    samples: Annotated[int, Ge(1)] = 3
+    grace_epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
+    reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
+    samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
 
     @property
     def read(self) -> frozenset[str]:
@@ -362,7 +380,7 @@ class Design:
     name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "fractional", "plackett-burman", "random", "rows"] = (
         "grid"
     )
-    cells: Annotated[int, Ge(1)] | None = None
+    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
     resolution: Annotated[int, Ge(3), Le(5)] = 4
 
@@ -386,9 +404,9 @@ class Strategy:
     """
 
     name: Literal["random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"] = "tpe"
-    cells: Annotated[int, Ge(1)] | None = None
+    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
-    parallel: Annotated[int, Ge(1)] = 4
+    parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
 
 
 @dataclass(frozen=True)
@@ -415,8 +433,8 @@ class Diagnostics:
     """What is looked at inside a network: which diagnostics, on how many test images, and each how many epochs beside the end."""
 
     names: tuple[str, ...] = ()
-    images: Annotated[int, Ge(1)] = 64
-    every: Annotated[int, Ge(1)] | None = None
+    images: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 64
+    every: Annotated[int, Ge(1), Le(MOST_WHOLE)] | None = None
 
     def due(self, epoch: int, epochs: int) -> bool:
         """Whether anything is looked at after an epoch."""
@@ -456,6 +474,11 @@ class Limit:
     right: Term
 
 
+Keep: TypeAlias = Literal["last", "best", "none"]
+"""What stays of a completed trial's checkpoint: all of it, so that a longer training can begin there; the weights that were
+tested, for diagnostics; or nothing."""
+
+
 @dataclass(frozen=True)
 class Space:
     """A declared study, every name known and every level allowed.
@@ -469,6 +492,7 @@ class Space:
     With a `control`, each variant gets a baseline of its own, of the same cost.
     `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
     `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
+    `keep` says what stays on disk of a completed trial.
     """
 
     name: str
@@ -501,6 +525,7 @@ class Space:
     diagnostics: Diagnostics = Diagnostics()
     margin: float = 0.5
     looks: Looks | None = None
+    keep: Keep = "last"
 
 
 Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
@@ -650,6 +675,7 @@ class Job:
     """A trial as an executor gets it. `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is known
     of it.
 
+    `keep` says what stays of its checkpoint when it is completed.
     `beginnings` are trials that are the same but for fewer epochs, the longest first: it may go on from where one of them ended.
     """
 
@@ -659,6 +685,7 @@ class Job:
     history: tuple[Epoch, ...] = ()
     diagnostics: Diagnostics = Diagnostics()
     beginnings: tuple[str, ...] = ()
+    keep: Keep = "last"
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate import space
+from ablate import escape, space
 from ablate.records import CellResult, Settings, Space, Status, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
@@ -36,7 +35,7 @@ class Finding:
 def command(declared: Space, file: str, more: str = "") -> str:
     """What runs a study as it was run; without its option, one that was run until decided would be cut back."""
     until = f"--until-decided {declared.looks.most}" if declared.looks and "--until-decided" not in more else ""
-    return " ".join(filter(None, ("ablate run", shlex.quote(file), until, more)))
+    return " ".join(filter(None, ("ablate run", escape.shell(file), until, more)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,9 @@ def _unfinished(study: Read) -> Iterator[Finding]:
     for states, what in (((Status.FAILED,), "failed"), ((Status.PLANNED, Status.RUNNING), "are not trained yet")):
         count = sum(state in states for cell in study.results.cells for state in cell.states.values())
         if count:
-            yield Finding("unfinished", f"{count} trials {what}.", f"ablate resume {study.results.name}{study.where}")
+            yield Finding(
+                "unfinished", f"{count} trials {what}.", f"ablate resume {escape.shell(study.results.name)}{study.where}"
+            )
 
 
 def _chosen_on_test(study: Read) -> Iterator[Finding]:
@@ -151,7 +152,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             yield Finding(
                 f"mixed {what}",
                 f"one comparison on different {what}: {told}.",
-                f"ablate reproduce {rarest[0]['trial']}{study.where}",
+                f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.where}",
             )
     changed = [one for one in study.circumstances if one["dirty"]]
     if changed:
@@ -159,7 +160,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             "changed checkout",
             f"{len(changed)} trials were trained from a checkout with uncommitted changes: nobody can get that code back. "
             "Commit, and see whether they come out the same.",
-            f"ablate reproduce {changed[0]['trial']}{study.where}",
+            f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.where}",
         )
 
 

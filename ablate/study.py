@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import report, space
+from ablate import escape, report, space
 from ablate.errors import AblateError
 from ablate.records import Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
@@ -166,16 +166,23 @@ class Study:
     def export(self, to: Path) -> int:
         """Writes the frame to a .parquet, .csv or .json file; gives the number of its rows.
 
+        In CSV, texts that a spreadsheet would take for formulas are marked (`ablate.escape.csv`); Parquet and JSON are exact.
+
         Raises:
             AblateError: the file has another ending.
         """
-        writers = {".parquet": "to_parquet", ".csv": "to_csv", ".json": "to_json"}
-        if to.suffix not in writers:
-            raise AblateError(f"{to}: trials are written to {', '.join(writers)}; name a file like {to.with_suffix('.parquet')}")
+        endings = (".parquet", ".csv", ".json")
+        if to.suffix not in endings:
+            like = to.parent / f"{to.stem or 'trials'}.parquet"
+            raise AblateError(f"{to}: trials are written to {', '.join(endings)}; name a file like {like}")
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
-        how: dict[str, Any] = {"orient": "records", "indent": 1} if to.suffix == ".json" else {"index": False}
-        getattr(frame, writers[to.suffix])(to, **how)
+        if to.suffix == ".parquet":
+            frame.to_parquet(to, index=False)
+        elif to.suffix == ".csv":
+            frame.map(escape.csv).rename(columns=escape.csv).to_csv(to, index=False)
+        else:
+            to.write_text(escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8")
         return len(frame)
 
     def export_optuna(self, to: str) -> int:

@@ -5,6 +5,7 @@ The folder is not called `pages`: Streamlit would run files of that name by them
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import streamlit as st
 from failures import tell
 from links import register
+from streamlit.errors import StreamlitAPIException
 
 ICONS = {
     "studies": ":material/science:",
@@ -55,6 +57,9 @@ def allowed() -> bool:
 
 def main() -> None:
     """Shows the chosen page; what goes wrong is said on it."""
+    # Streamlit's own export writes formulas as they are; pages have a button that marks them (`ablate.escape.csv`).
+    with contextlib.suppress(StreamlitAPIException):  # before 1.67 there is no such option
+        st.set_option("client.disableDataExport", True)
     st.set_page_config(page_title="ablate", page_icon=str(Path(__file__).parent / "icon.png"), layout="wide")
     chosen = st.navigation(pages(), position="top")
     if not allowed():

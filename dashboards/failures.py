@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Callable
 
 import streamlit as st
+import words
 
+from ablate import escape
 from ablate.errors import AblateError
 
 
@@ -15,9 +17,9 @@ def tell(error: Exception) -> None:
     """Says what is wrong, and what helps."""
     if not isinstance(error, AblateError):
         st.error("This page has a mistake in it; the others go on.")
-        st.code("".join(traceback.format_exception(error, limit=-5)))
+        st.code(escape.terminal("".join(traceback.format_exception(error, limit=-5))), language=None)
         return
-    st.error(str(error))
+    words.notice(str(error), "error")
     if "brings an older one up to date" in str(error):
         st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
     elif "no store at" in str(error):

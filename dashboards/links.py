@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import streamlit as st
+import words
 
 _PAGES: dict[str, st.Page] = {}
 
@@ -16,7 +17,7 @@ def register(name: str, page: st.Page) -> None:
 
 def link(label: str, name: str, icon: str | None = None, **query: str) -> None:
     """A link to a page with its state."""
-    st.page_link(_PAGES[name], label=label, icon=icon, query_params=dict(query))
+    st.page_link(_PAGES[name], label=words.label(label), icon=icon, query_params=dict(query))
 
 
 def go(name: str, **query: str) -> None:

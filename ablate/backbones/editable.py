@@ -7,7 +7,7 @@ from typing import Any
 from timm.layers.attention import Attention
 from timm.models.cait import TalkingHeadAttn
 from timm.models.pvt_v2 import Attention as ReducedAttention
-from timm.models.swin_transformer import WindowAttention
+from timm.models.swin_transformer import SwinTransformerBlock, WindowAttention
 from torch import Tensor, nn
 
 from ablate.layers.attention import EditableAttention
@@ -74,6 +74,27 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
             mask = mask[None, :, None].expand(len(x) // len(mask), -1, -1, -1, -1).flatten(0, 1)
         bias: Tensor = WindowAttention._get_rel_pos_bias(self)
         return self.finish(self.attend(q * self.scale, k, v, x, bias=bias, mask=mask))
+
+
+class EditedWindows(SwinTransformerBlock):
+    """A block of Swin whose attention is edited after its windows were put together again."""
+
+    image_edits: nn.ModuleList
+
+    def _attn(self, x: Tensor) -> Tensor:
+        output: Tensor = super()._attn(x)
+        for edit in self.image_edits:
+            output = edit(output)
+        return output
+
+
+def edit_windows(block: nn.Module, edit: nn.Module) -> None:
+    """Adds an edit of the whole image, (batch, height, width, channels) to the same, to a block of Swin."""
+    if not isinstance(block, EditedWindows):
+        block.__class__ = EditedWindows
+        block.image_edits = nn.ModuleList()
+    assert isinstance(block, EditedWindows)
+    block.image_edits.append(edit)
 
 
 class EditableReducedAttention(EditableAttention, ReducedAttention):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+import traceback
 
 
 def _with_place(message: str) -> str:
     """The message with commands that find the store of this one: what raised it knows no options."""
-    said = [" ".join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
+    said = [shlex.join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
     if not said or any(option in message for option in said):
         return message
     hint = re.compile(r"ablate (?:resume|table|status|diagnose) [\w./-]*\w")
@@ -30,6 +32,7 @@ def main() -> None:
     from typer.exceptions import TyperException
 
     from ablate.cli.app import app
+    from ablate.cli.output import tell
     from ablate.errors import AblateError
 
     if len(sys.argv) == 1:
@@ -39,18 +42,22 @@ def main() -> None:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "ablate"
-        print(f"error: {_plainly(error.format_message())} See: {verb} --help", file=sys.stderr)
+        tell(f"error: {_plainly(error.format_message())} See: {verb} --help")
         sys.exit(error.exit_code)
     except AblateError as error:
-        print(f"error: {_with_place(str(error))}", file=sys.stderr)
+        tell(f"error: {_with_place(str(error))}")
         sys.exit(2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             # The reader of a pipe has gone, as in `ablate table x | head`.
             sys.stderr.close()
             sys.exit(0)
-        print(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""), file=sys.stderr)
+        tell(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        tell("interrupted")
         sys.exit(130)
+    except Exception:
+        # A mistake in the program. Python would print its message as it is, and it may hold anything.
+        tell(traceback.format_exc().rstrip())
+        sys.exit(1)

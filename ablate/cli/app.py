@@ -48,6 +48,7 @@ VERBS: tuple[Callable[..., None], ...] = (
     results.dashboard,
     results.query,
     results.export,
+    results.disk,
     results.import_,
     training.reproduce,
     training.diagnose,

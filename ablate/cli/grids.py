@@ -13,9 +13,10 @@ from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid, plain
 from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
-from ablate.report.units import Unit, cost_units
+from ablate.report.units import Unit, cost_units, size_text
 
 if TYPE_CHECKING:
+    from ablate.disk import Place
     from ablate.pipeline import Preview
 
 COSTS = {"params": "params", "flops": "FLOPs", "flops_paper": "paper FLOPs", "activations": "activations"}
@@ -190,9 +191,10 @@ def _level(text: str) -> Level:
 
 def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     """The cost of one model, beside that of its unmodified backbone."""
-    from ablate.cost import count
     from ablate.families import families
+    from ablate.pipeline import Costs
 
+    count = Costs({})
     unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)
     # A family's declared form has no unmodified model: all its numbers are settings.
     found = {"unmodified": unmodified} if architecture.settings and architecture.backbone not in families() else {}
@@ -315,3 +317,28 @@ def factors_grid(name: str | None) -> Grid:
     notes = [f"{factor.name}: {factor.claim} [{factor.source}]" for factor in found.values() if name in (None, factor.name)]
     notes.append("Every field of the recipe is a factor too, as recipe.lr.")
     return Grid(["factor", "kind", "levels", "default", "about"], rows, data, title="Factors", notes=notes)
+
+
+def disk_grid(places: list[Place], where: str) -> Grid:
+    """What checkpoints occupy, by what they are needed for and by study."""
+    from ablate.disk import FREEABLE, NEEDED_FOR
+
+    sums: dict[tuple[str, str], list[int]] = {}
+    for place in places:
+        sums.setdefault((place.kind, place.study), []).append(place.size)
+    keys = sorted(sums, key=lambda key: -sum(sums[key]))
+    rows = [
+        [kind, study, str(len(sums[kind, study])), size_text(sum(sums[kind, study])), NEEDED_FOR[kind]] for kind, study in keys
+    ]
+    data = [
+        {"checkpoints": kind, "study": study, "folders": len(sums[kind, study]), "bytes": sum(sums[kind, study])}
+        for kind, study in keys
+    ]
+    total = sum(place.size for place in places)
+    notes = [f"{size_text(total)} in all."]
+    for kind in FREEABLE:
+        size = sum(place.size for place in places if place.kind == kind)
+        if size:
+            notes.append(f"{size_text(size)} would be freed by: ablate disk --free {kind}{where}")
+    columns = ["checkpoints", "study", "folders", "size", "needed for"]
+    return Grid(columns, rows, data, frozenset({"folders", "size"}), "Disk space", notes)

@@ -2,73 +2,144 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.output import Steps
+from ablate import escape
+from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
 
 if TYPE_CHECKING:
+    from ablate.cost.verify import Checked
     from ablate.pipeline import Options
 
 
 def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
-    """Printed against computed costs, and how many differ without a reason."""
-    from ablate.cost.verify import verify
-    from ablate.pipeline import Costs
+    """Printed against computed costs, and how many are different without a cause that holds.
+
+    Raises:
+        UnknownName: no such paper or table.
+    """
+    from ablate.cost.verify import Book, verify
     from ablate.published import PAPERS, tables
 
-    costs = Costs({})
     every = tables()
     for name in wanted:
         if name not in every and name not in PAPERS:
             raise UnknownName(unknown("paper or table", name, [*PAPERS, *every]))
     chosen = [table for name, table in every.items() if not wanted or name in wanted or name.partition("/")[0] in wanted]
-    rows, data, agree, reasons, unexplained = [], [], 0, dict[str, list[str]](), 0
+    book = Book()
+    found: list[Checked] = []
     for table in chosen:
-        if any(row.params or row.flops for row in table.rows):
-            print(f"{table.name} ...", file=sys.stderr, flush=True)
-        for checked in verify(table, costs):
-            state = "agrees" if checked.agrees else "differs" if checked.row.reason else "DIFFERS"
-            agree += checked.agrees
-            unexplained += not checked.explained
-            unit = "M" if checked.cost == "params" else "G"
-            sign = "+" if checked.printed.startswith("+") else ""
-            rows.append(
-                [
-                    table.name,
-                    checked.row.label,
-                    f"{checked.cost} ({unit})",
-                    checked.printed,
-                    f"{checked.computed:{sign}.4g}",
-                    state,
-                ]
-            )
-            data.append(
-                {
-                    "table": table.name,
-                    "row": checked.row.label,
-                    "cost": checked.cost,
-                    "unit": unit,
-                    "printed": checked.printed,
-                    "computed": checked.computed,
-                    "agrees": checked.agrees,
-                    "reason": "" if checked.agrees else checked.row.reason,
-                    "counted as": checked.row.convention if checked.cost == "FLOPs" else "",
-                }
-            )
-            if not checked.agrees and checked.row.reason:
-                told = reasons.setdefault(checked.row.reason, [])
-                told += [checked.row.label] if checked.row.label not in told else []
-    notes = [
-        f"{agree} of {len(rows)} printed numbers agree: params within the last printed digit, FLOPs within it or 1.5 %.",
-        *(f"{', '.join(labels)}: {reason}." for reason, labels in reasons.items()),
+        if any(row.printed for row in table.rows):
+            tell(f"{table.name} ...")
+        found += verify(table, book)
+    grid = Grid(
+        columns=["table", "row", "cost", "printed", "computed", "class", "convention or cause"],
+        rows=[_checked_texts(checked) for checked in found],
+        data=[_checked_data(checked) for checked in found],
+        right=frozenset({"printed", "computed"}),
+        title="Printed against computed costs",
+        notes=[*_class_notes(found), *_convention_notes(found), *_cause_notes(found)],
+    )
+    return grid, sum(not checked.explained and not checked.stated for checked in found)
+
+
+def _checked_texts(checked: Checked) -> list[str]:
+    from ablate.cost.verify import UNITS, Class
+
+    sign = "+" if checked.printed.startswith("+") else ""
+    computed = checked.default if checked.kind is Class.EQUAL else checked.computed
+    return [
+        checked.table.name,
+        checked.row.label,
+        f"{checked.cost} ({UNITS[checked.cost][0]})",
+        checked.printed,
+        f"{computed:{sign}.4g}",
+        checked.kind.value,
+        _ground(checked),
     ]
-    columns = ["table", "row", "cost", "printed", "computed", "state"]
-    return Grid(columns, rows, data, frozenset({"printed", "computed"}), "Printed against computed costs", notes), unexplained
+
+
+def _ground(checked: Checked) -> str:
+    """The convention or the cause that gives the print; `unexplained` where none does."""
+    from ablate.cost.verify import Class
+
+    if checked.kind is Class.EQUAL:
+        return ""
+    if checked.kind is Class.CONVENTION:
+        return ", ".join(checked.convention)
+    return checked.cause.name if checked.cause and checked.holds else "unexplained"
+
+
+def _checked_data(checked: Checked) -> dict[str, object]:
+    from ablate.cost.verify import UNITS, Class
+
+    different = checked.kind is Class.DIFFERENT
+    return {
+        "table": checked.table.name,
+        "row": checked.row.label,
+        "cost": checked.cost,
+        "unit": UNITS[checked.cost][0],
+        "printed": checked.printed,
+        "computed": checked.default,
+        "class": checked.kind.value,
+        "convention": ", ".join(checked.convention),
+        "by_convention": checked.computed,
+        "equal_by_convention": checked.follows,
+        "cause": checked.cause.name if different and checked.cause else "",
+        "why": checked.cause.why if different and checked.cause else "",
+        "by_cause": checked.consequence if different else None,
+        "explained": checked.explained,
+    }
+
+
+def _class_notes(found: list[Checked]) -> list[str]:
+    """How many printed numbers are in each class."""
+    from ablate.cost.verify import Class
+
+    meanings = {
+        Class.EQUAL: "the package's own count rounds to the print in its last digit",
+        Class.CONVENTION: "the count does so under the convention that its table states for all its rows",
+        Class.DIFFERENT: "neither does",
+    }
+    notes = []
+    for kind, meaning in meanings.items():
+        some = [checked for checked in found if checked.kind is kind]
+        notes.append(f"{kind.value}: {len(some)} of {len(found)}; {meaning}.")
+    holding = sum(checked.holds for checked in found)
+    unexplained = sum(not checked.explained for checked in found)
+    return [*notes, f"Of the different, {holding} have a cause from which the print follows; {unexplained} are unexplained."]
+
+
+def _convention_notes(found: list[Checked]) -> list[str]:
+    """What each table's convention is, and of how many of its rows it gives the print."""
+    from ablate.cost.counters import COUNTS
+    from ablate.cost.verify import FORMS
+
+    notes = []
+    for table, cost in dict.fromkeys((checked.table.name, checked.cost) for checked in found if checked.convention):
+        some = [checked for checked in found if (checked.table.name, checked.cost) == (table, cost)]
+        words = some[0].convention
+        meanings = [f"{COUNTS[word].about} ({COUNTS[word].source})" if word in COUNTS else FORMS[word] for word in words]
+        count = f"{sum(checked.follows for checked in some)} of {len(some)} equal"
+        notes.append(f"{table}, {cost}, convention {', '.join(words)}: {count}; {'; '.join(meanings)}.")
+    return notes
+
+
+def _cause_notes(found: list[Checked]) -> list[str]:
+    """Why prints are different, and in which rows."""
+    from ablate.cost.verify import Class
+
+    labels: dict[tuple[str, str, str], list[str]] = {}
+    for checked in found:
+        if checked.kind is not Class.DIFFERENT:
+            continue
+        why = checked.cause.why if checked.cause else "no cause is stated"
+        labels.setdefault((checked.table.name, _ground(checked), why), []).append(checked.row.label)
+    return [f"{table}, {', '.join(rows)}: {ground}: {why}." for (table, ground, why), rows in labels.items()]
 
 
 def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options) -> Iterator[Grid]:
@@ -80,10 +151,10 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, opt
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
     looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, Steps("trial"))
-    print(f"{looked.trials} trials looked at", file=sys.stderr)
+    tell(f"{looked.trials} trials looked at")
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"
-        print(f"{looked.without} trials are unfinished, or have no checkpoint under {place}", file=sys.stderr)
+        tell(f"{looked.without} trials are unfinished, or have no checkpoint under {place}")
     if not looked.trials:
         raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
     for study in looked.studies:
@@ -118,15 +189,15 @@ def reproduced(trial: str, options: Options) -> bool:
 
     found = reproduce(trial, options, Steps("epoch"))
     for name, (before, now) in found.changed.items():
-        print(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
+        say(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
     told = f"{found.study}, trial {found.trial}: {found.metric} {found.found:.6g}"
     if found.same:
-        print(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
+        say(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
         return True
     where = f"from epoch {found.first} on" if found.first else "in its test"
     noise = "" if found.noise is None else f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
     verdict = "agrees within the noise of a seed" if found.agrees else "did NOT come out the same"
-    print(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
+    say(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
     return found.agrees
 
 
@@ -150,7 +221,7 @@ def drawn(study: str, of: str, to: Path, rows: list[int] | None, metric: str, co
     found = Study(study, url)
     missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
     if missing:
-        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {study}")
+        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {escape.shell(study)}")
     save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
 
 
@@ -165,12 +236,15 @@ def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, 
     stored = _stored(found, diagnostic)
     if not stored:
         raise UnknownName(
-            f"{study} has no diagnostic '{diagnostic}' stored; take it with: ablate diagnose {study} --name {record.name}"
+            f"{study} has no diagnostic '{diagnostic}' stored; take it with: "
+            f"ablate diagnose {escape.shell(study)} --name {record.name}"
         )
     # What was measured comes before its bound.
     ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
     shown = [(name, [line for line in found.layers(name) if rows is None or line.cell in rows]) for name in ordered]
     missing = sorted(set(rows or ()) - {line.cell for _, lines in shown for line in lines})
     if missing or not any(lines for _, lines in shown):
-        raise AblateError(f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {study}")
+        raise AblateError(
+            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {escape.shell(study)}"
+        )
     save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)

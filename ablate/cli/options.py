@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ablate.cli.output import Format
+from ablate.records import MOST_AT_ONCE
 
 
 class ExecutorName(StrEnum):
@@ -48,8 +49,8 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")
 ]
-CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs to use. [default: all]")]
-GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs to use. [default: all]")]
+CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, max=MOST_AT_ONCE, help="CPUs to use. [default: all]")]
+GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, max=MOST_AT_ONCE, help="GPUs to use. [default: all]")]
 AddressOption = Annotated[
     str,
     typer.Option("--ray-address", metavar="ADDRESS", help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]"),

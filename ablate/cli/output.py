@@ -7,6 +7,9 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ablate import escape
+from ablate.masking import masked
+
 if TYPE_CHECKING:
     from ablate.report import Grid
 
@@ -22,6 +25,22 @@ class Format(StrEnum):
     html = "html"
 
 
+def tell(text: str) -> None:
+    """Says something on stderr, of one line or of several. What stands in it cannot act on the terminal, and passwords are
+    masked."""
+    print(escape.terminal(masked(text)), file=sys.stderr, flush=True)
+
+
+def tell_line(text: str) -> None:
+    """Says one line on stderr. A line feed in it begins no other line."""
+    print(escape.line(masked(text)), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Prints text for a person on stdout. What stands in it cannot act on the terminal."""
+    print(escape.terminal(text))
+
+
 def show(grid: Grid, form: str) -> None:
     """Prints a grid: for a terminal's eyes, or in one of the formats."""
     from ablate.report import render
@@ -34,24 +53,27 @@ def show(grid: Grid, form: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    def shown(text: str, style: str = "") -> Text:
+        return Text(escape.terminal(text), style=style)
+
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     table = Table(
-        title=Text(grid.title) if grid.title else None,
+        title=shown(grid.title) if grid.title else None,
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
     for column in grid.columns:
-        table.add_column(Text(column), justify="right" if column in grid.right else "left")
+        table.add_column(shown(column), justify="right" if column in grid.right else "left")
     for number, row in enumerate(grid.rows):
         if number in grid.groups:
             table.add_section()
         bold = ["bold" if (number, column) in grid.bold else "" for column in grid.columns]
-        table.add_row(*(Text(text, style=style) for text, style in zip(row, bold, strict=True)))
+        table.add_row(*(shown(text, style) for text, style in zip(row, bold, strict=True)))
     console.print(table)
     for note in grid.notes:
-        console.print(Text(note, style="dim"), soft_wrap=True)
+        console.print(shown(note, "dim"), soft_wrap=True)
 
 
 def duration(seconds: float | None) -> str:
@@ -79,4 +101,4 @@ class Steps:
             print(f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True)
         elif time.monotonic() - self._told > self.SECONDS:
             self._told = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            tell(text)

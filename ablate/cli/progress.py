@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from ablate.cli.output import duration
+from ablate import escape
+from ablate.cli.output import duration, tell_line
 from ablate.records import Cell, Ended, Event, Progressed, Settings, Started, Status, Trial
 
 if TYPE_CHECKING:
@@ -134,21 +135,24 @@ class Progress:
         self._say("stopping after the running epochs; again to stop at once")
 
     def _say(self, text: str) -> None:
-        if self._bars is not None:
-            self._bars.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        """One line: names and messages of exceptions in it cannot begin another, nor act on the terminal."""
+        if self._bars is None:
+            tell_line(text)
+            return
+        from rich.text import Text
+
+        self._bars.console.print(Text(escape.line(text)))
 
     def _start_bars(self) -> None:
         from rich import progress
         from rich.console import Console
 
         bars = progress.Progress(
-            progress.TextColumn("{task.description:<7}"),
+            progress.TextColumn("{task.description:<7}", markup=False),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeElapsedColumn(),
-            progress.TextColumn("{task.fields[note]}"),
+            progress.TextColumn("{task.fields[note]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
@@ -166,7 +170,8 @@ class Progress:
         best = f", best {self._word} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
         update = self._bars.update
         # A search adds trials as it goes.
-        update(self._trial_bar, total=len(self._trials), completed=self._done, note=f"{len(self._running)} running{best}")
+        note = escape.line(f"{len(self._running)} running{best}")
+        update(self._trial_bar, total=len(self._trials), completed=self._done, note=note)
         update(self._epoch_bar, total=total, completed=done, note=f"{duration(left)} left" if left is not None else "")
 
     def _stop_bars(self) -> None:

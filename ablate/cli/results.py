@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ablate.cli.options import DEFAULT_RUNS, FormatOption, RunsOption, StoreOption, StudyArgument, place_of, url_of
-from ablate.cli.output import Format, show
+from ablate import escape
+from ablate.cli.options import (
+    DEFAULT_RUNS,
+    CheckpointsOption,
+    FormatOption,
+    RunsOption,
+    StoreOption,
+    StudyArgument,
+    place_of,
+    url_of,
+)
+from ablate.cli.output import Format, show, tell
 
 
 def status(
@@ -43,6 +52,10 @@ def table(
     show(Study(study, url_of(store, runs)).grid(published=published, group=group), form.value)
 
 
+MOST_MARGIN = 1e6
+"""More than any metric can differ by; an infinite margin would call everything the same."""
+
+
 class Kind(StrEnum):
     """Effects of what."""
 
@@ -65,7 +78,8 @@ def effects(
         ),
     ] = Kind.rows,
     margin: Annotated[
-        float | None, typer.Option("--margin", min=0, help="Least difference that counts. [default: the study's]")
+        float | None,
+        typer.Option("--margin", min=0, max=MOST_MARGIN, help="Least difference that counts. [default: the study's]"),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -144,7 +158,7 @@ def plot(
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
     else:
         drawn(study, of.value, to, rows, metric, cost, url_of(store, runs))
-    print(f"wrote {to}", file=sys.stderr)
+    tell(f"wrote {to}")
 
 
 def report(
@@ -161,9 +175,9 @@ def report(
 
     file = to or Path(study.replace("/", "-") + ".html")
     if file.suffix != ".html":
-        raise AblateError(f"{file}: a report is an HTML file; name one like {file.with_suffix('.html')}")
+        raise AblateError(f"{file}: a report is an HTML file; name one like {file.parent / ((file.stem or 'report') + '.html')}")
     write_page(Study(study, url_of(store, runs)), file, interactive=interactive, where=place_of(store, runs))
-    print(f"wrote {file}", file=sys.stderr)
+    tell(f"wrote {file}")
 
 
 def dashboard(
@@ -208,6 +222,39 @@ def query(
     show(plain(data) if data else Grid(columns, [], []), form.value)
 
 
+class Freeable(StrEnum):
+    """Checkpoints that can be freed."""
+
+    finished = "finished"
+    unused = "unused"
+    other_stores = "other-stores"
+
+
+def disk(
+    free: Annotated[
+        list[Freeable] | None,
+        typer.Option("--free", help="Remove the checkpoints of this kind; repeatable. No result is lost."),
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    checkpoints: CheckpointsOption = "",
+    form: FormatOption = Format.table,
+) -> None:
+    """Show what checkpoints occupy, and free what no result needs. Unfinished trials keep theirs."""
+    from ablate import disk as on_disk
+    from ablate.cli.grids import disk_grid
+    from ablate.pipeline import Options
+    from ablate.report.units import size_text
+
+    options = Options(runs, store, checkpoints=checkpoints)
+    if free:
+        freed = on_disk.free(options, [kind.value for kind in free])
+        tell(f"freed {size_text(freed.size)} in {freed.folders} folders")
+        if freed.busy:
+            tell(f"{freed.busy} folders were left: a process holds them")
+    show(disk_grid(on_disk.usage(options), place_of(store, runs)), form.value)
+
+
 def export(
     study: StudyArgument,
     to: Annotated[
@@ -225,14 +272,14 @@ def export(
 
     if (to is None) == (not optuna):
         raise AblateError(
-            f"say where to: ablate export {study} --to {study.replace('/', '-')}.parquet, or --optuna sqlite:///optuna.db"
+            f"say where to: ablate export {escape.shell(study)} --to {escape.shell(study.replace('/', '-'))}.parquet, or --optuna sqlite:///optuna.db"
         )
     found = Study(study, url_of(store, runs))
     if to is not None:
-        print(f"wrote {found.export(to)} trials to {to}", file=sys.stderr)
+        tell(f"wrote {found.export(to)} trials to {to}")
         return
     written = found.export_optuna(optuna)
-    print(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}", file=sys.stderr)
+    tell(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}")
 
 
 def import_(
@@ -247,4 +294,4 @@ def import_(
     with Writer(url_of(store, runs)) as writer:
         found = writer.take(other, studies or ())
     told = ", ".join(found.studies) or "no new study"
-    print(f"{told}: {found.trials} trials with a result are new here, {found.known} were known.", file=sys.stderr)
+    tell(f"{told}: {found.trials} trials with a result are new here, {found.known} were known.")

@@ -9,6 +9,7 @@ import typer
 
 from ablate.cli.options import DEFAULT_RUNS, CpusOption, FileArgument, FormatOption, RunsOption, StoreOption, url_of
 from ablate.cli.output import Format, duration, show
+from ablate.records import MOST_CLASSES, MOST_SIDE
 
 
 def plan(
@@ -43,10 +44,11 @@ def cost(
         list[str] | None, typer.Option("--set", metavar="FACTOR=LEVEL", help="A factor's level, with --model; repeatable.")
     ] = None,
     image_size: Annotated[
-        int | None, typer.Option("--image-size", min=1, help="Side of the image, with --model. [default: the model's]")
+        int | None,
+        typer.Option("--image-size", min=1, max=MOST_SIDE, help="Side of the image, with --model. [default: the model's]"),
     ] = None,
     classes: Annotated[
-        int | None, typer.Option("--classes", min=1, help="Number of classes, with --model. [default: 1000]")
+        int | None, typer.Option("--classes", min=1, max=MOST_CLASSES, help="Number of classes, with --model. [default: 1000]")
     ] = None,
     timing: Annotated[bool, typer.Option("--timing", help="Measure latency and throughput on this machine too.")] = False,
     operators: Annotated[bool, typer.Option("--operators", help="FLOPs by operator, with --model.")] = False,

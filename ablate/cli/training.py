@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ablate import escape
 from ablate.cli.options import (
     DEFAULT_RUNS,
     AddressOption,
@@ -26,7 +26,8 @@ from ablate.cli.options import (
     StoreOption,
     place_of,
 )
-from ablate.cli.output import Format, show
+from ablate.cli.output import Format, show, tell
+from ablate.records import MOST_WHOLE
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
@@ -45,7 +46,11 @@ def run(
     until_decided: Annotated[
         int | None,
         typer.Option(
-            "--until-decided", metavar="SEEDS", min=3, help="Add seeds where nothing can be said yet, up to so many a cell."
+            "--until-decided",
+            metavar="SEEDS",
+            min=3,
+            max=1000,
+            help="Add seeds where nothing can be said yet, up to so many a cell.",
         ),
     ] = None,
     form: FormatOption = Format.table,
@@ -103,32 +108,29 @@ def _train(start: Any, options: Options, form: Format) -> None:
     from ablate.study import Study
 
     for command in _followed(options):
-        print(f"Follow it with: {command}", file=sys.stderr)
+        tell(f"Follow it with: {command}")
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
+    name = escape.shell(outcome.study)
     where = place_of(options.store, options.runs)
     kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
     how = f" --executor {options.executor}" if options.executor != "ray" else ""
     how += f" --ray-address {options.ray_address}" if options.ray_address else ""
-    how += "".join(f" --log {name}" for name in options.log)
+    how += "".join(f" --log {service}" for service in options.log)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
-        print(
-            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: ablate resume {outcome.study}{kept}{how}",
-            file=sys.stderr,
-        )
+        again = f"ablate resume {name}{kept}{how}"
+        tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}")
         raise typer.Exit(130)
     show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
-        print(
-            f"{outcome.undiagnosed} trials were known before; look inside them with: ablate diagnose {outcome.study}{kept}",
-            file=sys.stderr,
-        )
+        look = f"ablate diagnose {name}{kept}"
+        tell(f"{outcome.undiagnosed} trials were known before; look inside them with: {look}")
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        print(f"{done}, {outcome.failed} failed: ablate status {outcome.study}{where}", file=sys.stderr)
+        tell(f"{done}, {outcome.failed} failed: ablate status {name}{where}")
         raise typer.Exit(1)
-    print(f"{done}. Next: ablate effects {outcome.study}{where}", file=sys.stderr)
+    tell(f"{done}. Next: ablate effects {name}{where}")
 
 
 def reproduce(
@@ -151,7 +153,7 @@ def diagnose(
     names: Annotated[
         list[str] | None, typer.Option("--name", help="A diagnostic; repeatable. [default: all that are cheap]")
     ] = None,
-    images: Annotated[int, typer.Option("--images", min=1, help="On how many test images.")] = 64,
+    images: Annotated[int, typer.Option("--images", min=1, max=MOST_WHOLE, help="On how many test images.")] = 64,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",

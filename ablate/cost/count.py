@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from ablate.cost.rules import handles
+from ablate.cost.rules import Handle, handles
 from ablate.errors import UncountedOperator
 from ablate.layers.circulant import CirculantProjection
 from ablate.models import build
@@ -27,7 +28,7 @@ def count(architecture: Architecture) -> Cost:
         Infeasible: the architecture cannot be built.
         UncountedOperator: an operator of the network has no rule.
     """
-    return cost_of(*_model_and_image(architecture))
+    return cost_of(*model_and_image(architecture))
 
 
 def parameters(architecture: Architecture) -> int:
@@ -36,7 +37,7 @@ def parameters(architecture: Architecture) -> int:
         return sum(p.numel() for p in build(architecture).parameters())
 
 
-def _model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
+def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     """The network and one input for it. Weights do not matter, so the caller's random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         model = build(architecture).eval()
@@ -65,7 +66,7 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
 def module_flops(architecture: Architecture) -> int:
     """Multiply-adds of one image in linear and convolution modules alone, as counters that hook modules see them: products of
     tensors, as in attention, and convolutions without a module of their own are left out."""
-    model, image = _model_and_image(architecture)
+    model, image = model_and_image(architecture)
     total = 0
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -84,7 +85,7 @@ def module_flops(architecture: Architecture) -> int:
 
 def operators(architecture: Architecture) -> dict[str, dict[str, int]]:
     """FLOPs by class (matrix, other, elementwise) and operator."""
-    model, image = _model_and_image(architecture)
+    model, image = model_and_image(architecture)
     table: dict[str, dict[str, int]] = {"matrix": {}, "other": {}, "elementwise": {}}
     for key, number in sorted(_trace(model, image)[0].items()):
         group, _, operator = key.partition("/")
@@ -106,16 +107,29 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[Counter[str], list[tuple[Ci
         circulants.append((module, int(inputs[0].shape[:-1].numel())))
 
     hooks = [module.register_forward_hook(record) for module in model.modules() if isinstance(module, CirculantProjection)]
-    analysis = JitModelAnalysis(model, (image,)).set_op_handle(**handles())
-    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
     try:
-        with torch.no_grad():
-            counted = analysis.by_operator()
+        counted = by_operator(model, image, handles())
     finally:
         for hook in hooks:
             hook.remove()
+    return counted, circulants
+
+
+def by_operator(model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]) -> Counter[str]:
+    """What rules say of every operator that a network runs on one image, by their keys.
+
+    Args:
+        rules: one by the name of an operator in torch's JIT graph; None for an operator that computes nothing.
+
+    Raises:
+        UncountedOperator: an operator of the network has no rule; the message names it and says where to add one.
+    """
+    analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
+    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
+    with torch.no_grad():
+        counted: Counter[str] = analysis.by_operator()
     uncounted = analysis.unsupported_ops()
     if uncounted:
         names = ", ".join(f"{name} ({times} times)" for name, times in sorted(uncounted.items()))
         raise UncountedOperator(f"no rule says how much {names} computes; add it to a table in ablate/cost/rules.py")
-    return counted, circulants
+    return counted

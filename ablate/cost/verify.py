@@ -1,37 +1,123 @@
-"""The papers' printed parameters and FLOPs against what this package counts."""
+"""The papers' printed parameters and FLOPs against what this package counts.
+
+A number is equal to a print if it rounds to it in the print's last digit, half away from zero. That is the one rule. A printed
+cost is in one of three classes:
+
+    equal       the package's own count is equal: every parameter; every operator that runs, by fvcore's rules
+    convention  the count is equal under the convention that the paper's table states for all its rows
+    different   neither is; a cause says why, and holds if the number that follows from it is equal
+
+A convention is words: a way of counting of `ablate.cost.counters`, and forms of print,
+
+    truncated    the print drops digits instead of rounding
+    printed sum  a row that changes another one's network prints that row's print plus the counted addition
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from enum import StrEnum
 
 from ablate import families
-from ablate.cost.count import count, module_flops, parameters
+from ablate.cost.count import count
+from ablate.cost.counters import COUNTS, DEFAULTS, OF_COST, CostName, find
+from ablate.errors import UnknownName, unknown
 from ablate.families import resolve
-from ablate.published import Row, Table
+from ablate.published import Cause, Row, Table, sources, tables
 from ablate.records import Architecture, Cost
 
-FLOPS_TOLERANCE = 0.015
-"""Relative difference up to which a printed FLOP count agrees: papers count norms and activations differently."""
+UNITS: Mapping[CostName, tuple[str, int]] = {"params": ("M", 10**6), "FLOPs": ("G", 10**9)}
+"""The unit of each printed cost, and how much it is."""
+
+TRUNCATED = "truncated"
+PRINTED_SUM = "printed sum"
+FORMS: Mapping[str, str] = {
+    TRUNCATED: "the print drops digits instead of rounding",
+    PRINTED_SUM: "a row that changes another one's network prints that row's print plus the counted addition",
+}
+"""The forms of print that a convention may name."""
+
+
+class Class(StrEnum):
+    """What a printed cost is beside the counted one."""
+
+    EQUAL = "equal"
+    CONVENTION = "convention"
+    DIFFERENT = "different"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One printed cost beside the computed one, in M or G. `agrees` within the last printed digit (params), or within 1.5 % or
-    the last digit (FLOPs)."""
+    """One printed cost beside the computed ones, in M or G.
 
-    table: str
+    Attributes:
+        table, row: where it is printed.
+        cost: params or FLOPs.
+        printed: as printed.
+        default: by the package's own count.
+        computed: by the table's convention; the default where the table has none.
+        kind: its class.
+        follows: whether the table's convention gives the print.
+        cause: why it is different, None where that is not said.
+        consequence: what the cause says the print is, None where it says no number.
+        holds: whether the cause gives the print.
+    """
+
+    table: Table
     row: Row
-    cost: str
+    cost: CostName
     printed: str
+    default: float
     computed: float
-    agrees: bool
+    kind: Class
+    follows: bool
+    cause: Cause | None = None
+    consequence: float | None = None
+    holds: bool = False
+
+    @property
+    def convention(self) -> tuple[str, ...]:
+        """The words of the table's convention for this cost; empty where it has none."""
+        return self.table.conventions.get(self.cost, ())
 
     @property
     def explained(self) -> bool:
-        """Whether it agrees, or the row says why not."""
-        return self.agrees or bool(self.row.reason)
+        """Whether it is not different, or its cause holds."""
+        return self.kind is not Class.DIFFERENT or self.holds
+
+    @property
+    def stated(self) -> bool:
+        """Whether its table says that no cause was found."""
+        return self.cause is not None and not self.cause.testable
+
+
+@dataclass
+class Book:
+    """Counted numbers, each counted once.
+
+    Attributes:
+        costs: gives the cost of an architecture by one trace.
+    """
+
+    costs: Callable[[Architecture], Cost] = count
+    _traced: dict[str, Cost] = field(default_factory=dict)
+    _numbers: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def number(self, architecture: Architecture, way: str) -> float:
+        """An architecture's parameters or FLOPs by the way of counting of that name."""
+        if way in OF_COST:
+            return OF_COST[way](self._cost(architecture))
+        key = (architecture.hash, way)
+        if key not in self._numbers:
+            self._numbers[key] = find(way).number(architecture)
+        return self._numbers[key]
+
+    def _cost(self, architecture: Architecture) -> Cost:
+        if architecture.hash not in self._traced:
+            self._traced[architecture.hash] = self.costs(architecture)
+        return self._traced[architecture.hash]
 
 
 def architecture_of(row: Row) -> Architecture:
@@ -42,46 +128,118 @@ def architecture_of(row: Row) -> Architecture:
     return resolve(row.backbone, int(side), 3, 1000, settings)
 
 
-def verify(table: Table, costs: Callable[[Architecture], Cost] = count) -> Iterator[Checked]:
-    """Every printed cost of a table; an addition (`+0.04`) is to the table's first row."""
-    first = table.rows[0]
-    known: dict[str, Cost] = {}
-
-    def once(architecture: Architecture) -> Cost:
-        if architecture.hash not in known:
-            known[architecture.hash] = costs(architecture)
-        return known[architecture.hash]
-
-    for row in table.rows:
-        for name, printed, unit in (("params", row.params, 1e6), ("FLOPs", row.flops, 1e9)):
-            if not printed:
-                continue
-            value = _cost(row, name, once)
-            if printed.startswith("+"):
-                value -= _cost(first, name, once)
-            yield Checked(table.name, row, name, printed, value / unit, _agrees(printed, value / unit, name))
-
-
-def _cost(row: Row, name: str, costs: Callable[[Architecture], Cost]) -> float:
-    architecture = architecture_of(row)
-    if name == "params" and not row.flops:
-        # Half the tables print no FLOPs: no need to trace.
-        return parameters(architecture)
-    if name == "params":
-        return costs(architecture).params
-    if row.convention == "modules":
-        return module_flops(architecture)
-    found = costs(architecture)
-    return found.flops_paper if row.convention == "paper" else found.flops
-
-
-def _agrees(printed: str, computed: float, name: str) -> bool:
+def rounds_to(value: Decimal, printed: str, *, truncated: bool = False) -> bool:
+    """Whether a value rounds to a print in the print's last digit, half away from zero; or is cut to it where `truncated`."""
     number = Decimal(printed)
-    exponent = number.as_tuple().exponent
-    assert isinstance(exponent, int)
-    digit = 10.0**exponent
-    # Half a digit of rounding is what a print allows; one digit is what two ways of rounding allow.
-    distance = abs(computed - float(number))
-    if name == "params":
-        return distance < digit
-    return distance <= max(digit, FLOPS_TOLERANCE * abs(float(number))) + 1e-12
+    return value.quantize(number, ROUND_DOWN if truncated else ROUND_HALF_UP) == number
+
+
+def verify(table: Table, book: Book | None = None) -> Iterator[Checked]:
+    """Every printed cost of a table with its class.
+
+    Raises:
+        UnknownName: a convention or a cause names a way of counting, a row, a table or a source that is not there.
+    """
+    book = book or Book()
+    for row in table.rows:
+        for cost in UNITS:
+            if cost in row.printed:
+                yield check(table, row, cost, book)
+
+
+def check(table: Table, row: Row, cost: CostName, book: Book) -> Checked:
+    """One printed cost with its class. Raises as `verify` does."""
+    printed = row.printed[cost]
+    words = table.conventions.get(cost, ())
+    default = _predicted(table, row, cost, (), book)
+    computed = _predicted(table, row, cost, words, book)
+    equal = rounds_to(default, printed)
+    follows = rounds_to(computed, printed, truncated=TRUNCATED in words)
+    found = Checked(
+        table=table,
+        row=row,
+        cost=cost,
+        printed=printed,
+        default=float(default),
+        computed=float(computed),
+        kind=_class(equal, follows and bool(words)),
+        follows=follows,
+        cause=row.causes.get(cost),
+    )
+    if found.kind is not Class.DIFFERENT:
+        return found
+    followed = follow(table, row, cost, book)
+    return replace(found, consequence=float(followed[0]), holds=followed[1]) if followed else found
+
+
+def _class(equal: bool, follows: bool) -> Class:
+    if equal:
+        return Class.EQUAL
+    return Class.CONVENTION if follows else Class.DIFFERENT
+
+
+def way_of(cost: CostName, words: Sequence[str]) -> str:
+    """The way of counting that a convention's words name; the package's own where they name none.
+
+    Raises:
+        UnknownName: a word is neither a way of counting that cost nor a form of print.
+    """
+    ways = [word for word in words if word not in FORMS]
+    allowed = [name for name, way in COUNTS.items() if way.cost == cost]
+    for word in ways:
+        if word not in allowed:
+            raise UnknownName(unknown(f"convention for {cost}", word, [*allowed, *FORMS]))
+    return ways[0] if ways else DEFAULTS[cost]
+
+
+def _predicted(table: Table, row: Row, cost: CostName, words: Sequence[str], book: Book) -> Decimal:
+    """What a convention says that a row prints, before it is rounded, in M or G."""
+    way = way_of(cost, words)
+    value = _counted(row, cost, way, book)
+    if row.printed[cost].startswith("+"):
+        return value - _counted(table.rows[0], cost, way, book)
+    if PRINTED_SUM in words and row.base:
+        base = table.row(row.base)
+        return Decimal(base.printed[cost]) + value - _counted(base, cost, way, book)
+    return value
+
+
+def _counted(row: Row, cost: CostName, way: str, book: Book) -> Decimal:
+    return Decimal(book.number(architecture_of(row), way)) / UNITS[cost][1]
+
+
+def follow(table: Table, row: Row, cost: CostName, book: Book) -> tuple[Decimal, bool] | None:
+    """What a row's cause says the print is, in M or G, and whether it is that. None without a cause that says a number.
+
+    Raises as `verify` does.
+    """
+    cause = row.causes.get(cost)
+    if cause is None or not cause.testable:
+        return None
+    if cause.source:
+        return _copied(row, cost, cause)
+    if cause.row:
+        return _repeated(table, row, cost, cause, book)
+    changed = replace(row, levels={**row.levels, **cause.levels})
+    value = _predicted(table, changed, cost, cause.counted, book)
+    return value, rounds_to(value, row.printed[cost], truncated=TRUNCATED in cause.counted)
+
+
+def _copied(row: Row, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
+    """The print of another publication for the same backbone."""
+    known = sources()
+    if cause.source not in known:
+        raise UnknownName(unknown("source", cause.source, tuple(known)))
+    numbers = known[cause.source].numbers
+    if row.backbone not in numbers:
+        raise UnknownName(unknown(f"backbone in source {cause.source}", row.backbone, tuple(numbers)))
+    copied = numbers[row.backbone][cost]
+    return Decimal(copied), copied == row.printed[cost]
+
+
+def _repeated(table: Table, row: Row, cost: CostName, cause: Cause, book: Book) -> tuple[Decimal, bool]:
+    """The print of another row, or a multiple of it. That row must be explained itself."""
+    place = tables()[cause.table] if cause.table else table
+    other = check(place, place.row(cause.row), cost, book)
+    value = Decimal(cause.times) * Decimal(other.printed)
+    return value, value == Decimal(row.printed[cost]) and other.explained

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +18,14 @@ import torch
 from torch import Tensor
 
 from ablate.data.catalogue import held_out
-from ablate.errors import DataError
-from ablate.records import Data
+from ablate.errors import AblateError, DataError, shortened
+from ablate.records import MOST_CLASSES, MOST_SIDE, Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+MOST_IMAGES = 100_000_000
+"""Images of a split that are held in memory: a hundred times ImageNet."""
+DEFLATED = 1_040
+"""By how much DEFLATE can shrink data at most, by its format: a file that claims more lies."""
 Splits = tuple[Tensor, Tensor, Tensor, Tensor]
 """Training images and labels, test images and labels."""
 
@@ -117,44 +124,140 @@ def _torchvision(data: Data) -> Splits:
     return (*train, *test)
 
 
-def _read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    if not path.is_file():
-        raise DataError(f"data: no file {path}")
+@dataclass(frozen=True)
+class Header:
+    """What the header of an array in an `.npz` says."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An `.npz`, opened.
+
+    Raises:
+        DataError: there is no such file, or it is not readable as one; also for what goes wrong while it is open.
+    """
+    # Unlike Path.is_file, it is False of names that no file can have.
+    if not os.path.isfile(path):  # noqa: PTH113
+        raise DataError(f"data: no file {shortened(str(path))}")
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            missing = [key for key in NPZ_KEYS if key not in file]
-            if missing:
-                raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
-            return {key: file[key] for key in NPZ_KEYS}
-    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"data: {path} is not a readable .npz without pickles: {error}") from error
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except AblateError:
+        raise
+    except Exception as error:
+        # Cut, encrypted, of another compression, with a header that is no header: each raises its own kind.
+        raise DataError(f"data: {path} is not a readable .npz without pickles: {shortened(str(error), 300)}") from error
+
+
+def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
+    """The headers of the four arrays, each held against the size of what follows it: so a header cannot ask for more memory than
+    the file has data.
+
+    Raises:
+        DataError: an array is missing, or is not what its header says.
+    """
+    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    missing = [key for key in NPZ_KEYS if key not in members]
+    if missing:
+        raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
+    found = {}
+    for key in NPZ_KEYS:
+        member = members[key]
+        with archive.open(member) as stream:
+            header = _header(stream)
+            start = stream.tell()
+        most = DEFLATED * member.compress_size if member.compress_type == zipfile.ZIP_DEFLATED else member.compress_size
+        if min(header.shape, default=1) < 0 or start + header.bytes != member.file_size or member.file_size > most:
+            raise DataError(
+                f"data: {key} in {path} claims {header.dtype}{list(header.shape)}, {header.bytes:,} bytes, but the file does not "
+                "hold them; write it again with numpy.savez"
+            )
+        found[key] = header
+    return found
+
+
+def _header(stream: IO[bytes]) -> Header:
+    """The header of one array. Raises ValueError where it is none, or one of pickled objects."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(stream)
+    if version not in readers:
+        raise ValueError(f"an array of the unknown version {version}")
+    shape, _, dtype = readers[version](stream)
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects, which are pickled")
+    return Header(shape, dtype)
 
 
 def npz_shape(path: Path) -> tuple[int, int, int, int]:
-    """Image side, channels, number of classes and of training images of an `.npz` in the Keras layout."""
-    arrays = _read_npz(path)
-    for split in ("train", "test"):
-        images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"].reshape(-1)
-        if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[1] != images.shape[2]:
+    """Image side, channels, number of classes and of training images of an `.npz` in the Keras layout.
+
+    Reads headers and labels only.
+
+    Raises:
+        DataError: it is missing or malformed, or holds something else.
+    """
+    with _readable(path) as archive:
+        headers = _headers(archive, path)
+        for split in ("train", "test"):
+            _check_images(headers[f"x_{split}"], headers[f"y_{split}"], split, path)
+        images, tested = headers["x_train"], headers["x_test"]
+        if images.shape[1:] != tested.shape[1:]:
             raise DataError(
-                f"data: x_{split} in {path} is {images.dtype}{list(images.shape)}; it must be uint8 (n, side, side[, channels])"
+                f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}"
             )
-        if len(images) != len(labels) or not np.issubdtype(labels.dtype, np.integer) or (len(labels) and labels.min() < 0):
-            raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {len(images)} images")
-        if not len(images) or not images.shape[1]:
-            raise DataError(f"data: x_{split} in {path} is empty: {list(images.shape)}")
-    images, tested = arrays["x_train"], arrays["x_test"]
-    if images.shape[1:] != tested.shape[1:]:
-        raise DataError(f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}")
-    if arrays["y_test"].max() > arrays["y_train"].max():
+        highest = {split: _highest_label(archive, path, split) for split in ("train", "test")}
+    if highest["test"] > highest["train"]:
+        raise DataError(f"data: y_test in {path} has class {highest['test']}, y_train none beyond {highest['train']}")
+    return images.shape[1], images.shape[3] if len(images.shape) == 4 else 1, highest["train"] + 1, images.shape[0]
+
+
+def _check_images(images: Header, labels: Header, split: str, path: Path) -> None:
+    """Raises DataError unless these are square images, and a whole number for each of them."""
+    shape = list(images.shape)
+    if images.dtype != np.uint8 or len(shape) not in (3, 4) or shape[1] != shape[2]:
+        raise DataError(f"data: x_{split} in {path} is {images.dtype}{shape}; it must be uint8 (n, side, side[, channels])")
+    if not math.prod(shape):
+        raise DataError(f"data: x_{split} in {path} is empty: {shape}")
+    if shape[0] > MOST_IMAGES or shape[1] > MOST_SIDE or shape[-1] > MOST_SIDE:
         raise DataError(
-            f"data: y_test in {path} has class {arrays['y_test'].max()}, y_train none beyond {arrays['y_train'].max()}"
+            f"data: x_{split} in {path} is {shape}; held in memory are at most {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a "
+            "side; use data: {name: folder} for more"
         )
-    return images.shape[1], images.shape[3] if images.ndim == 4 else 1, int(arrays["y_train"].max()) + 1, len(images)
+    if math.prod(labels.shape) != shape[0] or labels.dtype.kind not in "iu":
+        raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {shape[0]} images")
+
+
+def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
+    """The highest class number of a split. Raises DataError unless all are from 0 to `MOST_CLASSES` - 1."""
+    labels = _array(archive, f"y_{split}")
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= MOST_CLASSES:
+        wrong = lowest if lowest < 0 else highest
+        raise DataError(
+            f"data: y_{split} in {path} has class {wrong}; it must hold one class number from 0 up for each image, "
+            f"{MOST_CLASSES - 1:,} at most"
+        )
+    return highest
+
+
+def _array(archive: zipfile.ZipFile, key: str) -> npt.NDArray[Any]:
+    """An array whose header was looked at before."""
+    name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
+    with archive.open(name) as stream:
+        found: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return found
 
 
 def _npz(path: Path) -> Splits:
     npz_shape(path)
-    arrays = _read_npz(path)
+    with _readable(path) as archive:
+        arrays = {key: _array(archive, key) for key in NPZ_KEYS}
     labels = {split: torch.from_numpy(arrays[f"y_{split}"].reshape(-1).astype(np.int64)) for split in ("train", "test")}
     return _images(arrays["x_train"]), labels["train"], _images(arrays["x_test"]), labels["test"]

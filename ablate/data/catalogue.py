@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ablate.errors import DataError, Infeasible, UnknownName, unknown
+from ablate.errors import DataError, Infeasible, UnknownName, shortened, unknown
 from ablate.records import Data, Recipe
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -241,7 +241,18 @@ def _file_hash(path: Path) -> str:
 
 
 def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
-    """Number of classes and of training images, and a hash over split, class and file names with their sizes."""
+    """Number of classes and of training images, and a hash over split, class and file names with their sizes.
+
+    Raises:
+        DataError: it is no such folder, or cannot be read.
+    """
+    try:
+        return _content(root, classes)
+    except OSError as error:
+        raise DataError(f"data: {shortened(str(error.filename))} cannot be read: {error.strerror}") from None
+
+
+def _content(root: Path, classes: int) -> tuple[int, int, str]:
     digest = hashlib.sha256()
     names: dict[str, list[str]] = {}
     images = 0

@@ -19,6 +19,10 @@ CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
 """A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
 
 
+FAILURES = (Exception, SystemExit)
+"""What ends a trial and not the run: code of a trial that calls `sys.exit` ends that trial alone."""
+
+
 def device_of(resources: Resources) -> str:
     """`cuda` for a trial that was given any part of a GPU, else `cpu`, whatever the machine has.
 
@@ -74,7 +78,7 @@ class Work:
             self.status = Status.PLANNED
             yield Ended(self._trial, Status.RUNNING, str(error))
             return
-        except Exception:
+        except FAILURES:
             yield Started(self._trial, place, 0)
             yield self._failed()
             return
@@ -101,11 +105,11 @@ class Work:
             epoch = self._training.epoch()
             # The checkpoint comes first: a result that is told is a result that is kept.
             if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
-                self.save()
+                self.save(weights_only=self._training.finished and self._job.keep == "best")
         except Diverged as error:
             yield self._end(Status.DIVERGED, str(error))
             return
-        except Exception:
+        except FAILURES:
             yield self._failed()
             return
         yield Progressed(self._trial, (epoch,))
@@ -122,13 +126,13 @@ class Work:
             return
         try:
             yield Measured(self._trial, self._training.diagnose(wanted))
-        except Exception:
+        except FAILURES:
             self._diagnosis_error = traceback.format_exc(limit=-8)
 
-    def save(self) -> None:
-        """Writes a checkpoint now."""
+    def save(self, *, weights_only: bool = False) -> None:
+        """Writes a checkpoint now; of a finished trial, the tested weights alone if that is enough."""
         if self._training is not None:
-            self._training.save()
+            self._training.save(weights_only=weights_only)
             self._saved = time.monotonic()
 
     def interrupt(self) -> Ended:

@@ -78,6 +78,13 @@ def needs_patch_labels(settings: Settings) -> bool:
     )
 
 
+def mixes_patches(settings: Settings) -> bool:
+    """Whether a loss of these settings mixes two images on the patch grid, as published."""
+    found = [factor for factor in catalogue().values() if isinstance(factor, LossFactor)]
+    values = [(factor, values_of(factor, settings)) for factor in found]
+    return any(not factor.neutral(read) and factor.as_published(read) for factor, read in values)
+
+
 def check(settings: Settings) -> Settings:
     """The same settings, if each names a factor, has an allowed level and would be read.
 
@@ -96,4 +103,15 @@ def check(settings: Settings) -> Settings:
     return settings
 
 
-__all__ = ["Values", "canonical", "catalogue", "check", "find", "needs_patch_labels", "parameters", "unread_reason", "values_of"]
+__all__ = [
+    "Values",
+    "canonical",
+    "catalogue",
+    "check",
+    "find",
+    "mixes_patches",
+    "needs_patch_labels",
+    "parameters",
+    "unread_reason",
+    "values_of",
+]

@@ -13,6 +13,7 @@ def edit(values: Values, before: Dimensions) -> Dimensions:
         drop_path=float(values["path"]),
         dropout=float(values["dropout"]),
         attention_dropout=float(values["attention"]),
+        head_dropout=float(values["head"]),
     )
 
 
@@ -39,5 +40,6 @@ FACTOR = SizeFactor(
             (0.1, 0.2),
         ),
         Parameter("attention", Real(0, 1), 0.0, "dropout of attention weights", (0.1, 0.2)),
+        Parameter("head", Real(0, 1), 0.0, "dropout before the classifier, on ViT and DeiT", (0.2,)),
     ),
 )

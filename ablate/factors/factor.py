@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ablate.errors import UnreadParameter, did_you_mean
+from ablate.errors import UnreadParameter, did_you_mean, shortened
 from ablate.records import Level, Settings
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Site:
     `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width of the feed-forward network, `grid` the
     token grid (height, width; 0 where only prefix tokens pass), `prefix` the number of class and register tokens before the
     grid tokens, `dropout` the rate inside the feed-forward network, `norm` makes a norm over a number of channels, of the
-    backbone's class.
+    backbone's class, `family` the name of the backbone's family.
     """
 
     layer: int
@@ -128,6 +128,7 @@ class Site:
     prefix: int
     dropout: float
     norm: Callable[[int], nn.Module]
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class Dimensions:
     drop_path: float = 0.0
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    head_dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,15 @@ class Edits:
         logits: (batch, h, n, m) to the same, before any mask and the softmax.
         weights: (batch, h, n, m) to the same, after the softmax and before attention dropout.
         output: (batch, n, width) to the same, after the output projection.
+        image: (batch, height, width, channels) to the same, after the windows of an image were put together again; on
+            backbones whose attention works in windows.
     """
 
     value: nn.Module | None = None
     logits: nn.Module | None = None
     weights: nn.Module | None = None
     output: nn.Module | None = None
+    image: nn.Module | None = None
 
 
 @dataclass(frozen=True)
@@ -281,12 +286,18 @@ class HeadFactor(Factor):
 class LossFactor(Factor):
     """Adds terms to the training loss, from patch tokens; the network itself stays as it is.
 
-    The module is called with the tokens before the first block, those after the last (both (batch, patches, width), without
-    prefix tokens) and the patches' labels, (batch, patches, classes) or None; it gives a scalar.
+    The module is called with early tokens, those after the last block (both (batch, patches, width), without prefix tokens)
+    and labels: those of patches, (batch, patches, classes), or `Regions`, or None; it gives a scalar.
+
+    Attributes:
+        patch_labels: whether the terms need labels of patches.
+        as_published: whether early tokens are patch embeddings without position, and any two images of a batch are mixed on
+            the patch grid; else they are the tokens before the first block.
     """
 
     make: Callable[[Values, TokenSite], nn.Module]
     patch_labels: Callable[[Values], bool]
+    as_published: Callable[[Values], bool] = lambda values: False
     needs: tuple[Slot, ...] = ("tokens",)
     kind: str = "loss"
 
@@ -327,4 +338,4 @@ class ReadValues(Mapping[str, Level]):
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
     """The message for a level that a parameter does not take."""
     known = [str(x) for x in parameter.allowed.levels] if isinstance(parameter.allowed, OneOf) else []
-    return f"{name}: {level!r} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"
+    return f"{name}: {shortened(repr(level))} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from ablate.errors import Infeasible
 from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
 
 
 def make(values: Values, site: Site) -> Edits:
     from ablate.layers.attention import ScaledFrequencies
 
-    return Edits(output=ScaledFrequencies(site.width, times=2 if values["featscale"] == "code" else 1))
+    level = values["featscale"]
+    if level == "code" and site.family != "vit":
+        other = "image" if site.family == "swin" else "text"
+        raise Infeasible(f"the published code adds FeatScale twice on DeiT only; on this backbone use featscale: {other}")
+    if level == "image":
+        if site.family != "swin":
+            raise Infeasible("attention sees the whole image on this backbone; use featscale: text")
+        return Edits(image=ScaledFrequencies(site.width, dims=(1, 2)))
+    return Edits(output=ScaledFrequencies(site.width, times=2 if level == "code" else 1))
 
 
 FACTOR = EditFactor(
@@ -20,9 +29,10 @@ FACTOR = EditFactor(
     parameters=(
         Parameter(
             "featscale",
-            OneOf(("none", "text", "code")),
+            OneOf(("none", "text", "code", "image")),
             "none",
-            "scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and 1 + 2t, as published",
+            "scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and 1 + 2t, as published for DeiT; "
+            "image: the mean over the whole image, as published for Swin",
             ("text", "code"),
         ),
     ),

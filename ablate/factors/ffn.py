@@ -15,6 +15,10 @@ def _neutral(values: Values) -> bool:
     return values["agelu"] == 0 and values["activation"] == "gelu" and values["kernel"] == "none" and values["form"] == "mlp"
 
 
+def _has_norms(values: Values) -> bool:
+    return values["form"] == "mlp" and values["agelu"] != 0
+
+
 def _has_kernel(values: Values) -> bool:
     return values["form"] == "mlp"
 
@@ -54,8 +58,14 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
             fc1 = narrow(fc1, site.hidden // count)
         act = ArbitraryActivations(site.hidden // count, count, act)
     depthwise = nn.Identity() if kernel == "none" else DepthwiseBlock(site.hidden, int(kernel), site.grid, site.prefix)
-    norm1, norm2 = (site.norm(site.hidden), site.norm(site.width)) if count else (nn.Identity(), nn.Identity())
-    return FeedForward(fc1, act, norm1, depthwise, fc2, norm2, site.dropout)
+    norm1: nn.Module = nn.Identity()
+    norm2: nn.Module = nn.Identity()
+    published = bool(count) and values["variant"] == "code"
+    if count:
+        # The published code takes torch's LayerNorm, whose epsilon is not the backbone's.
+        make_norm = nn.LayerNorm if published else site.norm
+        norm1, norm2 = make_norm(site.hidden), make_norm(site.width)
+    return FeedForward(fc1, act, norm1, depthwise, fc2, norm2, site.dropout, drop_before_depthwise=published)
 
 
 FACTOR = ReplaceFactor(
@@ -90,6 +100,15 @@ FACTOR = ReplaceFactor(
             "mlp",
             "mlp: two linear layers; sum: the elementwise sum of as many activations as the FFN is wide (AGeLUs with agelu = 1)",
             ("sum",),
+        ),
+        Parameter(
+            "variant",
+            OneOf(("text", "code")),
+            "text",
+            "code, as published: epsilon 1e-5 in the two norms, dropout before the depthwise block",
+            ("code",),
+            _has_norms,
+            "ffn.form is mlp and ffn.agelu is not 0",
         ),
     ),
 )

@@ -5,17 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import LossFactor, Parameter, Real, TokenSite, Values
+from ablate.factors.factor import LossFactor, OneOf, Parameter, Real, TokenSite, Values
 
 if TYPE_CHECKING:
     from torch import nn
 
 
+def _as_published(values: Values) -> bool:
+    return values["variant"] == "code"
+
+
 def make(values: Values, site: TokenSite) -> nn.Module:
-    from ablate.layers.patch_losses import PatchLosses
+    from ablate.layers.patch_losses import PatchLosses, PublishedPatchLosses
 
     if site.grid[0] * site.grid[1] < 2:
         raise Infeasible("patch losses tell patches apart, and there is only one; use a smaller size.patch_size")
+    if values["variant"] == "code":
+        if values["cosine"]:
+            raise Infeasible("the published code has no cosine loss; set patch.cosine to 0, or patch.variant to text")
+        return PublishedPatchLosses(
+            site.width,
+            site.classes,
+            site.grid,
+            contrastive=float(values["contrastive"]),
+            mixing=float(values["mixing"]),
+        )
     return PatchLosses(
         site.width,
         site.classes,
@@ -29,12 +43,23 @@ FACTOR = LossFactor(
     name="patch",
     source="patch-diversification, section 4; Tables 1 and 3",
     claim="Telling patches apart while training gains 0.8 on DeiT-B, and costs nothing at inference.",
-    neutral=lambda values: not any(values.values()),
+    neutral=lambda values: not any(values[name] for name in ("cosine", "contrastive", "mixing")),
     make=make,
-    patch_labels=lambda values: bool(values["mixing"]),
+    patch_labels=lambda values: bool(values["mixing"]) and not _as_published(values),
+    as_published=_as_published,
     parameters=(
         Parameter("cosine", Real(0), 0.0, "weight of the mean pairwise cosine of last-layer patch tokens", (1.0,)),
         Parameter("contrastive", Real(0), 0.0, "weight of the contrastive loss between first- and last-layer tokens", (1.0,)),
         Parameter("mixing", Real(0), 0.0, "weight of the patch classification loss; needs recipe.cutmix", (1.0,)),
+        Parameter(
+            "variant",
+            OneOf(("text", "code")),
+            "text",
+            "code, as published: a local negative, embeddings without position, any two images mixed on the patch grid, "
+            "region means classified through dropout; needs recipe.cutmix or recipe.mixup",
+            ("code",),
+            lambda values: bool(values["contrastive"] or values["mixing"]),
+            "patch.contrastive or patch.mixing is above 0",
+        ),
     ),
 )

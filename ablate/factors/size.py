@@ -6,6 +6,11 @@ from dataclasses import replace
 
 from ablate.factors.factor import Dimensions, OneOf, Parameter, Real, SizeFactor, Values, Whole
 
+MOST_DEPTH = 1_000
+"""Blocks of a backbone: the deepest published transformers have so many, and building a block takes a millisecond."""
+MOST_WIDTH = 1_000_000
+"""Channels, heads and sides in pixels or tokens: beyond it no network fits into any memory."""
+
 
 def edit(values: Values, before: Dimensions) -> Dimensions:
     return replace(
@@ -27,18 +32,19 @@ FACTOR = SizeFactor(
     neutral=lambda values: not values,
     edit=edit,
     parameters=(
-        Parameter("patch_size", Whole(1), None, "side of a patch in pixels", (4, 8)),
-        Parameter("width", Whole(1), None, "channels of a token (embedding dimension)", (48, 96)),
-        Parameter("depth", Whole(1), None, "number of blocks", (1, 2)),
-        Parameter("heads", Whole(1), None, "attention heads; they divide the width", (2, 6)),
+        Parameter("patch_size", Whole(1, MOST_WIDTH), None, "side of a patch in pixels", (4, 8)),
+        Parameter("width", Whole(1, MOST_WIDTH), None, "channels of a token (embedding dimension)", (48, 96)),
+        Parameter("depth", Whole(1, MOST_DEPTH), None, "number of blocks", (1, 2)),
+        Parameter("heads", Whole(1, MOST_WIDTH), None, "attention heads; they divide the width", (2, 6)),
         Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
         Parameter(
             "pool",
-            OneOf(("token", "mean")),
+            OneOf(("token", "mean", "norm-mean")),
             None,
-            "classify from the class token or from the mean of the patch tokens",
-            ("mean",),
+            "what is classified: the class token; the mean of the patch tokens, then normalised; or (norm-mean, as in IFFN's "
+            "published code) the mean of the normalised patch tokens",
+            ("mean", "norm-mean"),
         ),
-        Parameter("window", Whole(2), None, "side of an attention window in tokens, on Swin", (4,)),
+        Parameter("window", Whole(2, MOST_WIDTH), None, "side of an attention window in tokens, on Swin", (4,)),
     ),
 )

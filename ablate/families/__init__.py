@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import cache
 
 from ablate import factors
-from ablate.errors import UnknownName, unknown
+from ablate.errors import UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families.family import Family
 from ablate.records import Architecture, Settings
@@ -37,15 +37,29 @@ def find(backbone: str) -> Family:
     for family in families().values():
         if backbone in family.members():
             return family
-    known = [name for family in families().values() for name in family.members()]
-    known += [family.name for family in families().values() if family.declared]
-    nearest = unknown("backbone", backbone, known)
-    if "did you mean" not in nearest:
-        nearest = (
-            f"unknown backbone '{backbone}'; known are the models of the families {', '.join(families())}; "
-            "`ablate backbones` lists them"
-        )
-    raise UnknownName(nearest)
+    raise UnknownName(unknown_backbone(backbone))
+
+
+def is_known(backbone: str) -> bool:
+    """Whether any family has a backbone of that name."""
+    return backbone in _names()
+
+
+@cache
+def _names() -> frozenset[str]:
+    declared = {family.name for family in families().values() if family.declared}
+    return frozenset(declared.union(*(family.members() for family in families().values())))
+
+
+def unknown_backbone(name: str) -> str:
+    """The message for a backbone that no family has: the nearest known one if there is one, else the families."""
+    nearest = unknown("backbone", name, sorted(_names()))
+    if "did you mean" in nearest:
+        return nearest
+    return (
+        f"unknown backbone '{shortened(name)}'; known are the models of the families {', '.join(families())}; "
+        "`ablate backbones` lists them"
+    )
 
 
 def resolve(backbone: str, image_size: int, channels: int, classes: int, settings: Settings) -> Architecture:
@@ -61,4 +75,4 @@ def resolve(backbone: str, image_size: int, channels: int, classes: int, setting
     return Architecture(backbone, image_size, channels, classes, kept)
 
 
-__all__ = ["Family", "families", "find", "resolve"]
+__all__ = ["Family", "families", "find", "is_known", "resolve", "unknown_backbone"]

@@ -18,7 +18,12 @@ Layout = Literal["tokens", "grid", "image"]
 
 def factor_of(dimension: str) -> str:
     """The factor that changes a field of Dimensions, as it is written in a space."""
-    rates = {"drop_path": "drop.path", "dropout": "drop.dropout", "attention_dropout": "drop.attention"}
+    rates = {
+        "drop_path": "drop.path",
+        "dropout": "drop.dropout",
+        "attention_dropout": "drop.attention",
+        "head_dropout": "drop.head",
+    }
     return rates.get(dimension, f"size.{dimension}")
 
 

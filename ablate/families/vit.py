@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAME = "vit"
-POOLS = {"token": "token", "avg": "mean"}
 
 # What a declared `vit` has where nothing is said; width, depth and heads must be said.
 DECLARED = Dimensions(patch_size=16, mlp_ratio=4.0, pool="token")
@@ -52,8 +51,17 @@ def dimensions(name: str) -> Dimensions:
         depth=len(model.blocks),
         heads=block.attn.num_heads,
         mlp_ratio=block.mlp.fc1.out_features / model.embed_dim,
-        pool=POOLS.get(model.global_pool, model.global_pool),
+        pool=_pool(model),
     )
+
+
+def _pool(model: Any) -> str:
+    """The level of `size.pool` that a model of timm has."""
+    if model.global_pool == "token":
+        return "token"
+    if model.global_pool != "avg":
+        return str(model.global_pool)
+    return "mean" if type(model.norm).__name__ == "Identity" else "norm-mean"
 
 
 def image_size(name: str) -> int:
@@ -90,6 +98,8 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     if name == NAME or wanted.pool != own.pool:
         arguments |= _pooling(name, wanted.pool)
     rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
+    if wanted.head_dropout:
+        rates["drop_rate"] = wanted.head_dropout
     arguments |= {rate: value for rate, value in rates.items() if value}
     if name == NAME:
         declared: nn.Module = VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
@@ -98,12 +108,12 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
 
 
 def _pooling(name: str, pool: str) -> dict[str, Any]:
-    """timm's arguments for a pooling: without the class token, patch tokens are averaged and the norm follows."""
+    """timm's arguments for a pooling: without the class token, patch tokens are averaged, before the norm or after it."""
     if pool == "token":
         return {"class_token": True, "global_pool": "token"}
     if name != NAME and "distilled" in name:
-        raise Infeasible(f"size.pool = mean: {name} has two heads, each on a token of its own")
-    return {"class_token": False, "global_pool": "avg"}
+        raise Infeasible(f"size.pool = {pool}: {name} has two heads, each on a token of its own")
+    return {"class_token": False, "global_pool": "avg", "fc_norm": pool == "mean"}
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -154,6 +164,19 @@ FAMILY = Family(
     blocks=blocks,
     algebra=Algebra,
     editable=editable,
-    sizes=frozenset(("patch_size", "width", "depth", "heads", "mlp_ratio", "pool", "drop_path", "dropout", "attention_dropout")),
+    sizes=frozenset(
+        (
+            "patch_size",
+            "width",
+            "depth",
+            "heads",
+            "mlp_ratio",
+            "pool",
+            "drop_path",
+            "dropout",
+            "attention_dropout",
+            "head_dropout",
+        )
+    ),
     declared=True,
 )

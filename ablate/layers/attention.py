@@ -148,20 +148,25 @@ class ScaledHighPass(nn.Module):
 
 class ScaledFrequencies(nn.Module):
     """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`, s and t a channel, initialised to 0 (anti-oversmoothing,
-    section 3.2). DC is the mean over tokens. c is 1 in the text and 2 in the published code.
+    section 3.2). DC is the mean over tokens. c is 1 in the text, and 2 in the published code for DeiT.
+
+    Args:
+        width: channels.
+        times: c.
+        dims: over which dimensions the mean is taken.
 
     Shape:
-        (batch, tokens, width) to the same.
+        (batch, tokens, width) to the same; with `dims` (1, 2), (batch, height, width of the grid, width) to the same.
     """
 
-    def __init__(self, width: int, times: int = 1) -> None:
+    def __init__(self, width: int, times: int = 1, dims: tuple[int, ...] = (-2,)) -> None:
         super().__init__()
-        self.times = times
+        self.times, self.dims = times, dims
         self.s = nn.Parameter(torch.zeros(width))
         self.t = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        constant = x.mean(dim=-2, keepdim=True)
+        constant = x.mean(dim=self.dims, keepdim=True)
         return x + self.times * (constant * self.s + (x - constant) * self.t)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,9 @@ class CirculantProjection(nn.Module):
         input (..., width), output (..., count, width), in the dtype of the input; transforms run in at least float32.
     """
 
+    DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"c": False}
+    """The published code keeps each projection's parameters in one vector, which timm's rule leaves without weight decay."""
+
     def __init__(self, width: int, blocks: int, count: int = 1, *, bias: bool = False) -> None:
         super().__init__()
         if width % blocks:
@@ -37,6 +42,18 @@ class CirculantProjection(nn.Module):
         else:
             nn.init.uniform_(self.c, -(width**-0.5), width**-0.5)
             nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
+
+    @staticmethod
+    def from_published(weights: Tensor, blocks: int) -> Tensor:
+        """`c` of one projection from the parameter of the authors' `Circulant_Linear`.
+
+        Their index is output minus input and their first block is the output's; here it is the other way round.
+
+        Shape:
+            (blocks * width) to (blocks, blocks, width / blocks).
+        """
+        grid = weights.reshape(blocks, blocks, -1).transpose(0, 1)
+        return torch.roll(grid.flip(-1), 1, dims=-1)
 
     def forward(self, z: Tensor) -> Tensor:
         size, lead = self.width // self.blocks, z.shape[:-1]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,6 +24,9 @@ class ArbitraryActivations(nn.Module):
     Shape:
         input (..., width), output (..., count * width).
     """
+
+    DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"alpha": True, "beta": True}
+    """The published code shapes its scales (1, 1, width), so that timm's rule lets them decay; its biases do not."""
 
     def __init__(self, width: int, count: int, activation: nn.Module) -> None:
         super().__init__()
@@ -69,7 +75,8 @@ class FeedForward(nn.Module):
     """fc1, activation, depthwise block, fc2, with the two LayerNorms that go with AGeLUs.
 
     Structure (the one that gives the paper's printed parameters): fc1 -> N AGeLUs concatenated -> LayerNorm(C') ->
-    depthwise block -> fc2 -> LayerNorm(C). Parts that a setting leaves out are `nn.Identity`.
+    depthwise block -> dropout -> fc2 -> LayerNorm(C) -> dropout. The published code has its first dropout before the
+    depthwise block. Parts that a setting leaves out are `nn.Identity`.
 
     Shape:
         input and output (batch, tokens, channels).
@@ -84,16 +91,20 @@ class FeedForward(nn.Module):
         fc2: nn.Linear,
         norm2: nn.Module,
         dropout: float,
+        *,
+        drop_before_depthwise: bool = False,
     ) -> None:
         super().__init__()
         self.fc1, self.act, self.norm1, self.depthwise = fc1, act, norm1, depthwise
         self.drop1 = nn.Dropout(dropout)
         self.fc2, self.norm2 = fc2, norm2
         self.drop2 = nn.Dropout(dropout)
+        self.drop_before_depthwise = drop_before_depthwise
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.drop1(self.depthwise(self.norm1(self.act(self.fc1(x)))))
-        output: Tensor = self.drop2(self.norm2(self.fc2(hidden)))
+        hidden = self.norm1(self.act(self.fc1(x)))
+        first, second = (self.drop1, self.depthwise) if self.drop_before_depthwise else (self.depthwise, self.drop1)
+        output: Tensor = self.drop2(self.norm2(self.fc2(second(first(hidden)))))
         return output
 
 
@@ -109,6 +120,8 @@ class SummedActivations(nn.Module):
     """
 
     CHUNK = 16
+    DECAYS: ClassVar[Mapping[str, bool]] = dict.fromkeys(("alpha", "beta", "gamma", "theta"), False)
+    """Scales and biases do not decay, whatever the shape in which they are kept."""
 
     def __init__(self, width: int, count: int, activation: nn.Module, arbitrary: bool) -> None:
         super().__init__()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -35,6 +36,9 @@ from ablate.records import Architecture, Settings
 
 F = TypeVar("F", bound=Factor)
 
+BYTES = 4
+"""Of a number in float32."""
+
 
 def build(architecture: Architecture) -> nn.Module:
     """The network, initialised from torch's global random state.
@@ -62,13 +66,9 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     """
     family = families.find(architecture.backbone)
     values = _values(architecture.settings)
-    model = family.create(
-        architecture.backbone,
-        architecture.image_size,
-        architecture.channels,
-        architecture.classes,
-        _dimensions(family, architecture.backbone, values),
-    )
+    wanted = _dimensions(family, architecture.backbone, values)
+    refuse_giants(architecture, wanted)
+    model = family.create(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes, wanted)
     before = take(model, weights)
     # What stands where is read from the unmodified backbone: a factor may take away what tells it.
     found: Any = model
@@ -83,6 +83,29 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     return model, loaded
 
 
+def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
+    """Raises Infeasible where weights and one image would take more than this machine's memory, before any of it is taken.
+
+    What is counted is a lower bound: numbers that a family has not, or has in several values, are left out.
+    """
+    width, ratio = max(wanted.width, 1), wanted.mlp_ratio
+    if ratio and width * ratio < 1:
+        raise Infeasible(f"size.mlp_ratio = {ratio:g} leaves no hidden channel of {width} channels")
+    patches = (architecture.image_size // wanted.patch_size) ** 2 if wanted.patch_size else 0
+    image = architecture.channels * architecture.image_size**2
+    embedding = architecture.channels * wanted.patch_size**2 * width + patches * width
+    blocks = wanted.depth * width**2 * (4 + 2 * ratio)
+    # Between the layers stand at least the tokens, as often as the widest layer has outputs.
+    tokens = patches * width * max(3.0, ratio)
+    least = BYTES * (image + embedding + blocks + architecture.classes * width + tokens)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if least > memory:
+        raise Infeasible(
+            f"it does not fit into this machine's memory: its weights and one image take {least / 1e9:.3g} GB or more, "
+            f"the machine has {memory / 1e9:.3g} GB"
+        )
+
+
 def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tuple[LossFactor, nn.Module]]:
     """The loss terms of an architecture's settings, by factor: modules as LossFactor describes them.
 
@@ -92,6 +115,8 @@ def build_losses(architecture: Architecture, model: nn.Module) -> dict[str, tupl
     values = _values(architecture.settings)
     found: dict[str, tuple[LossFactor, nn.Module]] = {}
     for factor in _active(LossFactor, values):
+        if factor.as_published(values[factor.name].quietly()) and not hasattr(model, "patch_embed"):
+            raise Infeasible(f"the published code of {factor.name} reads patch embeddings, which {architecture.backbone} lacks")
         site = places_of(model)[-1].site
         read = values[factor.name]
         found[factor.name] = (factor, factor.make(read, TokenSite(site.width, site.grid, architecture.classes)))
@@ -168,7 +193,11 @@ def _edit(model: nn.Module, family: Family, place: BlockPlace, values: dict[str,
     for factor in _active(EditFactor, values):
         if place.attention is None:
             continue
-        edits = factor.make(values[factor.name], place.site)
+        edits = factor.make(values[factor.name], replace(place.site, family=family.name))
+        if edits.image is not None:
+            from ablate.backbones.editable import edit_windows
+
+            edit_windows(model.get_submodule(place.name), edits.image)
         attention = make_editable(model, family, place)
         for where in ("value", "logits", "weights", "output"):
             module: nn.Module | None = getattr(edits, where)

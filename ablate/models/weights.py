@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ablate.errors import CheckpointError
+from ablate.errors import CheckpointError, shortened
 
 State = Mapping[str, Tensor]
 
@@ -85,8 +86,15 @@ def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
     """The tensor in the place's shape: itself, resampled, or None where it is something else."""
     if tensor.shape == place.shape:
         return tensor
+    fitted = _resampled(name, tensor, place) if tensor.numel() else None
+    return fitted if fitted is not None and fitted.shape == place.shape else None
+
+
+def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
+    """The tensor interpolated to the place's resolution, or None where it has none."""
+    tensor = tensor.float()
     last = name.rpartition(".")[2]
-    if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[2] == place.shape[2]:
+    if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[::2] == place.shape[::2]:
         return _position_embedding(tensor, place.shape[1])
     if last == "relative_position_bias_table" and tensor.ndim == place.ndim == 2 and tensor.shape[1] == place.shape[1]:
         from timm.layers import resize_rel_pos_bias_table
@@ -137,15 +145,19 @@ def read_file(file: Path) -> State:
     """The tensors of a checkpoint: timm's, torch's or safetensors', or a trial's own (its EMA weights where it has them).
 
     Raises:
-        CheckpointError: it cannot be read without running code, or holds no tensors.
+        CheckpointError: it cannot be read without running code, holds no tensors by name, or claims more than it holds.
     """
     from timm.models import load_state_dict
 
+    _refuse_compressed(file)
     try:
-        if file.suffix == ".safetensors":
-            found: Any = load_state_dict(str(file))
-        else:
-            found = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # torch deprecates kinds of tensors that old checkpoints have.
+            warnings.simplefilter("ignore")
+            if file.suffix == ".safetensors":
+                found: Any = load_state_dict(str(file))
+            else:
+                found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         # Pickled code, a cut file, another format: each raises its own kind.
         raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
@@ -153,7 +165,41 @@ def read_file(file: Path) -> State:
         if isinstance(found, dict) and isinstance(found.get(key), dict) and found[key]:
             found = found[key]
             break
-    state = {name.removeprefix("module."): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
-    if not state:
-        raise CheckpointError(f"pretrained: {file} holds no tensors by name")
-    return state
+    if not isinstance(found, dict):
+        raise CheckpointError(f"pretrained: {file} holds a {type(found).__name__}, not tensors by name; save model.state_dict()")
+    tensors = {name: tensor for name, tensor in found.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
+    if not tensors:
+        raise CheckpointError(f"pretrained: {file} holds no tensors by name; save model.state_dict()")
+    for name, tensor in tensors.items():
+        _refuse_strange(file, name, tensor)
+    return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+
+
+def _refuse_compressed(file: Path) -> None:
+    """Raises CheckpointError where a zip archive, as torch writes them, would unpack to more than the file."""
+    if not zipfile.is_zipfile(file):
+        return
+    try:
+        with zipfile.ZipFile(file) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+        raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
+    held = file.stat().st_size
+    if unpacked > held:
+        raise CheckpointError(
+            f"pretrained: {file} has {held:,} bytes and would unpack to {unpacked:,}; torch stores checkpoints uncompressed: "
+            "save it again with torch.save"
+        )
+
+
+def _refuse_strange(file: Path, name: str, tensor: Tensor) -> None:
+    """Raises CheckpointError unless a tensor is dense, of real numbers, and all of it is in the file."""
+    what = f"pretrained: {shortened(name)} in {file}"
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_complex() or tensor.is_meta:
+        kind = "on the meta device" if tensor.is_meta else f"{tensor.dtype}, {tensor.layout}"
+        raise CheckpointError(f"{what} is {kind}; weights must be dense tensors of real numbers")
+    held = tensor.untyped_storage().nbytes()
+    if tensor.numel() * tensor.element_size() > held:
+        raise CheckpointError(
+            f"{what} claims the shape {list(tensor.shape)}, but the file holds {held:,} bytes of it; save a contiguous tensor"
+        )

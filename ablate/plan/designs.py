@@ -10,9 +10,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.records import Level, Settings, Space
-
-MOST_CELLS = 100_000
+from ablate.records import MOST_CELLS, Level, Settings, Space
 
 
 def combinations(space: Space) -> list[Settings]:

@@ -15,6 +15,9 @@ from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, S
 
 Costs = Callable[[Architecture], Cost]
 
+MOST_TRIALS = 1_000_000
+"""Trials of a plan: each takes a kilobyte of memory before the first is trained."""
+
 
 @dataclass(frozen=True)
 class _Candidate:
@@ -36,7 +39,13 @@ def make_plan(space: Space, costs: Costs) -> Plan:
         costs: the cost of an architecture; raises Infeasible where it cannot be built.
     """
     made = Cells(space, costs)
-    for levels in combinations(space):
+    listed = combinations(space)
+    if len(listed) * len(space.seeds) > MOST_TRIALS:
+        raise AblateError(
+            f"{space.name} has {len(listed):,} cells of {len(space.seeds):,} seeds: more than {MOST_TRIALS:,} trials; "
+            "use fewer seeds, or design: {name: random, cells: N}"
+        )
+    for levels in listed:
         made.add(levels)
     _refuse_what_no_cell_reads(space, made.cells)
     if space.control:
@@ -119,6 +128,10 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
             raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
         if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
             raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
+        if factors.mixes_patches(built) and not recipe.mixes:
+            raise Infeasible("patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup above 0")
+        if factors.mixes_patches(built) and space.resources.processes > 1:
+            raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
         start = find_start(space.pretrained, backbone)
         found = prepared(found, recipe, space.pretrained, backbone)

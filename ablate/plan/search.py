@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
+from ablate.errors import StoreError
 from ablate.plan.plan import Cells, Costs, unread_reason
 from ablate.plan.strategies import Factor, Sampler, Verdict
 from ablate.records import Cell, Cost, Epoch, Known, Level, Plan, Settings, Space, Status, Trial
@@ -238,10 +239,15 @@ def judge(known: Sequence[Known], objectives: Iterable[str], cost: Cost | None) 
 
     Args:
         objectives: the metric, and costs.
+
+    Raises:
+        StoreError: a completed trial has no epochs.
     """
     metric, *costs = objectives
     states = {each.status for each in known}
     if states == {Status.COMPLETED}:
+        if not all(each.epochs for each in known):
+            raise StoreError("the store has completed trials but no epochs of them; it was changed by hand: use a copy of it")
         value = statistics.fmean(float(getattr(each.epochs[-1], metric)) for each in known)
         return Verdict("completed", (value, *(float(getattr(cost, name)) for name in costs)))
     if states <= {Status.COMPLETED, Status.PRUNED}:

@@ -7,9 +7,11 @@ Each paper is one YAML file of this package. A table has
     common      levels that all its rows share
     rows        top1, params (M) and flops (G) as printed, and the levels in which the row differs from the first
 
-A row or table may say a `convention`, by which of our totals its FLOPs are counted: paper (the default), executed, or modules.
-A printed addition (`+0.04`) is to the table's first row. `reason` says why a computed cost differs from a printed one,
-`note` what else a reader must know.
+A table may say a `convention` for its params and one for its flops: words that `ablate/cost/verify.py` knows, which hold for the
+whole table. A printed addition (`+0.04`) is to the table's first row. `base` names the row whose network a row changes.
+`causes` of a table are hypotheses, by name, of why a printed cost is another one than the counted; a row names its own in
+`params_cause` and `flops_cause`. A cause without a test is not one: it says `why`, and the row counts as unexplained.
+`note` says what else a reader must know. `sources.yaml` has the numbers of other papers that causes compare with.
 """
 
 from __future__ import annotations
@@ -20,24 +22,75 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Settings
 
 PAPERS = ("augvit", "antioversmoothing", "patchdiv", "mabvit", "iffn")
 
+COSTS = {"params": "params", "flops": "FLOPs"}
+"""The costs as the YAML files name them, and as they are shown."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A hypothesis of why a printed cost is another one than the counted.
+
+    Attributes:
+        name: as its table names it.
+        why: the hypothesis in words.
+        counted: a convention for this row alone.
+        levels: levels of the network that is counted instead.
+        row: a printed row, whose print the row has, or `times` of it; in `table`, by default the row's own.
+        source: the key of a source in which the row's backbone has that print.
+    """
+
+    name: str
+    why: str
+    counted: tuple[str, ...] = ()
+    levels: Settings = field(default_factory=dict)
+    row: str = ""
+    table: str = ""
+    times: str = "1"
+    source: str = ""
+
+    @property
+    def testable(self) -> bool:
+        """Whether the hypothesis says a number."""
+        return bool(self.counted or self.levels or self.row or self.source)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Numbers that another publication prints, by backbone and cost. `place` is where: a paper's table, or a file at a commit."""
+
+    place: str
+    numbers: Mapping[str, Mapping[str, str]]
+
 
 @dataclass(frozen=True)
 class Row:
-    """One printed row. `levels` are all levels of its network and recipe, those common to the table among them. `convention` says
-    which of our totals its FLOPs are compared with: paper, executed, or modules."""
+    """One printed row. `levels` are all levels of its network and recipe, those common to the table among them. `base` is the
+    label of the row that it changes, where it has one. `causes` are by cost: params, FLOPs."""
 
     label: str
     levels: Settings
     top1: float | None
     params: str
     flops: str
-    convention: str
-    reason: str
-    note: str
+    note: str = ""
+    base: str = ""
+    causes: Mapping[str, Cause] = field(default_factory=dict)
+
+    @property
+    def printed(self) -> Mapping[str, str]:
+        """The printed costs by name; those that are not printed are not there."""
+        costs = {"params": self.params, "FLOPs": self.flops}
+        return {name: print_ for name, print_ in costs.items() if print_}
+
+    @property
+    def reason(self) -> str:
+        """Why its prints are other numbers than the counted, in words."""
+        return "; ".join(dict.fromkeys(cause.why for cause in self.causes.values()))
 
     @property
     def backbone(self) -> str:
@@ -46,7 +99,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One printed table. `skipped` are printed rows that are not here, with the reason."""
+    """One printed table.
+
+    `skipped` are printed rows that are not here, with the reason. `conventions` are by cost: params, FLOPs.
+    """
 
     name: str
     about: str
@@ -54,6 +110,14 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     skipped: Mapping[str, str] = field(default_factory=dict)
+    conventions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def row(self, label: str) -> Row:
+        """The row of that label. Raises UnknownName if there is none."""
+        found = next((row for row in self.rows if row.label == label), None)
+        if found is None:
+            raise UnknownName(unknown(f"row of {self.name}", label, [row.label for row in self.rows]))
+        return found
 
 
 @cache
@@ -69,28 +133,46 @@ def tables() -> Mapping[str, Table]:
     return found
 
 
+@cache
+def sources() -> Mapping[str, Source]:
+    """What other publications print, by key."""
+    from ablate.document import parse
+
+    text = resources.files(__name__).joinpath("sources.yaml").read_text(encoding="utf-8")
+    found = parse(text, "sources.yaml").values["sources"]
+    return {key: Source(source["place"], source["numbers"]) for key, source in found.items()}
+
+
 def _table(name: str, table: dict[str, Any]) -> Table:
-    common = table.get("common", {})
-    rows = tuple(
-        Row(
-            label=row["row"],
-            levels={**common, **row.get("levels", {})},
-            top1=float(row["top1"]) if row.get("top1") is not None else None,
-            params=str(row.get("params") or ""),
-            flops=str(row.get("flops") or ""),
-            convention=row.get("convention", table.get("convention", "paper")),
-            reason=row.get("reason", ""),
-            note=row.get("note", ""),
-        )
-        for row in table["rows"]
-    )
+    causes = {key: _cause(key, cause) for key, cause in table.get("causes", {}).items()}
+    conventions = table.get("convention", {})
     return Table(
-        name,
-        table["about"],
-        tuple(table["varies"]),
-        rows,
-        table.get("note", ""),
-        table.get("skipped", {}),
+        name=name,
+        about=table["about"],
+        varies=tuple(table["varies"]),
+        rows=tuple(_row(row, table.get("common", {}), causes) for row in table["rows"]),
+        note=table.get("note", ""),
+        skipped=table.get("skipped", {}),
+        conventions={COSTS[key]: tuple(words) for key, words in conventions.items()},
+    )
+
+
+def _cause(name: str, cause: dict[str, Any]) -> Cause:
+    known = {**cause, "counted": tuple(cause.get("counted", ()))}
+    return Cause(name=name, **known)
+
+
+def _row(row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]) -> Row:
+    named = {COSTS[key]: row[f"{key}_cause"] for key in COSTS if f"{key}_cause" in row}
+    return Row(
+        label=row["row"],
+        levels={**common, **row.get("levels", {})},
+        top1=float(row["top1"]) if row.get("top1") is not None else None,
+        params=str(row.get("params") or ""),
+        flops=str(row.get("flops") or ""),
+        note=row.get("note", ""),
+        base=row.get("base", ""),
+        causes={cost: causes[cause] for cost, cause in named.items()},
     )
 
 
@@ -133,4 +215,4 @@ def _unread(name: str, row: Settings, cell: Settings) -> bool:
     return bool(factors.unread_reason(name, row)) and bool(factors.unread_reason(name, cell))
 
 
-__all__ = ["PAPERS", "Row", "Table", "matching_row", "tables"]
+__all__ = ["PAPERS", "Cause", "Row", "Source", "Table", "matching_row", "sources", "tables"]

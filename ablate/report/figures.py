@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
@@ -70,16 +71,13 @@ def drawn(chart: Chart | Coordinates) -> Figure:
     return _parallel(chart) if isinstance(chart, Coordinates) else _charted(chart)
 
 
-def _plain(text: str) -> str:
-    """Text in which a dollar is a dollar, and begins no formula."""
-    return text.replace("$", r"\$")
-
-
 def ending_of(file: Path, known: Sequence[str]) -> str:
     """The ending of a figure's file. Raises AblateError where it is none of those known."""
     ending = file.suffix.removeprefix(".")
     if ending not in known:
-        raise AblateError(f"{file}: a figure is {', '.join(known)}; name a file like {file.with_suffix('.svg')}")
+        raise AblateError(
+            f"{file}: a figure is {', '.join(known)}; name a file like {file.parent / ((file.stem or 'figure') + '.svg')}"
+        )
     return ending
 
 
@@ -88,6 +86,8 @@ def _prepared() -> None:
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "ablate"
+    # Whatever a user's matplotlibrc says: with TeX, every text of a study would be a program.
+    matplotlib.rcParams["text.usetex"] = False
 
 
 def _save(figure: Figure, file: Path, ending: str) -> None:
@@ -113,10 +113,15 @@ def _charted(chart: Chart) -> Figure:
         y = [names.index(name) + shift for name in series.y] if chart.sideways else list(series.y)
         if chart.form == "bars":
             high = 0.8 / len(chart.series)
-            place.barh([at + high * index for at in y], list(series.x), high, color=colour, label=_plain(series.name))
+            place.barh([at + high * index for at in y], list(series.x), high, color=colour, label=escape.figure(series.name))
         elif chart.form == "lines":
             place.plot(
-                list(series.x), y, color=colour, marker=mark if longest <= 30 else "", markersize=3, label=_plain(series.name)
+                list(series.x),
+                y,
+                color=colour,
+                marker=mark if longest <= 30 else "",
+                markersize=3,
+                label=escape.figure(series.name),
             )
             if series.low is not None and series.high is not None:
                 place.fill_between(list(series.x), list(series.low), list(series.high), color=colour, alpha=0.15, linewidth=0)
@@ -124,23 +129,30 @@ def _charted(chart: Chart) -> Figure:
             spread = _spread(chart, series)
             line = "-" if series.joined else ""
             place.errorbar(
-                list(series.x), y, **spread, color=colour, marker=mark, linestyle=line, capsize=2, label=_plain(series.name)
+                list(series.x),
+                y,
+                **spread,
+                color=colour,
+                marker=mark,
+                linestyle=line,
+                capsize=2,
+                label=escape.figure(series.name),
             )
             # Of points in a plane, which row each is.
             for key, x, at in zip(series.keys if not chart.sideways else (), series.x, y, strict=False):
                 if total <= MOST_NAMED:
-                    place.annotate(str(key), (x, at), (4, 3), textcoords="offset points", fontsize=7)
+                    place.annotate(escape.figure(str(key)), (x, at), (4, 3), textcoords="offset points", fontsize=7)
     if chart.sideways:
-        place.set_yticks(range(len(names)), [_plain(name) for name in names], fontsize=8)
+        place.set_yticks(range(len(names)), [escape.figure(name) for name in names], fontsize=8)
         place.set_ylim(len(names) - 0.4, -0.6)
     elif chart.form == "lines":
         place.xaxis.set_major_locator(MaxNLocator(integer=True))
     if chart.zero:
         (place.axvline if chart.sideways else place.axhline)(0, color="#8C8C8C", linestyle=":")
-    place.set(xlabel=_plain(chart.x), ylabel=_plain(chart.y))
+    place.set(xlabel=escape.figure(chart.x), ylabel=escape.figure(chart.y))
     named = chart.form == "points" and not chart.sideways and total <= MOST_NAMED and any(series.keys for series in chart.series)
     note = f"{chart.note} Numbers: rows of the table.".strip() if named else chart.note
-    place.set_title(_plain(f"{chart.title}\n{note}" if note else chart.title), fontsize=9, wrap=True)
+    place.set_title(escape.figure(f"{chart.title}\n{note}" if note else chart.title), fontsize=9, wrap=True)
     place.grid(alpha=0.3)
     place.legend(fontsize=7)
     return figure
@@ -175,14 +187,16 @@ def _parallel(chart: Coordinates) -> Figure:
         if axis.ticks:
             heights = dict(zip(axis.values, columns[at], strict=True))
             for number, height in heights.items():
-                place.text(at - 0.02, height, _plain(axis.ticks[int(number)]), fontsize=7, ha="right", va="center", bbox=WHITE)
+                place.text(
+                    at - 0.02, height, escape.figure(axis.ticks[int(number)]), fontsize=7, ha="right", va="center", bbox=WHITE
+                )
         else:
             place.text(at - 0.02, 1, f"{max(axis.values):.4g}", fontsize=7, ha="right", va="center", bbox=WHITE)
             place.text(at - 0.02, 0, f"{min(axis.values):.4g}", fontsize=7, ha="right", va="center", bbox=WHITE)
-    place.set_xticks(range(len(chart.axes)), [_plain(axis.name) for axis in chart.axes], fontsize=8, rotation=20)
+    place.set_xticks(range(len(chart.axes)), [escape.figure(axis.name) for axis in chart.axes], fontsize=8, rotation=20)
     place.set_yticks([])
     place.set_xlim(-0.4, len(chart.axes) - 0.9)
-    place.set_title(_plain(f"{chart.title}\nOne line a row; the lighter, the larger {chart.axes[-1].name}."), fontsize=9)
+    place.set_title(escape.figure(f"{chart.title}\nOne line a row; the lighter, the larger {chart.axes[-1].name}."), fontsize=9)
     return figure
 
 
@@ -206,13 +220,13 @@ def _over_layers(title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line
                 marker=MARKS[index % len(MARKS)],
                 linestyle="--" if number else "-",
                 markersize=4,
-                label=line.label if len(drawn) == 1 else f"{line.label} ({name.rpartition('.')[2]})",
+                label=escape.figure(line.label if len(drawn) == 1 else f"{line.label} ({name.rpartition('.')[2]})"),
             )
     everything = [value for _, found in drawn for line in found for value in line.layers.values()]
     if min(everything) > 0 and max(everything) > 50 * min(everything):
         place.set_yscale("log")
     place.xaxis.set_major_locator(MaxNLocator(integer=True))
-    place.set(xlabel="layer", ylabel=axis, title=title)
+    place.set(xlabel="layer", ylabel=escape.figure(axis), title=escape.figure(title))
     place.grid(alpha=0.3)
     place.legend(fontsize=8)
     return figure
@@ -223,14 +237,14 @@ def _over_entries(title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Lin
     found = [line for _, some in drawn for line in some]
     columns = min(3, len(found))
     figure = _figure(3.4 * columns, 2.8 * math.ceil(len(found) / columns))
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(escape.figure(title), fontsize=10)
     for index, line in enumerate(found):
         place = figure.add_subplot(math.ceil(len(found) / columns), columns, index + 1)
         for rank, (layer, values) in enumerate(line.layers.items()):
             shade = 0.85 - 0.85 * rank / max(1, len(line.layers) - 1)
             place.plot(values, color=str(shade), label=f"layer {layer}" if rank in (0, len(line.layers) - 1) else None)
-        place.set(xlabel=axis, yscale="log")
-        place.set_title(line.label, fontsize=8)
+        place.set(xlabel=escape.figure(axis), yscale="log")
+        place.set_title(escape.figure(line.label), fontsize=8)
         place.legend(fontsize=7)
     return figure
 
@@ -239,7 +253,7 @@ def _images(title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]) 
     """One row of panels a cell: its first, middle and last layer."""
     found = [line for _, some in drawn for line in some]
     figure = _figure(8, 2.6 * len(found))
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(escape.figure(title), fontsize=10)
     panels: list[Any] = []
     image: Any = None
     for row, line in enumerate(found):
@@ -247,8 +261,8 @@ def _images(title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]) 
         for column, layer in enumerate([layers[0], layers[len(layers) // 2], layers[-1]]):
             place = figure.add_subplot(len(found), 3, 3 * row + column + 1)
             image = place.imshow(line.layers[layer], vmin=-1, vmax=1, cmap="cividis", interpolation="nearest")
-            place.set_title(f"{line.label}, layer {layer}", fontsize=7)
-            place.set(xticks=[], yticks=[], xlabel=axis)
+            place.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
+            place.set(xticks=[], yticks=[], xlabel=escape.figure(axis))
             panels.append(place)
     figure.colorbar(image, ax=panels, shrink=0.8)
     return figure

@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ablate import escape
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 FORMATS = ("table", "md", "latex", "html", "csv", "json")
 
@@ -52,12 +57,17 @@ def _text(value: Any) -> str:
 
 def render(grid: Grid, form: str) -> str:
     """The grid as text in one of the formats, ending with a line feed. `table` is for a terminal's eyes and is made there."""
-    return {"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid)
+    # As plain text, which escapes nothing of what it is joined with.
+    return str({"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid))
 
 
 def markdown(grid: Grid) -> str:
     """GitHub's Markdown, columns padded so that the source reads as a table too."""
-    cells = [[_escape(text, "|") for text in row] for row in [grid.columns, *_marked(grid, "**", "**")]]
+
+    def cell(text: str) -> str:
+        return escape.markdown(text, cell=True)
+
+    cells = [list(map(cell, grid.columns)), *_marked(grid, cell, "**{}**")]
     widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(grid.columns))]
     right = [column in grid.right for column in grid.columns]
 
@@ -65,93 +75,80 @@ def markdown(grid: Grid) -> str:
         return "| " + " | ".join(t.rjust(w) if r else t.ljust(w) for t, w, r in zip(row, widths, right, strict=True)) + " |"
 
     rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)) + "|"
-    head = [f"**{grid.title}**", ""] if grid.title else []
-    foot = ["", *(f"{note}  " for note in grid.notes)] if grid.notes else []
+    title = escape.markdown(grid.title).strip()
+    head = [f"**{title}**", ""] if title else []
+    notes = filter(None, map(escape.markdown_line, grid.notes))
+    foot = ["", *(f"{note}  " for note in notes)] if grid.notes else []
     return "\n".join([*head, line(cells[0]), rule, *map(line, cells[1:]), *(note.rstrip() for note in foot)]) + "\n"
 
 
-def _marked(grid: Grid, before: str, after: str) -> list[list[str]]:
-    """The rows with what stands out between two marks."""
-    found = [list(row) for row in grid.rows]
-    for number, column in grid.bold:
-        place = list(grid.columns).index(column)
-        found[number][place] = f"{before}{found[number][place]}{after}"
-    return found
-
-
-def _escape(text: str, character: str) -> str:
-    return text.replace("\n", " ").replace(character, "\\" + character)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    "Δ": r"$\Delta$",
-    "−": "$-$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
-_LATEX |= {c: "\\" + c for c in "&%$#_{}"}
+def _marked(grid: Grid, escaped: Callable[[str], str], mark: str) -> list[list[str]]:
+    """The escaped texts of the rows; what stands out is marked, where there is something."""
+    return [
+        [
+            mark.format(escaped(text)) if (number, column) in grid.bold and text.strip() else escaped(text)
+            for text, column in zip(row, grid.columns, strict=True)
+        ]
+        for number, row in enumerate(grid.rows)
+    ]
 
 
 def latex(grid: Grid) -> str:
-    """A booktabs tabular."""
-
-    def safe(text: str) -> str:
-        return "".join(_LATEX.get(c, c) for c in text)
-
+    """A booktabs tabular; title and notes are comments above it."""
     spec = "".join("r" if column in grid.right else "l" for column in grid.columns)
-    lines = [f"% {line}" for line in [grid.title, *grid.notes] if line]
-    lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(map(safe, grid.columns)) + r" \\", r"\midrule"]
-    for number, row in enumerate(grid.rows):
-        texts = [
-            rf"\textbf{{{safe(text)}}}" if (number, column) in grid.bold else safe(text)
-            for text, column in zip(row, grid.columns, strict=True)
-        ]
+    lines = [escape.latex_comment(line) for line in [grid.title, *grid.notes] if line]
+    lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
+    lines += [" & ".join(map(escape.latex, grid.columns)) + r" \\", r"\midrule"]
+    for number, texts in enumerate(_marked(grid, escape.latex, r"\textbf{{{}}}")):
         lines += [r"\midrule"] if number in grid.groups else []
         lines.append(" & ".join(texts) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def html(grid: Grid) -> str:
+def html(grid: Grid) -> Markup:
     """A table element; rows between two lines are a tbody of their own."""
-    from html import escape
+    from markupsafe import Markup
 
-    def cell(tag: str, text: str, column: str) -> str:
-        number = ' class="number"' if column in grid.right else ""
-        return f"<{tag}{number}>{text}</{tag}>"
+    def row(tag: str, texts: Sequence[str]) -> Markup:
+        kinds = [Markup(' class="number"') if column in grid.right else Markup() for column in grid.columns]
+        cells = (Markup("<{0}{1}>{2}</{0}>").format(tag, kind, text) for kind, text in zip(kinds, texts, strict=True))
+        return Markup("<tr>") + Markup().join(cells) + Markup("</tr>")
 
-    lines = ["<table>"]
+    lines = [Markup("<table>")]
     if grid.title:
-        lines.append(f"<caption>{escape(grid.title)}</caption>")
-    lines.append("<thead><tr>" + "".join(cell("th", escape(c), c) for c in grid.columns) + "</tr></thead>")
-    lines.append("<tbody>")
-    for number, row in enumerate(grid.rows):
+        lines.append(Markup("<caption>{}</caption>").format(escape.html(grid.title)))
+    lines.append(Markup("<thead>{}</thead>").format(row("th", list(map(escape.html, grid.columns)))))
+    lines.append(Markup("<tbody>"))
+    for number, texts in enumerate(_marked(grid, escape.html, Markup("<b>{}</b>"))):
         if number in grid.groups:
-            lines.append("</tbody><tbody>")
-        texts = [
-            f"<b>{escape(text)}</b>" if (number, column) in grid.bold else escape(text)
-            for text, column in zip(row, grid.columns, strict=True)
-        ]
-        lines.append("<tr>" + "".join(cell("td", text, c) for text, c in zip(texts, grid.columns, strict=True)) + "</tr>")
+            lines.append(Markup("</tbody><tbody>"))
+        lines.append(row("td", texts))
     if grid.notes:
-        notes = "<br>".join(map(escape, grid.notes))
-        lines.append(f'</tbody><tfoot><tr><td colspan="{len(grid.columns)}">{notes}</td></tr></tfoot>')
+        notes = Markup("<br>").join(map(escape.html, grid.notes))
+        foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
+        lines.append(foot.format(len(grid.columns), notes))
     else:
-        lines.append("</tbody>")
-    return "\n".join([*lines, "</table>"]) + "\n"
+        lines.append(Markup("</tbody>"))
+    return Markup("\n").join([*lines, Markup("</table>")]) + "\n"
 
 
 def comma_separated(grid: Grid) -> str:
-    """CSV of the data, one heading a value."""
+    """CSV of the data, one heading a value. Texts that would begin a formula are marked: `ablate.escape.csv`."""
     stream = io.StringIO()
     headings = list(dict.fromkeys(key for row in grid.data for key in row)) or list(grid.columns)
-    writer = csv.DictWriter(stream, headings, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()} for row in grid.data)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(escape.csv, headings))
+    for row in grid.data:
+        values = [row.get(key, "") for key in headings]
+        writer.writerow(str(v).lower() if isinstance(v, bool) else escape.csv(_written(v)) for v in values)
     return stream.getvalue()
+
+
+def _written(value: Any) -> Any:
+    """Text of what is neither text nor a number, as a list, so that it is escaped as text."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def as_json(grid: Grid) -> str:
     """A JSON array of one object a row."""
-    return json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str) + "\n"
+    return escape.json(json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str)) + "\n"

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
+from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.figures import COLOURS, VERDICTS
 from ablate.report.layers import Line
@@ -29,29 +30,30 @@ def draw(chart: Chart | Coordinates) -> Any:
         # Black would vanish on a dark page.
         colour = VERDICTS.get(series.name, COLOURS[1:][index % (len(COLOURS) - 1)])
         if chart.form == "bars":
-            figure.add_bar(x=list(series.x), y=list(series.y), name=series.name, orientation="h", marker_color=colour)
+            x, y = _shown(series.x), _shown(series.y)
+            figure.add_bar(x=x, y=y, name=escape.plotly(series.name), orientation="h", marker_color=colour)
             continue
         if chart.form == "lines" and series.low is not None and series.high is not None:
             _band(figure, series, colour)
         # Thousands of points are drawn by the graphics card.
         (figure.add_scattergl if len(series.x) > MOST_SVG else figure.add_scatter)(
-            x=list(series.x),
-            y=list(series.y),
-            name=series.name,
+            x=_shown(series.x),
+            y=_shown(series.y),
+            name=escape.plotly(series.name),
             mode=_mode(chart, series),
             marker={"color": colour, "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 9 if chart.form == "points" else 5},
             line={"color": colour},
             customdata=list(series.keys) or None,
-            text=list(series.texts) or None,
+            text=_shown(series.texts) or None,
             hovertemplate=_hover(series),
             **_bars(chart, series),
         )
     if chart.zero:
         (figure.add_vline if chart.sideways else figure.add_hline)(0, line_dash="dot", line_color="#8C8C8C")
     figure.update_layout(
-        title={"text": chart.title, "subtitle": {"text": chart.note}},
-        xaxis_title=chart.x,
-        yaxis_title=chart.y,
+        title={"text": escape.plotly(chart.title), "subtitle": {"text": escape.plotly(chart.note)}},
+        xaxis_title=escape.plotly(chart.x),
+        yaxis_title=escape.plotly(chart.y),
         legend={"orientation": "h", "y": -0.25},
         height=max(360, 60 + 34 * max((len(s.y) for s in chart.series), default=0)) if chart.sideways else 420,
         margin={"l": 10, "r": 10, "b": 10},
@@ -59,6 +61,11 @@ def draw(chart: Chart | Coordinates) -> Any:
     if chart.sideways:
         figure.update_yaxes(autorange="reversed", automargin=True)
     return figure
+
+
+def _shown(values: Sequence[Any]) -> list[Any]:
+    """Numbers as they are, texts as Plotly shows them."""
+    return [escape.plotly(value) if isinstance(value, str) else value for value in values]
 
 
 def _hover(series: Series) -> str | None:
@@ -89,20 +96,21 @@ def _bars(chart: Chart, series: Series) -> dict[str, Any]:
 
 
 def _band(figure: Any, series: Series, colour: str) -> None:
-    x = [*series.x, *reversed(series.x)]
+    x = _shown([*series.x, *reversed(series.x)])
     y = [*(series.high or ()), *reversed(series.low or ())]
     figure.add_scatter(x=x, y=y, fill="toself", fillcolor=colour, opacity=0.15, line_width=0, hoverinfo="skip", showlegend=False)
 
 
 def _parallel(chart: Coordinates) -> Any:
     dimensions = [
-        {"label": axis.name, "values": list(axis.values)}
-        | ({"tickvals": list(range(len(axis.ticks))), "ticktext": list(axis.ticks)} if axis.ticks else {})
+        {"label": escape.plotly(axis.name), "values": list(axis.values)}
+        # Ticks of this one chart are no HTML to Plotly.
+        | ({"tickvals": list(range(len(axis.ticks))), "ticktext": list(map(escape.line, axis.ticks))} if axis.ticks else {})
         for axis in chart.axes
     ]
     line = {"color": list(chart.axes[-1].values), "colorscale": "Cividis", "showscale": True}
     figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
-    figure.update_layout(title=chart.title, height=440)
+    figure.update_layout(title=escape.plotly(chart.title), height=440)
     return figure
 
 
@@ -115,7 +123,7 @@ def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
             # Neither end of the scale: one would vanish on a dark page, the other on a light one.
             colour = sample_colorscale("Cividis", 0.3 + 0.55 * rank / last)[0]
             figure.add_scatter(**place, y=values, name=f"layer {layer}", mode="lines", line_color=colour, showlegend=False)
-    figure.update_xaxes(title=axis)
+    figure.update_xaxes(title=escape.plotly(axis))
     figure.update_yaxes(type="log", dtick=1)
     return figure
 
@@ -128,7 +136,7 @@ def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
         figure.add_heatmap(**place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis")
         figure.update_yaxes(autorange="reversed", scaleanchor=f"x{number + 1 if number else ''}", constrain="domain", **place)
         figure.update_xaxes(constrain="domain", **place)
-    figure.update_xaxes(title=axis)
+    figure.update_xaxes(title=escape.plotly(axis))
     return figure
 
 
@@ -136,7 +144,7 @@ def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
     """A figure of panels, at most three beside each other, and where each is."""
     columns = min(3, len(titles))
     rows = math.ceil(len(titles) / columns)
-    figure = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.5 / rows if rows > 1 else 0.0)
+    figure = make_subplots(rows, columns, subplot_titles=_shown(titles), vertical_spacing=0.5 / rows if rows > 1 else 0.0)
     figure.update_layout(height=40 + 320 * rows, margin={"l": 10, "r": 10, "b": 10, "t": 40})
     figure.update_annotations(font_size=12)
     return figure, [{"row": 1 + place // columns, "col": 1 + place % columns} for place in range(len(titles))]

@@ -11,6 +11,7 @@ from typing import Any
 import moocore
 import numpy as np
 
+from ablate import escape
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
@@ -49,7 +50,9 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     """
     cells = [cell for cell in results.cells if cell.cost is not None and cell.states and set(cell.states) == set(cell.values)]
     if not cells:
-        raise AblateError(f"{results.name} has no cell yet that is completed; go on with: ablate resume {results.name}")
+        raise AblateError(
+            f"{results.name} has no cell yet that is completed; go on with: ablate resume {escape.shell(results.name)}"
+        )
     points = np.array([[_value(cell, name, results.metric) for name in objectives] for cell in cells])
     maximise = [direction == "max" for direction in objectives.values()]
     units = cost_units((cell.cost for cell in cells), [name for name in objectives if name != results.metric])

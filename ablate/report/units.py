@@ -1,4 +1,4 @@
-"""Counts of parameters and operations as people read them."""
+"""Counts of parameters and operations, and sizes of files, as people read them."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ def cost_units(costs: Iterable[Cost | None], names: Iterable[str]) -> dict[str, 
     """A unit for each cost over the rows of a table."""
     found = [cost for cost in costs if cost is not None]
     return {name: unit_for(getattr(cost, name) for cost in found) for name in names}
+
+
+def size_text(size: float) -> str:
+    """Bytes in the unit in which the number has one to three places before the point."""
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

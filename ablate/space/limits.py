@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from dataclasses import fields
 
 from ablate.records import Arithmetic, Cost, CostOf, Limit, Relation, Term
@@ -25,7 +26,11 @@ def parse(text: str, cost: str = "") -> Limit | None:
     """
     words = " ".join(f"{cost} {text}".split())
     try:
-        tree = ast.parse(words[: LONGEST + 1], mode="eval").body
+        with warnings.catch_warnings():
+            # Python warns of text that is about to be refused, as of an escape in quotes.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            tree = ast.parse(words[: LONGEST + 1], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if len(words) > LONGEST or not isinstance(tree, ast.Compare) or len(tree.ops) != 1:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
-from ablate.document import Document, Where, parse
-from ablate.errors import AblateError, DataError, DiagnosticError, Problem, SpaceError, UnknownName, unknown
+from ablate.document import Document, Where, parse, read_text
+from ablate.errors import AblateError, DataError, DiagnosticError, Problem, SpaceError, UnknownName, shortened, unknown
 from ablate.factors.factor import explain_refusal
-from ablate.records import Data, Design, Diagnostics, Level, Limit, Looks, Recipe, Resources, Scheduler, Space, Strategy
+from ablate.records import (
+    MOST_SIDE,
+    Data,
+    Design,
+    Diagnostics,
+    Level,
+    Limit,
+    Looks,
+    Recipe,
+    Resources,
+    Scheduler,
+    Space,
+    Strategy,
+)
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES, preset
 from ablate.space.schema import AdaptiveForm, RecipeForm, SpaceForm, UntilDecidedForm
@@ -23,6 +38,8 @@ TRAINED = ("top1", "top5", "loss")
 """Metrics that a training gives; the others are costs."""
 MARGINS = {"loss": 0.02}
 """The least difference that counts, where it is not half a per cent point."""
+LONGEST_NAME = 200
+"""Characters of a study's name; the store's column has so many, and not every database refuses more by itself."""
 PUBLISHED_WEIGHTS = "timm"
 """What `pretrained: true` is in a Space."""
 
@@ -36,11 +53,7 @@ def read(path: Path, until_decided: int | None = None) -> Space:
     Raises:
         SpaceError: the file is missing, or has mistakes; each is told with its line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpaceError([Problem(str(path), 0, f"cannot be read: {reason}")]) from None
+    text = read_text(path)
     return load(text if until_decided is None else _until_decided(text, str(path), until_decided), str(path))
 
 
@@ -88,8 +101,14 @@ class _Loader:
         self._document, self._form, self._stored = document, form, stored
         self._problems: list[Problem] = []
 
-    def _wrong(self, where: Where, text: str) -> None:
+    def _wrong(self, where: Where, text: str | Callable[[], str]) -> None:
         self._problems.append(self._document.problem(where, text))
+
+    @cached_property
+    def _listed(self) -> dict[str, dict[tuple[bool, Level], Level]]:
+        """The levels of each factor that varies, by what they mean."""
+        # Of two that mean the same, the first is the level.
+        return {name: {_key(level): level for level in reversed(found)} for name, found in self._form.factors.items()}
 
     def space(self) -> Space:
         form = self._form
@@ -98,7 +117,7 @@ class _Loader:
         levels = {name: tuple(found) for name, found in form.factors.items()}
         fixed = {**sizes, **form.fixed}
         self._check_names(levels, sizes)
-        design = self._design()
+        design = self._design
         rows = self._rows(design, levels)
         if design.name == "rows" and form.baseline:
             self._wrong(("baseline",), "with design rows the first row is the baseline; leave `baseline` out")
@@ -110,7 +129,7 @@ class _Loader:
                 f"full is read by the designs leave-one-out, add-one-in, fractional and plackett-burman, not by {design.name}",
             )
         space = Space(
-            name=form.name or study_name(self._document.file),
+            name=self._name(),
             named=form.name is not None,
             document=self._document.text,
             question=form.question,
@@ -135,6 +154,7 @@ class _Loader:
             control=self._control(levels),
             limits=self._limits(),
             resources=self._resources(),
+            keep=form.keep,
             scheduler=self._scheduler(),
             rows=rows,
             published=self._published(),
@@ -151,19 +171,29 @@ class _Loader:
             raise SpaceError(dict.fromkeys(self._problems))
         return space
 
+    def _name(self) -> str:
+        """The study's name: what the document says, else that of its file."""
+        name = self._form.name or study_name(self._document.file)
+        if len(name) > LONGEST_NAME and not self._stored:
+            said = "name" if self._form.name else "the file names the study; give it another name, as in `name: mine`"
+            self._wrong(("name",), f"{said}: a name has at most {LONGEST_NAME} characters, this one has {len(name)}")
+        return name
+
     def _check_listed(self, rows: tuple[dict[str, Level], ...], levels: Mapping[str, tuple[Level, ...]]) -> None:
         """Every level listed is that of some row."""
         for name, listed in levels.items():
+            taken = {_key(row[name]) for row in rows if name in row}
             for index, level in enumerate(listed):
-                if not any(name in row and _same(row[name], level) for row in rows):
-                    self._wrong(("factors", name, index), f"{name}: no row is at the level {level!r}; leave it out")
+                if _key(level) not in taken:
+                    self._wrong(("factors", name, index), f"{name}: no row is at the level {_shown(level)}; leave it out")
 
     def _backbone(self) -> tuple[str, dict[str, Level]]:
         """The backbone's name and the sizes that its full form says."""
         form, varied = self._form.backbone, self._form.factors.get("backbone")
         if (form is None) == (varied is None):
-            where: Where = ("backbone",) if form is not None else ()
-            self._wrong(where, "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME, NAME]` under factors")
+            self._wrong(
+                ("backbone",), "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME, NAME]` under factors"
+            )
         if form is None:
             return str((varied or [""])[0]), {}
         if isinstance(form, str):
@@ -188,14 +218,16 @@ class _Loader:
             self._wrong(("factors",), "factors is empty; name at least one, as in `shortcuts.count: [0, 1, 2]`")
         for name, found in levels.items():
             where: Where = ("factors", name)
-            if len(found) < (1 if self._design().name == "rows" else 2):
+            if len(found) < (1 if self._design.name == "rows" else 2):
                 self._wrong(
                     where,
                     f"{name} needs two levels or more, has {len(found)}; what does not vary belongs under `fixed`",
                 )
+            seen = set[tuple[bool, Level]]()
             for index, level in enumerate(found):
-                if any(_same(level, other) for other in found[:index]):
-                    self._wrong((*where, index), f"{name}: the level {level!r} stands twice")
+                if _key(level) in seen:
+                    self._wrong((*where, index), f"{name}: the level {_shown(level)} stands twice")
+                seen.add(_key(level))
             self._check_levels(where, name, found)
             if name in sizes and name not in self._form.fixed:
                 self._wrong(where, f"{name} varies, but backbone says {name.removeprefix('size.')} too; say it in one place")
@@ -228,25 +260,24 @@ class _Loader:
             return
         if name == "data.image_size":
             for index, level in enumerate(found):
-                if type(level) is not int or level < 1:
-                    self._wrong((*where, index), f"{name}: {level!r} is not a level; allowed: whole numbers from 1 up")
+                if type(level) is not int or not 1 <= level <= MOST_SIDE:
+                    allowed = f"whole numbers from 1 to {MOST_SIDE}"
+                    self._wrong((*where, index), f"{name}: {_shown(level)} is not a level; allowed: {allowed}")
             return
         try:
             _, parameter = factors.find(name)
         except UnknownName:
             known = ["backbone", "data.image_size", *factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
-            self._wrong(where, unknown("factor", name, known))
+            self._wrong(where, partial(unknown, "factor", name, known))
             return
         for index, level in enumerate(found):
             if not parameter.allowed.accepts(level):
-                self._wrong((*where, index), explain_refusal(name, parameter, level))
+                self._wrong((*where, index), partial(explain_refusal, name, parameter, level))
 
     def _check_backbones(self, where: Where, found: tuple[Level, ...]) -> None:
         for index, level in enumerate(found):
-            try:
-                families.find(str(level))
-            except UnknownName as error:
-                self._wrong((*where, index), str(error))
+            if not families.is_known(str(level)):
+                self._wrong((*where, index), partial(families.unknown_backbone, str(level)))
 
     def _rows(self, design: Design, levels: Mapping[str, tuple[Level, ...]]) -> tuple[dict[str, Level], ...]:
         """The cells of the design `rows`: each a choice among the levels listed, none twice."""
@@ -259,15 +290,17 @@ class _Loader:
             )
             self._wrong(("design",) if not rows else ("rows",), wrong)
         found: list[dict[str, Level]] = []
+        numbers: dict[frozenset[tuple[str, Level]], int] = {}
         for number, row in enumerate(rows):
             for name, level in row.items():
                 where: Where = ("rows", number, name)
                 if name not in levels:
-                    self._wrong(where, unknown("factor", name, levels) + "; it must vary under factors")
-                elif not any(_same(level, listed) for listed in levels[name]):
-                    self._wrong(where, f"rows: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}")
-            if row in rows[:number]:
-                self._wrong(("rows", number), f"rows: row {number} stands twice")
+                    self._wrong(where, partial(_not_varied, name, levels))
+                elif _key(level) not in self._listed[name]:
+                    self._wrong(where, partial(_not_listed, "rows", name, level, levels[name]))
+            first = numbers.setdefault(frozenset(row.items()), number)
+            if first != number:
+                self._wrong(("rows", number), f"rows: row {number} stands twice, also as row {first}")
             found.append(self._row(row, levels))
         return tuple(found)
 
@@ -277,7 +310,7 @@ class _Loader:
         full: dict[str, Level] = {}
         for name, listed in levels.items():
             if name in row:
-                full[name] = next((level for level in listed if _same(level, row[name])), row[name])
+                full[name] = self._listed[name].get(_key(row[name]), row[name])
             elif name not in factors.parameters():
                 full[name] = listed[0] if listed else ""
             else:
@@ -298,8 +331,9 @@ class _Loader:
         said = self._form.pretrained
         if isinstance(said, bool):
             return PUBLISHED_WEIGHTS if said else ""
-        if not self._stored and not Path(said).is_file():
-            self._wrong(("pretrained",), f"pretrained: no file {said}; write true for the weights that timm publishes")
+        # Unlike Path.is_file, it is False of names that no file can have.
+        if not self._stored and not os.path.isfile(said):
+            self._wrong(("pretrained",), f"pretrained: no file {shortened(said)}; write true for the weights that timm publishes")
         return f"./{said}" if said == PUBLISHED_WEIGHTS else said
 
     def _diagnostics(self) -> Diagnostics:
@@ -307,12 +341,15 @@ class _Loader:
         if isinstance(said, bool):
             return Diagnostics(diagnostics.usual()) if said else Diagnostics()
         names = said if isinstance(said, list) else said.names
+        seen = set[str]()
         for index, name in enumerate(names or ()):
-            if name in (names or ())[:index]:
-                self._wrong(("diagnostics",), f"diagnostics: {name} stands twice")
+            if name in seen:
+                self._wrong(("diagnostics",), f"diagnostics: {shortened(name)} stands twice")
+                continue
+            seen.add(name)
             if name not in diagnostics.catalogue():
                 where: Where = ("diagnostics", index) if isinstance(said, list) else ("diagnostics", "names", index)
-                self._wrong(where, unknown("diagnostic", name, diagnostics.catalogue()))
+                self._wrong(where, partial(unknown, "diagnostic", name, diagnostics.catalogue()))
                 continue
             try:
                 diagnostics.require([name])
@@ -326,13 +363,13 @@ class _Loader:
         field = name.removeprefix("recipe.")
         known = [f.name for f in fields(Recipe)]
         if field not in known:
-            self._wrong(where, unknown("factor", name, [f"recipe.{k}" for k in known]))
+            self._wrong(where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known]))
             return
         for index, level in enumerate(found):
             try:
                 RecipeForm.model_validate({field: level})
             except ValidationError as error:
-                self._wrong((*where, index), f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found {level!r}")
+                self._wrong((*where, index), f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found {_shown(level)}")
 
     def _corner(
         self, key: str, said: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]], otherwise: dict[str, Level]
@@ -340,17 +377,14 @@ class _Loader:
         """The baseline or the full model: what is said, among the levels listed, else the first or last levels."""
         for name, level in said.items():
             if name not in levels:
-                self._wrong((key, name), unknown("factor", name, levels) + "; it must vary under factors")
-            elif not any(_same(level, listed) for listed in levels[name]):
-                self._wrong(
-                    (key, name), f"{key}: {level!r} is not among the levels of {name}: {', '.join(map(str, levels[name]))}"
-                )
+                self._wrong((key, name), partial(_not_varied, name, levels))
+            elif _key(level) not in self._listed[name]:
+                self._wrong((key, name), partial(_not_listed, key, name, level, levels[name]))
         # The level as it is listed: 64 and 64.0 are one.
-        chosen = {
-            name: next((x for x in levels[name] if _same(x, level)), level) for name, level in said.items() if name in levels
-        }
+        chosen = {name: self._listed[name].get(_key(level), level) for name, level in said.items() if name in levels}
         return {**otherwise, **chosen}
 
+    @cached_property
     def _design(self) -> Design:
         form: Any = self._form.design
         if isinstance(form, str):
@@ -553,22 +587,35 @@ class _Loader:
                 limit = limit_rules.parse(text)
                 if limit is None:
                     examples = limit_rules.FULL_EXAMPLES
-                    self._wrong(("limits", index), f"limits: {text!r} is no bound on costs; write one like {examples}")
+                    self._wrong(("limits", index), f"limits: {_shown(text)} is no bound on costs; write one like {examples}")
                 else:
                     found.append(limit)
             return tuple(found)
         for cost, text in said.items():
             limit = limit_rules.parse(text, cost)
             if limit is None:
-                self._wrong(("limits", cost), f"limits.{cost}: {text!r} is no bound; write one like {limit_rules.EXAMPLES}")
+                self._wrong(("limits", cost), f"limits.{cost}: {_shown(text)} is no bound; write one like {limit_rules.EXAMPLES}")
             else:
                 found.append(limit)
         return tuple(found)
 
 
-def _same(one: Level, other: Level) -> bool:
-    """Whether two levels mean the same: 0 and 0.0 do, 1 and true do not."""
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+def _key(level: Level) -> tuple[bool, Level]:
+    """Equal for levels that mean the same: 0 and 0.0 do, 1 and true do not."""
+    return isinstance(level, bool), level
+
+
+def _shown(level: Level) -> str:
+    """A wrong level as a message repeats it."""
+    return shortened(repr(level))
+
+
+def _not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
+    return unknown("factor", name, levels) + "; it must vary under factors"
+
+
+def _not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
+    return f"{key}: {_shown(level)} is not among the levels of {name}: {', '.join(map(str, listed))}"
 
 
 def _literal(record: type, name: str) -> tuple[str, ...]:

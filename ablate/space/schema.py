@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_mo
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
-from ablate.records import Design, Level, Recipe, Resources, Scheduler, Strategy
+from ablate.records import MOST_SIDE, MOST_WHOLE, Design, Keep, Level, Recipe, Resources, Scheduler, Strategy
 from ablate.space.recipes import RECIPES
 
+MOST_WORKERS = 1_000
+"""Loading processes of one trial: each is a process of this machine."""
 STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
@@ -60,12 +62,12 @@ class DataForm(Form):
     name: str
     path: str | None = None
     """Folder or file, relative to the working directory; data/NAME if left out."""
-    image_size: Annotated[int, Field(ge=1)] | None = None
+    image_size: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
     """Side to which images are resized, in pixels."""
-    train_images: Annotated[int, Field(ge=2)] | None = None
+    train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
     """Only so many training images, an even draw that is always the same."""
-    test_images: Annotated[int, Field(ge=1)] | None = None
-    workers: Annotated[int, Field(ge=0)] = 4
+    test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
+    workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Loading processes, for image files."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the training images that is held out: each epoch is measured on them, and the test set once, at the end."""
@@ -116,9 +118,9 @@ class UntilDecidedForm(Form):
 class DiagnosticsForm(Form):
     names: Annotated[list[str], Field(min_length=1)] | None = None
     """Which diagnostics; by default all that are cheap to take and to store."""
-    images: Annotated[int, Field(ge=1)] = 64
+    images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] = 64
     """On how many test images."""
-    every: Annotated[int, Field(ge=1)] | None = None
+    every: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     """Also each so many epochs, not only at the end."""
 
 
@@ -183,6 +185,8 @@ class SpaceForm(Form):
     as {top1: max, flops: min}."""
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that counts as one; by default 0.5 per cent points, of the loss 0.02."""
+    keep: Keep = "last"
+    """What stays on disk of a completed trial: last (its whole checkpoint), best (only the weights that were tested), none."""
     limits: Annotated[
         Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
     ] = {}
@@ -207,7 +211,12 @@ def json_schema() -> dict[str, Any]:
             levels[f"recipe.{field_name}"] = {k: v for k, v in field_schema.items() if k not in ("default", "title")}
     # What varies beside the architecture's settings and the recipe.
     levels["backbone"] = {"type": "string", "description": "name of the backbone; `ablate backbones` lists them"}
-    levels["data.image_size"] = {"type": "integer", "minimum": 1, "description": "side to which images are resized, in pixels"}
+    levels["data.image_size"] = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_SIDE,
+        "description": "side to which images are resized, in pixels",
+    }
     listed = {
         n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 1}
         for n, s in levels.items()

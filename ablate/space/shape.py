@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from ablate.document import Document, Where, unknown_key
-from ablate.errors import Problem, did_you_mean
+from ablate.errors import Problem, did_you_mean, shortened
 from ablate.space.schema import SpaceForm
 
 
 def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
     """One problem a place."""
-    return [_shape_problem(document, details) for details in _one_a_place(error.errors())]
+    return [_shape_problem(document, details) for details in _one_a_place(error.errors(include_url=False, include_context=True))]
 
 
 def _one_a_place(found: list[Any]) -> list[Any]:
@@ -40,21 +41,25 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         where = where[:-1]
     kind, found, path = details["type"], details["input"], ".".join(map(str, where))
     if kind == "extra_forbidden":
-        return document.problem(where, unknown_key(str(where[-1]), _keys_of(where[:-1])))
+        return document.problem(where, partial(unknown_key, str(where[-1]), _keys_of(where[:-1])))
     if kind == "missing":
         inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
     if kind == "literal_error":
-        allowed = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        return document.problem(
-            where, f"{path}: {found!r} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}"
-        )
+        return document.problem(where, partial(_not_allowed, path, found, details["ctx"]["expected"]))
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
         message += " (found an empty text)"
-    return document.problem(where, f"{path}: {message[:1].lower() + message[1:]}, found {found!r}")
+    return document.problem(where, f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(found))}")
 
 
+def _not_allowed(path: str, found: object, expected: str) -> str:
+    """The message for a word that is none of those expected."""
+    allowed = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    return f"{path}: {shortened(repr(found))} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}"
+
+
+@cache
 def _keys_of(where: Where) -> list[str]:
     """The keys that a mapping of the document may have."""
     model: Any = SpaceForm

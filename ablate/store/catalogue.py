@@ -16,7 +16,7 @@ from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
 from ablate.records import Status
 from ablate.store.database import open_reader, read_only, sqlite_file
 from ablate.store.questions import TooLong, ask_postgresql, ask_sqlite
-from ablate.store.tables import cell_trials, cells, studies, trials
+from ablate.store.tables import cell_trials, cells, stores, studies, trials
 
 MISSING = re.compile(r"(no such )?(?P<kind>column|table|relation):? \"?(\w+\.)?(?P<name>\w+)\"?(?(1)| does not exist)")
 """How SQLite and PostgreSQL tell of a name that is not there."""
@@ -102,6 +102,22 @@ class Catalogue:
             raise UnknownName(unknown("study", name, found) if found else f"unknown study '{name}'; the store holds none yet")
         return found[name]
 
+    def store_id(self) -> str:
+        """The number that was drawn when the store was made; empty where nothing was trained yet."""
+        with self._engine.connect() as connection:
+            return str(connection.execute(select(stores.c.id)).scalar() or "")
+
+    def states(self) -> dict[str, tuple[Status, str]]:
+        """State of each trial that a study has, and the name of one such study."""
+        wanted = (
+            select(trials.c.hash, trials.c.status, studies.c.name)
+            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+        )
+        with self._engine.connect() as connection:
+            return {key: (Status(state), name) for key, state, name in connection.execute(wanted)}
+
     def target(self, word: str) -> tuple[str, str | None]:
         """A study by its name, with None, or a trial by its hash or the beginning of it, with a study that has it.
 
@@ -155,6 +171,8 @@ class Catalogue:
         except TooLong:
             limit = f"it took longer than {seconds:g} s; ask for less, as with WHERE or LIMIT"
             raise StoreError(f"the query failed: {limit}") from None
+        except UnicodeError:
+            raise StoreError("the query failed: the statement is no valid text") from None
         except MemoryError:
             raise StoreError("the query failed: it needs more memory than there is; ask for less") from None
         except StoreError as error:

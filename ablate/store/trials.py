@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -116,7 +117,7 @@ class TrialReader(Catalogue):
             raise UnknownName(
                 unknown("diagnostic", diagnostic, stored)
                 if stored
-                else f"no diagnostic of {name} is stored; take them with: ablate diagnose {name}"
+                else f"no diagnostic of {name} is stored; take them with: ablate diagnose {shlex.quote(name)}"
             )
         mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
         with self._engine.connect() as connection:

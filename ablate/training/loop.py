@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
+from ablate.layers.patch_losses import Regions
 from ablate.models import build_from
 from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Tested, Trial
 from ablate.training.checkpoint import (
@@ -29,10 +30,11 @@ from ablate.training.checkpoint import (
     seed_everything,
     set_random_states,
 )
+from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
-from ablate.training.patches import PatchTerms
+from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.start import read_start
 
 CHECK_EVERY = 50
@@ -50,7 +52,7 @@ class Step(nn.Module):
         super().__init__()
         self.model, self.loss, self.terms = model, loss, terms
 
-    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | None) -> Tensor:
+    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
         loss: Tensor = self.loss(self.model(inputs), labels) + self.terms(patches)
         return loss
 
@@ -114,6 +116,7 @@ class Training:
             momentum=recipe.momentum,
             **_optimizer_options(recipe),
         )
+        apply_exceptions(self._optimizer, self._model, recipe)
         self._ema = ModelEmaV3(self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup) if recipe.ema else None
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
@@ -140,8 +143,10 @@ class Training:
         if self._checkpoint is None:
             return None
         state = self._checkpoint.load()
-        found = (read_checkpoint(place, key) for key, place in self._beginnings.items() if state is None)
-        return state or next(filter(None, found), None)
+        if state is not None:
+            return state
+        found = (read_checkpoint(place, key) for key, place in self._beginnings.items())
+        return next((begun for begun in found if begun is not None and not begun.get("weights_only")), None)
 
     @property
     def finished(self) -> bool:
@@ -214,10 +219,20 @@ class Training:
         taken = {measurement.name.partition(".")[0] for measurement in self.measurements if measurement.epoch == len(self.epochs)}
         return set(names) <= taken
 
-    def save(self) -> None:
-        """Writes the checkpoint."""
+    def save(self, *, weights_only: bool = False) -> None:
+        """Writes the checkpoint.
+
+        Args:
+            weights_only: of a finished trial, only the weights that were tested, and what is known of it. No training can go
+                on from there.
+        """
         assert self._checkpoint is not None
-        self._checkpoint.save(self._state())
+        state = self._state()
+        if weights_only:
+            tested = self._best["model"] if self._best else self._tested_model.state_dict()
+            kept = {key: state[key] for key in ("epochs", "measurements", "tested")}
+            state = {"weights_only": True, "model": tested, "ema": {}, **kept}
+        self._checkpoint.save(state)
 
     def close(self) -> None:
         """Lets the trial's folder go, and the other processes."""
@@ -253,12 +268,14 @@ class Training:
 
     def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """One step of the optimiser; the batch's loss, not yet waited for."""
-        patches = None
+        patches: Tensor | Regions | None = None
         if self._mix is not None:
             even = len(inputs) // 2 * 2
             classes, unmixed = self._trial.data.classes, labels[:even]
             inputs, labels = self._mix(inputs[:even], unmixed)
-            if self._terms.terms:
+            if self._terms.mixes_patches:
+                inputs, labels, patches = mix_on_grid(inputs, labels, self._terms.grid)
+            elif self._terms.terms:
                 patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
         self._optimizer.zero_grad()
         loss = self._backward(inputs, labels, patches)
@@ -275,12 +292,11 @@ class Training:
             self._ema.update(self._model, step=self._updates)
         return loss
 
-    def _backward(self, inputs: Tensor, labels: Tensor, patches: Tensor | None) -> Tensor:
+    def _backward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
         """Leaves the gradient of a batch, taken in as many parts as the recipe says; the batch's loss."""
         total = torch.zeros((), device=self._device)
         count = min(self._recipe.accumulate, len(inputs))
-        of_patches = [None] * count if patches is None else patches.tensor_split(count)
-        parts = zip(inputs.tensor_split(count), labels.tensor_split(count), of_patches, strict=True)
+        parts = zip(inputs.tensor_split(count), labels.tensor_split(count), _in_parts(patches, count), strict=True)
         for number, (images, targets, labelled) in enumerate(parts, 1):
             # Several processes exchange their gradients once, with the last part.
             waiting = getattr(self._shared_step, "no_sync", nullcontext) if number < count else nullcontext
@@ -327,6 +343,9 @@ class Training:
         }
 
     def _restore(self, state: State) -> None:
+        if state.get("weights_only"):
+            self._restore_finished(state)
+            return
         self._model.load_state_dict(state["model"])
         self._terms.load_state_dict(state.get("terms", {}))
         if self._ema is not None:
@@ -336,16 +355,35 @@ class Training:
         if self._schedule is not None and self._updates:
             self._schedule.step_update(self._updates)
         self._scaler.load_state_dict(state["scaler"])
+        self._recall(state)
+        self._best = state.get("best", {})
+        set_random_states(state["random"], self._order)
+
+    def _restore_finished(self, state: State) -> None:
+        """Takes back a finished trial of which the tested weights alone were kept."""
+        self._tested_model.load_state_dict(state["model"])
+        self._recall(state)
+
+    def _recall(self, state: State) -> None:
+        """Takes back what is known of the epochs so far."""
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.measurements = [
             Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])})
             for taken in state.get("measurements", [])
         ]
-        self._best = state.get("best", {})
         # A training that is longer than the one that was tested is tested at its own end.
         if self.finished and state.get("tested"):
             self.tested = Tested(**state["tested"])
-        set_random_states(state["random"], self._order)
+
+
+def _in_parts(patches: Tensor | Regions | None, count: int) -> Sequence[Tensor | Regions | None]:
+    """The labels of a batch's patches for each of its parts."""
+    if patches is None:
+        return [None] * count
+    if isinstance(patches, Tensor):
+        return patches.tensor_split(count)
+    labels = zip(patches.own.tensor_split(count), patches.other.tensor_split(count), strict=True)
+    return [Regions(patches.mask, own, other) for own, other in labels]
 
 
 def _optimizer_options(recipe: Recipe) -> dict[str, Any]:

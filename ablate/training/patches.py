@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from timm.data.mixup import Mixup, cutmix_bbox_and_lam
 from torch import Tensor, nn
 
-from ablate import families
+from ablate import factors, families
 from ablate.layers.layout import to_tokens
+from ablate.layers.patch_losses import Regions
 from ablate.models import build_losses, places_of
 from ablate.records import Architecture
 
@@ -26,6 +29,7 @@ class PatchTerms(nn.Module):
         super().__init__()
         found = build_losses(architecture, model)
         self.terms = nn.ModuleDict({name: module for name, (_, module) in found.items()})
+        self.mixes_patches = False
         self._first: Tensor | None = None
         self._last: Tensor | None = None
         if not found:
@@ -33,6 +37,14 @@ class PatchTerms(nn.Module):
         family = families.find(architecture.backbone)
         place = places_of(model)[0]
         self.grid, prefix = place.site.grid, place.site.prefix
+        self.mixes_patches = factors.mixes_patches(architecture.settings)
+        norm = model.get_submodule(family.last_norm)
+        # With a mean of tokens, timm's ViT normalises the mean by a norm of another name, and its tokens not at all.
+        own_norm = model.get_submodule("fc_norm") if isinstance(norm, nn.Identity) else nn.Identity()
+
+        def embed(module: nn.Module, inputs: Any, output: Tensor) -> None:
+            if model.training:
+                self._first = output
 
         def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             if module.training:
@@ -40,23 +52,27 @@ class PatchTerms(nn.Module):
 
         def leave(module: nn.Module, inputs: Any, output: Tensor) -> None:
             if module.training:
-                self._last = to_tokens(output, place.layout)[:, prefix:]
+                self._last = own_norm(to_tokens(output, place.layout)[:, prefix:])
 
-        model.get_submodule(place.name).register_forward_pre_hook(enter)
-        model.get_submodule(family.last_norm).register_forward_hook(leave)
+        if self.mixes_patches:
+            model.get_submodule("patch_embed").register_forward_hook(embed)
+        else:
+            model.get_submodule(place.name).register_forward_pre_hook(enter)
+        norm.register_forward_hook(leave)
 
-    def forward(self, labels: Tensor | None) -> Tensor | float:
+    def forward(self, labels: Tensor | Regions | None) -> Tensor | float:
         """The weighted terms for the batch that the network saw last; 0 without any.
 
         Args:
-            labels: (batch, patches, classes), or None where patches have no labels.
+            labels: (batch, patches, classes); the two regions, where images are mixed on the patch grid; or None where
+                patches have no labels.
         """
         if not self.terms:
             return 0.0
         assert self._first is not None and self._last is not None
         first, last = self._first, self._last
         self._first = self._last = None
-        total = last.new_zeros((), dtype=torch.float32)
+        total = last.new_zeros((), dtype=torch.promote_types(last.dtype, torch.float32))
         for term in self.terms.values():
             total = total + term(first, last, labels)
         return total
@@ -98,3 +114,43 @@ class PatchMixup(Mixup):  # type: ignore[misc]
         area = F.adaptive_avg_pool2d(share.expand(1, 1, *(share.shape or grid)), grid).reshape(1, -1, 1)
         mixed: Tensor = area * own[:, None] + (1 - area) * own.flip(0)[:, None]
         return mixed
+
+
+def mix_on_grid(images: Tensor, labels: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Tensor, Regions]:
+    """Mixes each image with another of its batch in whole patches, as in the published code of patch diversification.
+
+    The first image keeps a random rectangle of patches, the same in the whole batch, and its partner has the rest. Draws from
+    the global random states of numpy, Python and torch.
+
+    Args:
+        images: (batch, channels, height, width).
+        labels: distributions, (batch, classes).
+        grid: patches of a column and of a row.
+
+    Returns:
+        the mixed images, their labels by the share of patches, and the two regions.
+    """
+    mask = rectangle(grid, float(np.random.beta(1.0, 1.0))).to(images)
+    partner = torch.randperm(len(images)).to(images.device)
+    sides = images.shape[-2] // grid[0], images.shape[-1] // grid[1]
+    pixels = mask.repeat_interleave(sides[0], 0).repeat_interleave(sides[1], 1)
+    mixed = images * pixels + images[partner] * (1 - pixels)
+    share = mask.mean()
+    regions = Regions(mask.flatten(), labels, labels[partner])
+    return mixed, share * regions.own + (1 - share) * regions.other, regions
+
+
+def rectangle(grid: tuple[int, int], share: float) -> Tensor:
+    """A random rectangle of at most a share of the grid's patches, (height, width) of ones and zeros."""
+    height, width = grid
+    area = int(height * width * share)
+    rows = random.randint(1, max(1, min(height, area) - 1))
+    columns = area // rows
+    if columns > width:
+        columns = width
+        rows = area // width
+    top = random.randint(0, max(0, height - rows))
+    left = random.randint(0, max(0, width - columns))
+    mask = torch.zeros(grid)
+    mask[top : top + rows, left : left + columns] = 1.0
+    return mask

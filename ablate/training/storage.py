@@ -10,9 +10,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ablate.errors import CheckpointError, TrialBusy
+from ablate.filesystems import system_of
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -193,16 +194,9 @@ def storage(place: str | Path) -> Storage:
     """
     if not is_url(str(place)):
         return Folder(Path(place))
-    import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
-    try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(str(place))
-    except (ValueError, ImportError) as error:
-        raise CheckpointError(
-            f"--checkpoints {place}: {error}; write a folder or a URL of fsspec such as s3://BUCKET/PATH"
-        ) from error
-    system, path = found
+    system, path = system_of(str(place))
     return Folder(Path(path)) if type(system) is LocalFileSystem else Remote(system, path.rstrip("/"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+import words
 from failures import live
 from links import keep, link, state
 from stored import URL, studies
@@ -20,7 +21,7 @@ def card(study: StudyStatus) -> None:
     done = sum(study.states.get(state, 0) for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED))
     with st.container(border=True):
         link(study.name, "study", icon=":material/analytics:", study=study.name)
-        st.markdown(study.question)
+        words.paragraph(study.question)
         others = " · ".join(f"{number:,} {state}" for state, number in study.states.items() if number)
         st.progress(study.epochs_done / study.epochs if study.epochs else 0.0, text=f"{done:,} of {total:,} trials · {others}")
         st.caption(f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of {study.epochs:,} epochs")
@@ -49,5 +50,5 @@ def overview() -> None:
 
 
 st.title("Studies")
-st.caption(f"store: {masked(URL)}")
+words.caption(f"store: {masked(URL)}")
 live(overview)()

@@ -11,16 +11,19 @@ from pathlib import Path
 import inside
 import pandas as pd
 import streamlit as st
+import words
 from failures import live
 from links import go, keep, link, state
 from stored import URL, WHERE, chart, curves, frame, grid, results, studies, trials, verdicts
 
+from ablate import escape
 from ablate.errors import AblateError
 from ablate.page import write_page
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.figures import VERDICTS
+from ablate.report.grid import comma_separated
 from ablate.report.interactive import draw
 from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
@@ -39,7 +42,7 @@ def choose(names: Sequence[str]) -> str:
     """The study of the address, else one that is chosen."""
     said = state("study")
     if said and said not in names:
-        st.warning(f"The store has no study '{said}'.")
+        words.notice(f"The store has no study '{said}'.", "warning")
     return st.selectbox("Study", names, index=names.index(said) if said in names else 0, key="study")
 
 
@@ -51,7 +54,7 @@ def filters(found: StudyResults) -> dict[str, str]:
             levels = list(dict.fromkeys(level_text(shown_levels(cell).get(name)) for cell in found.cells))
             said = state(f"f.{name}")
             index = levels.index(said) + 1 if said in levels else 0
-            value = st.selectbox(name, ["any", *levels], index=index, key=f"f.{name}")
+            value = st.selectbox(words.label(name), ["any", *levels], index=index, key=f"f.{name}")
             if value != "any":
                 chosen[name] = value
     return chosen
@@ -75,7 +78,9 @@ def show_grid(name: str, of: str, rows: set[int] | None = None) -> None:
     else:
         st.dataframe(shown, hide_index=True, width="stretch")
     for note in made.notes:
-        st.caption(note)
+        words.caption(note)
+    file = f"{name.replace('/', '-')}-{of}.csv"
+    st.download_button("Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}")
 
 
 def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
@@ -84,18 +89,10 @@ def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
     if not said:
         st.info("There is nothing to compare with the first row here.")
     for effect in said[:MOST_SENTENCES]:
-        colour = VERDICTS[str(effect.verdict)]
-        text = sentence(effect, found.metric, margin)
-        st.html(f'<p style="border-left: 4px solid {colour}; padding-left: .6rem; margin: .2rem 0">{_escaped(text)}</p>')
+        words.verdict(sentence(effect, found.metric, margin), VERDICTS[str(effect.verdict)])
     if len(said) > MOST_SENTENCES:
         st.caption(f"{len(said) - MOST_SENTENCES} more in the table; narrow the filter.")
     st.caption(f"{policy(results(name)[1])}; verdicts hold for all rows together at 5 % (Holm); margin {margin:g}.")
-
-
-def _escaped(text: str) -> str:
-    from html import escape
-
-    return escape(text)
 
 
 def keeps(series: Series, at: int, step: int) -> bool:
@@ -120,7 +117,7 @@ def show_pareto(name: str, rows: set[int]) -> None:
         return
     row = int(chosen[0][0] if isinstance(chosen[0], list) else chosen[0])
     found, _ = results(name)
-    st.subheader(f"Row {row}: {charts.label(found, next(cell for cell in found.cells if cell.index == row))}")
+    words.heading(f"Row {row}: {charts.label(found, next(cell for cell in found.cells if cell.index == row))}", 3)
     show_trials(name, {row})
 
 
@@ -155,7 +152,7 @@ def show_layers(name: str, rows: set[int]) -> None:
     study = Study(name, URL)
     stored = list(study.diagnostics())
     if not stored:
-        st.info(f"No diagnostic is stored. Take them with: `ablate diagnose {name}{WHERE}`")
+        words.notice("No diagnostic is stored. Take them with:", command=f"ablate diagnose {escape.shell(name)}{WHERE}")
         return
     diagnostic = inside.choose(stored)
     lines = [line for line in study.layers(diagnostic) if line.cell in rows]
@@ -231,9 +228,9 @@ def body(name: str, view: str, chosen: dict[str, str]) -> None:
             show_trials(name, rows)
         else:
             for finding in review(name, URL, WHERE):
-                st.warning(f"**{finding.name}**: {finding.text}\n\n`{finding.command}`")
+                words.notice(finding.text, "warning", title=finding.name, command=finding.command)
     except AblateError as error:
-        st.info(str(error))
+        words.notice(str(error))
 
 
 def page() -> None:
@@ -249,12 +246,12 @@ def page() -> None:
     def whole() -> None:
         now = next(study for study in studies() if study.name == name)
         total, done = sum(now.states.values()), now.states.get(Status.COMPLETED, 0)
-        st.title(now.question)
+        words.heading(now.question)
         others = "".join(f" · {number:,} {state}" for state, number in now.states.items() if number and state != Status.COMPLETED)
         st.progress(now.epochs_done / now.epochs if now.epochs else 0.0, text=f"{done:,} of {total:,} trials completed{others}")
         expected = results(name)[0].expect
         if expected:
-            st.caption(f"Expected: {expected}")
+            words.caption(f"Expected: {expected}")
         left, right = st.columns([5, 1])
         with left:
             view = st.segmented_control(

@@ -8,10 +8,12 @@ from typing import Any
 import inside
 import pandas as pd
 import streamlit as st
+import words
 from failures import live
 from links import keep, link, state
 from stored import URL, WHERE, results, stamp, studies
 
+from ablate import escape
 from ablate.records import Known, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.interactive import draw
@@ -74,19 +76,19 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
     st.dataframe(pd.DataFrame([{name: one[name] for name in told} for one in attempts]), hide_index=True, width="stretch")
     for one in attempts:
         if one["error"].strip():
-            st.markdown(f"Attempt {one['number']} ended with:")
-            st.code("\n".join(one["error"].strip().splitlines()[-LOG_LINES:]), language=None)
+            words.paragraph(f"Attempt {one['number']} ended with:")
+            st.code(escape.terminal("\n".join(one["error"].strip().splitlines()[-LOG_LINES:])), language=None)
 
 
 def body(key: str) -> None:
     trial, known, attempts, circumstances, layers = read(key, stamp())
-    st.title(f"Trial {trial['hash'][:8]}")
+    words.heading(f"Trial {trial['hash'][:8]}")
     link(f"{trial['study']}, row {trial['row']}", "study", icon=":material/analytics:", study=trial["study"])
     columns = st.columns(5)
     columns[0].metric("state", str(known.status))
-    columns[1].metric("seed", trial["seed"])
+    columns[1].metric("seed", int(trial["seed"]))
     columns[2].metric("top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %")
-    columns[3].metric("epochs", f"{trial['epochs_done']} / {trial['epochs']}")
+    columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric("trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s")
     st.subheader("Beside the first row")
     show_difference(trial)
@@ -95,9 +97,9 @@ def body(key: str) -> None:
     show_layers(layers)
     st.subheader("To run it again")
     again = (
-        f"ablate reproduce {trial['hash']}{WHERE}"
+        f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
         if known.status == Status.COMPLETED
-        else f"ablate resume {trial['study']}{WHERE}"
+        else f"ablate resume {escape.shell(trial['study'])}{WHERE}"
     )
     st.code(again, language="bash")
     if attempts:

@@ -6,20 +6,28 @@ import time
 
 import pandas as pd
 import streamlit as st
+import words
 from links import keep, state
 from stored import URL, studies
 
 from ablate.errors import AblateError
+from ablate.report.grid import Grid, comma_separated
 from ablate.store.reader import Reader
 
 MOST_ROWS, MOST_SECONDS = 1000, 10.0
 
 
+def quoted(name: str) -> str:
+    """A name in SQL."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def page() -> None:
     st.title("SQL")
     views = [study.results_view for study in studies()]
-    first = f'SELECT * FROM "{views[0]}"' if views else "SELECT * FROM studies"
-    st.caption(
+    first = f"SELECT * FROM {quoted(views[0])}" if views else "SELECT * FROM studies"
+    words.caption(
         f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views: trial_results, study_results, layer_results, "
         f"and one a study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md explains the columns."
     )
@@ -27,23 +35,36 @@ def page() -> None:
     st.session_state.setdefault("statement", state("sql") or first)
     with st.form("ask", border=False):
         statement = st.text_area("Statement", key="statement", height=140)
-        st.form_submit_button("Run", type="primary")
+        asked = st.form_submit_button("Run", type="primary")
     keep({"sql": statement})
+    if asked:
+        st.session_state["asked"] = statement
+    # An address is written by whoever sends it: what stands in it is run by a click alone.
+    if st.session_state.get("asked") != statement:
+        st.info("Run asks the store.")
+        return
+    show(statement)
+
+
+def show(statement: str) -> None:
+    """The answer to a statement, with a file of it to keep."""
     start = time.perf_counter()
     try:
         with Reader(URL) as reader:
             columns, rows = reader.query(statement, most=MOST_ROWS, seconds=MOST_SECONDS)
     except AblateError as error:
-        st.error(str(error))
+        words.notice(str(error), "error")
         return
     took = 1000 * (time.perf_counter() - start)
     # A column may stand twice in a query; a table's heading may not.
     headings = [name if name not in columns[:place] else f"{name} ({place})" for place, name in enumerate(columns)]
     frame = pd.DataFrame(rows, columns=headings)
+    data = [dict(zip(headings, row, strict=True)) for row in rows]
+    written = comma_separated(Grid(headings, [], data))
     st.dataframe(frame, hide_index=True, width="stretch")
     more = ", more were cut off" if len(rows) == MOST_ROWS else ""
     st.caption(f"{len(rows):,} rows{more}, {took:.0f} ms")
-    st.download_button("Download as CSV", frame.to_csv(index=False), "query.csv", "text/csv")
+    st.download_button("Download as CSV", written, "query.csv", "text/csv")
 
 
 page()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+import words
 from links import keep, link, state
 from stored import URL as STORE
 from stored import results, stamp, studies
@@ -46,11 +47,11 @@ def page() -> None:
         try:
             grid = Study(study, STORE).grid(published=True)
         except AblateError as error:
-            st.info(str(error))
+            words.notice(str(error))
             continue
         st.dataframe(pd.DataFrame(grid.rows, columns=list(grid.columns)), hide_index=True, width="stretch")
         for note in grid.notes:
-            st.caption(note)
+            words.caption(note)
     if name not in here:
         st.info("No study of this store names the table. `ablate run` one of search_spaces/, or write `published: ` in yours.")
 

@@ -197,6 +197,21 @@ def test_sql_reads_and_is_refused_a_write(page: Page, address: str, finished: Op
     expect(page.get_by_text("it took longer than 10 s")).to_be_visible()
 
 
+def test_the_statement_of_an_address_waits_for_a_click(page: Page, address: str) -> None:
+    page.goto(f"{address}/sql?sql=SELECT 41 %2B 1 AS answer")
+    expect(page.get_by_label("Statement")).to_have_value("SELECT 41 + 1 AS answer")
+    settled(page)
+    expect(page.get_by_text(re.compile(r"rows, \d+ ms"))).to_have_count(0)
+    expect(page.locator("[data-testid=stDataFrame]")).to_have_count(0)
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text(re.compile("^1 rows, "))).to_be_visible()
+    # Whoever opens the address of the answer sees the statement, not the answer.
+    page.reload()
+    expect(page.get_by_label("Statement")).to_have_value("SELECT 41 + 1 AS answer")
+    settled(page)
+    expect(page.get_by_text(re.compile("^1 rows, "))).to_have_count(0)
+
+
 def test_every_view_draws(page: Page, address: str) -> None:
     for view, expected in (
         ("table", "mean ± standard deviation"),

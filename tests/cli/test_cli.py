@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -323,6 +324,23 @@ def test_diagnose_and_plot(trained: Say) -> None:
 def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
     code, shown, _ = say("verify-costs", "augvit/table4", "--format", "md")
     assert code == 0
-    assert "differs" in shown
-    assert "half of the rounded 0.07" in shown
-    assert "6 of 8 printed numbers agree" in shown
+    assert "| different  | half of both" in shown
+    assert "half of the printed 0.07" in shown
+    assert "equal: 3 of 8;" in shown
+    assert "convention: 3 of 8;" in shown
+    assert "different: 2 of 8;" in shown
+    assert "convention matrix: 4 of 4 equal;" in shown
+
+
+@pytest.mark.slow
+def test_verify_costs_fails_where_a_print_is_unexplained(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ablate import published
+
+    table = published.tables()["augvit/table4"]
+    bare = [replace(row, causes={}) for row in table.rows]
+    monkeypatch.setattr(published, "tables", lambda: {"augvit/table4": replace(table, rows=tuple(bare))})
+    code, shown, _ = say("verify-costs", "augvit/table4", "--format", "json")
+    assert code == 1
+    rows = json.loads(shown)
+    assert [row["row"] for row in rows if not row["explained"]] == ["MSA", "MLP"]
+    assert {row["class"] for row in rows} == {"equal", "convention", "different"}

@@ -142,7 +142,7 @@ def test_any_number_of_prefix_tokens(backbone: str, factor: Factor, parameter: P
         try:
             model = build(resolve(backbone, 32, 3, 10, {**sizes, "size.pool": pool, **found}))
         except Infeasible as error:
-            assert pool == "mean" or found.get("size.pool") == "mean", error
+            assert pool == "mean" or "mean" in str(found.get("size.pool")), error
             continue
         assert model.eval()(image(1, 32)).shape == (1, 10)
 

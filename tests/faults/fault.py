@@ -12,7 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.faults.phases import Place
 from tests.faults.scene import Scene
+from tests.faults.stores import Kind
+
+IN_ONE_RUN = 6
+"""Faults that one run has before the one that ends it."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,9 @@ class Fault:
 
     Attributes:
         sees, keeps: for the table, in a few words.
+        row: the row of the table in which the fault is counted.
+        aim: where in a trial's life a kill is aimed at; nothing for one that comes at any instant.
+        possible: whether the fault can happen in the run at hand at all.
         when: while a run trains, at any instant of a run (which it ends), or between two runs.
         codes: exit codes that the run may have for it, besides 0 where it came too late to matter.
         says: what standard error must hold where the run ended with such a code.
@@ -35,10 +43,28 @@ class Fault:
     codes: frozenset[int]
     says: str
     share: int
+    row: str
+    aim: Place | None
+    possible: Callable[[Scene], bool]
 
     @property
     def sigkill(self) -> bool:
-        return self.name.startswith("SIGKILL")
+        return is_sigkill(self.row)
+
+
+def is_sigkill(row: str) -> bool:
+    """Whether the faults of a row are SIGKILLs."""
+    return row.startswith("SIGKILL")
+
+
+def always(scene: Scene) -> bool:
+    """The condition of a fault that is possible in every run."""
+    return True
+
+
+def on_sqlite(scene: Scene) -> bool:
+    """The condition of a fault that is made to a SQLite file."""
+    return scene.store.kind == Kind.SQLITE
 
 
 FAULTS: dict[str, Fault] = {}
@@ -52,12 +78,27 @@ def fault(
     keeps: str,
     codes: tuple[int, ...] = (),
     says: str = "",
-    share: int = 3,
+    share: int = 2,
+    row: str = "",
+    aim: Place | None = None,
+    possible: Callable[[Scene], bool] = always,
 ) -> Callable[[Callable[[Scene], bool]], Callable[[Scene], bool]]:
     """Registers a fault."""
 
     def register(inject: Callable[[Scene], bool]) -> Callable[[Scene], bool]:
-        FAULTS[name] = Fault(name, sees, keeps, inject, when, frozenset(codes), says, share)
+        FAULTS[name] = Fault(
+            name=name,
+            sees=sees,
+            keeps=keeps,
+            inject=inject,
+            when=when,
+            codes=frozenset(codes),
+            says=says,
+            share=share,
+            row=row or name,
+            aim=aim,
+            possible=possible,
+        )
         return inject
 
     return register

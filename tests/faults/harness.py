@@ -1,9 +1,17 @@
-"""Disturbs real Ray runs with seeded faults and checks what is left: `make faults SEED=0 COUNT=200`.
+"""Disturbs real Ray runs with seeded faults and checks what is left: `make faults SEED=0 COUNT=300`.
 
 A study is run again and again until it is finished (`ablate run`, then `ablate resume`), with faults in and between its runs.
 After each run: the exit code and the message are those of its faults, there is no traceback, and no attempt began before its
 trial's last checkpoint. When the study is finished: each trial has exactly one result and every epoch once, and the table is,
 byte for byte, that of an undisturbed run. Then the next study begins, until `count` faults were made.
+One study in three is stored in a private PostgreSQL, the others in SQLite.
+
+The harness counts where in a trial's life each SIGKILL landed, by what the processes wrote of
+their phases before they died (`tests/faults/phases.py`). A run of 300 faults or more must hit each
+place 20 times.
+
+The exit code is 1 where a study shows a problem: something lost, doubled or different, a wrong exit
+code, a traceback. The exit code is 1, too, where a run of 300 faults hit a place too rarely.
 """
 
 from __future__ import annotations
@@ -19,14 +27,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ablate.study import Study
-from tests.faults.fault import FAULTS, Fault
+from tests.faults.fault import FAULTS, IN_ONE_RUN, Fault
+from tests.faults.phases import check_names
 from tests.faults.report import write_report
-from tests.faults.scene import DIVERGING, EPOCHS, HANG_SECONDS, KNOWN, TRIALS, Ran, Scene, epochs_in
+from tests.faults.scene import DIVERGING, EPOCHS, HANG_SECONDS, KNOWN, PATIENCE_SECONDS, TRIALS, Ran, Scene, epochs_in
+from tests.faults.stores import KINDS, Kind, SqliteStore, Store, kind_of, store_of
+from tests.faults.tally import FULL, Tally, shortfalls, summary
+from tests.store.postgres import postgres
 
 LONGEST = 240.0
 """Seconds after which a run that does not end counts as hung, or six times an undisturbed one where that is more."""
@@ -39,32 +50,11 @@ RESTARTED = (
     " AND b.provenance_id = a.provenance_id WHERE a.status = 'lost' AND a.provenance_id > ?"
 )
 RAYLET = "SIGKILL of Ray's raylet"
+HANGING = "a worker hangs"
 MOST_PROBLEMS = 5
-"""After so many there is enough to mend."""
-IN_ONE_RUN = 3
-"""Faults that one run has before the one that ends it."""
-
-
-@dataclass
-class Tally:
-    """What was done and what was found. The counters by kind hold a study's findings for each kind that it was hit by."""
-
-    tried: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
-    doubled: Counter[str] = field(default_factory=Counter)
-    differing: Counter[str] = field(default_factory=Counter)
-    epochs: Counter[str] = field(default_factory=Counter)
-    codes: Counter[int] = field(default_factory=Counter)
-    studies: int = 0
-    runs: int = 0
-    diverged: int = 0
-    outlived: int = 0
-    seconds: float = 0.0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def sigkills(self) -> int:
-        return sum(count for name, count in self.tried.items() if FAULTS[name].sigkill)
+"""After so many problems the harness stops."""
+MOST_IDLE_STUDIES = 4
+"""After so many studies in a row without a fault, none of those that are left can be made."""
 
 
 def draw(count: int, generator: random.Random, names: list[str] | None = None) -> list[Fault]:
@@ -80,10 +70,29 @@ def draw(count: int, generator: random.Random, names: list[str] | None = None) -
     return deck
 
 
+class Server:
+    """The private PostgreSQL, started when the first study needs it."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """URL of the server; starts it."""
+        if not self._url:
+            self._url = self._stack.enter_context(postgres())
+        return self._url
+
+    def close(self) -> None:
+        """Stops the server if it runs."""
+        self._stack.close()
+
+
 @contextmanager
-def study_scene(generator: random.Random) -> Iterator[Scene]:
+def study_scene(generator: random.Random, store: Store) -> Iterator[Scene]:
     folder = Path(tempfile.mkdtemp(prefix="ablate-faults-"))
-    scene = Scene.make(folder, generator)
+    scene = Scene.make(folder, generator, store)
     try:
         yield scene
     finally:
@@ -98,18 +107,18 @@ def study_scene(generator: random.Random) -> Iterator[Scene]:
 
 def table(scene: Scene) -> str:
     """The study's table in every form, as `ablate table` prints it."""
-    study = Study("space", str(scene.runs / "ablate.db"))
+    study = Study("space", scene.url)
     return "\n".join(study.table(form) for form in ("json", "md", "csv", "latex"))
 
 
 def undisturbed(generator: random.Random) -> tuple[str, float]:
     """The table of a run that nobody disturbs, and how long it took."""
-    with study_scene(generator) as scene:
+    with study_scene(generator, SqliteStore()) as scene:
         start = time.monotonic()
         scene.start()
         assert scene.driver is not None
         if scene.driver.wait(4 * LONGEST) != 0:
-            raise SystemExit(scene.log)
+            raise SystemExit(scene.phases.missing() or scene.log)
         return table(scene), time.monotonic() - start
 
 
@@ -122,7 +131,7 @@ def disturb(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> No
             for kind in [kind for kind in deck[-IN_ONE_RUN - 1 :] if kind.when == "between"]:
                 if kind.inject(scene):
                     deck.remove(kind)
-                    count(scene, kind, tally)
+                    count(scene, kind, tally, deck)
                     between += 1
         if finished and not between:
             return
@@ -131,8 +140,9 @@ def disturb(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> No
 def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bool:
     """One run of the driver; whether the study is finished."""
     generator = scene.rng
-    scene.start(HANG_SECONDS if any(kind.name == "a worker hangs" for kind in deck[-2 * IN_ONE_RUN :]) else 60)
-    first = next((kind for kind in reversed(deck) if kind.when != "between"), None)
+    hangs = any(kind.name == HANGING for kind in deck[-IN_ONE_RUN - 1 :])
+    scene.start(HANG_SECONDS if hangs else PATIENCE_SECONDS)
+    first = coming(scene, deck)
     started, longest = time.monotonic(), max(LONGEST, 6 * typical)
     moment = started + generator.uniform(0, 0.8 * typical if first is not None and first.when == "any" else 1)
     while scene.alive:
@@ -161,7 +171,7 @@ def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bo
 
 def next_fault(scene: Scene, deck: list[Fault], tally: Tally) -> Fault | None:
     """Does the next fault of those that come while a driver runs, if that is possible now."""
-    following = next((kind for kind in reversed(deck) if kind.when != "between"), None)
+    following = coming(scene, deck)
     if following is None or not scene.alive or not following.inject(scene):
         return None
     # Equal cards are one: whichever goes, one less is left.
@@ -170,20 +180,43 @@ def next_fault(scene: Scene, deck: list[Fault], tally: Tally) -> Fault | None:
     deck.reverse()
     scene.ran.codes |= following.codes
     scene.ran.says += [following.says] if following.says else []
-    count(scene, following, tally)
+    count(scene, following, tally, deck)
     return following
 
 
-def count(scene: Scene, made: Fault, tally: Tally) -> None:
-    tally.tried[made.name] += 1
-    scene.hit.add(made.name)
+def coming(scene: Scene, deck: list[Fault]) -> Fault | None:
+    """The next fault of those that come while a driver runs, and are possible in this run."""
+    cards = (kind for kind in reversed(deck) if kind.when != "between")
+    return next((kind for kind in cards if kind.possible(scene)), None)
+
+
+def count(scene: Scene, made: Fault, tally: Tally, deck: list[Fault]) -> None:
+    """Counts a fault that was made.
+
+    An aimed kill that landed in another place comes once more, at the end.
+    """
+    store = scene.store.kind
+    tally.tried[made.row] += 1
+    tally.stores[store, "faults"] += 1
+    scene.hit.add(made.row)
     scene.ran.faults.append(made.name)
-    print(f"{tally.tried.total()}: {made.name}", flush=True)
+    where = f"; {store}"
+    if made.sigkill:
+        tally.stores[store, "SIGKILLs"] += 1
+        tally.landed[scene.landed, made.row] += 1
+        where += f"; landed {scene.landed}"
+    if made.aim is not None:
+        tally.aimed[made.aim] += 1
+        if scene.landed != made.aim:
+            deck.insert(0, made)
+    print(f"{tally.tried.total()}: {made.name}{where}", flush=True)
 
 
 def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
     """What is wrong with the way in which a run ended."""
     log, found = scene.log, []
+    if scene.phases.missing():
+        found.append(scene.phases.missing())
     errors = [line for line in log.splitlines() if line.startswith("error: ")]
     if code not in ran.codes:
         found.append(f"exit code {code} is none of {sorted(ran.codes)}")
@@ -223,6 +256,10 @@ def check(scene: Scene, expected: str, tally: Tally) -> None:
     lost = TRIALS - sum(states[known] for known in KNOWN)
     doubled = sum(n > 1 for n in results)
     differs = table(scene) != expected
+    store = scene.store.kind
+    tally.stores[store, "lost"] += lost
+    tally.stores[store, "doubled"] += doubled
+    tally.stores[store, "differing"] += differs
     for name in scene.hit:
         tally.lost[name] += lost
         tally.doubled[name] += doubled
@@ -237,42 +274,78 @@ def check(scene: Scene, expected: str, tally: Tally) -> None:
     tally.diverged += states["diverged"]
 
 
-def main(seed: int, count: int, names: list[str] | None = None) -> Tally:
-    """Makes `count` faults and gives what was found."""
+def main(seed: int, count: int, names: list[str] | None = None, kinds: tuple[Kind, ...] = tuple(Kind)) -> Tally:
+    """Makes `count` faults and gives what was found.
+
+    Args:
+        names: only faults of these names.
+        kinds: what the studies are stored in.
+
+    Raises:
+        Missing: a function whose begin or end is a phase is not in ablate any more.
+    """
+    check_names()
     generator, tally = random.Random(seed), Tally()
     start = time.monotonic()
     expected, typical = undisturbed(generator)
     print(f"undisturbed: {typical:.0f} s", flush=True)
     deck = draw(count, generator, names)
-    while deck and len(tally.problems) < MOST_PROBLEMS:
-        with study_scene(generator) as scene:
-            disturb(scene, deck, tally, typical)
-            if not scene.problems:
-                check(scene, expected, tally)
-            else:
-                tally.epochs.update(dict.fromkeys(scene.hit, scene.epochs_lost))
-            tally.problems += [f"study {tally.studies}: {problem}" for problem in scene.problems]
-            tally.studies += 1
-            tally.outlived += scene.outlived
+    server, idle = Server(), 0
+    try:
+        while deck and len(tally.problems) < MOST_PROBLEMS:
+            before = tally.tried.total()
+            kind = kind_of(tally.studies, kinds)
+            with store_of(kind, server.url if kind == Kind.POSTGRESQL else "") as store:
+                one_study(generator, store, deck, tally, expected, typical)
+            idle = 0 if tally.tried.total() > before else idle + 1
+            if idle == MOST_IDLE_STUDIES:
+                left = ", ".join(sorted({fault.name for fault in deck}))
+                tally.problems.append(f"{idle} studies ended without a fault; not possible: {left}")
+                break
+    finally:
+        server.close()
     tally.seconds = time.monotonic() - start
     return tally
 
 
-if __name__ == "__main__":
+def one_study(generator: random.Random, store: Store, deck: list[Fault], tally: Tally, expected: str, typical: float) -> None:
+    """Disturbs one study to its end, and checks what is left."""
+    with study_scene(generator, store) as scene:
+        disturb(scene, deck, tally, typical)
+        if not scene.problems:
+            check(scene, expected, tally)
+        else:
+            tally.epochs.update(dict.fromkeys(scene.hit, scene.epochs_lost))
+        tally.stores[store.kind, "studies"] += 1
+        tally.stores[store.kind, "epochs"] += scene.epochs_lost
+        tally.problems += [f"study {tally.studies}, {store.kind}: {problem}" for problem in scene.problems]
+        tally.studies += 1
+        tally.outlived += scene.outlived
+
+
+def command(words: list[str] | None = None) -> int:
+    """The command line; gives the exit code.
+
+    It is 1 where something is wrong with ablate, or with the coverage of the run.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--count", type=int, default=FULL)
     parser.add_argument("--kind", action="append", choices=list(FAULTS), help="only these kinds; repeatable")
-    parser.add_argument("--report", type=Path, help="writes the table of this run to a Markdown file")
-    arguments = parser.parse_args()
-    found = main(arguments.seed, arguments.count, arguments.kind)
-    each = found.seconds / max(1, found.tried.total())
-    print(
-        f"{found.tried.total()} faults, {found.sigkills} of them SIGKILLs, in {found.runs} runs of {found.studies} studies:"
-        f" {len(found.problems)} problems, {each:.1f} s a fault"
-    )
-    for problem in found.problems:
+    parser.add_argument("--store", choices=list(KINDS), default="both", help="what keeps the studies")
+    parser.add_argument("--report", type=Path, help="writes the tables of this run to a Markdown file")
+    arguments = parser.parse_args(words)
+    found = main(arguments.seed, arguments.count, arguments.kind, KINDS[arguments.store])
+    print(summary(found))
+    rare = shortfalls(found, arguments.count)
+    for problem in [*found.problems, *rare]:
         print(problem)
     if arguments.report and not arguments.kind:
-        write_report(arguments.report, found, arguments.seed)
-    sys.exit(bool(found.problems))
+        write_report(arguments.report, found, arguments.seed, arguments.count, rare)
+    return int(bool(found.problems or rare))
+
+
+if __name__ == "__main__":
+    # The run at hand, its file system and the private PostgreSQL end with the harness.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    sys.exit(command())

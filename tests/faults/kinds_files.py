@@ -10,7 +10,7 @@ from collections.abc import Callable
 import psutil
 
 from tests.faults.disk import CHECKPOINT_ROOM
-from tests.faults.fault import fault, one_message
+from tests.faults.fault import fault, on_sqlite, one_message
 from tests.faults.kinds_processes import end_worker
 from tests.faults.scene import BUSY_SECONDS, Scene, stopped
 
@@ -34,6 +34,7 @@ def fill_for_checkpoints(scene: Scene) -> bool:
     keeps="all that was stored, last checkpoints",
     codes=(1, 2),
     says="cannot be written|No space|File too large",
+    possible=on_sqlite,
 )
 def fill_for_database(scene: Scene) -> bool:
     return _fill(scene, 0)
@@ -70,7 +71,13 @@ def flip(scene: Scene) -> bool:
     return _damage(scene, flipped)
 
 
-@fault("database locked for a moment", "training", sees="nothing: the run waits", keeps="everything")
+@fault(
+    "database locked for a moment",
+    "training",
+    sees="nothing: the run waits",
+    keeps="everything",
+    possible=on_sqlite,
+)
 def lock_shortly(scene: Scene) -> bool:
     return _lock(scene, scene.rng.uniform(0.2, BUSY_SECONDS / 3))
 
@@ -82,6 +89,7 @@ def lock_shortly(scene: Scene) -> bool:
     keeps="all that was stored, last checkpoints",
     codes=(2,),
     says="locked",
+    possible=on_sqlite,
 )
 def lock_long(scene: Scene) -> bool:
     return _lock(scene, 8 * BUSY_SECONDS)
@@ -177,7 +185,7 @@ def _lock(scene: Scene, seconds: float) -> bool:
     """Another program holds the database file."""
     if not scene.workers():
         return False
-    connection = sqlite3.connect(scene.runs / "ablate.db", timeout=2, isolation_level=None)
+    connection = sqlite3.connect(scene.url, timeout=2, isolation_level=None)
     try:
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error:

@@ -11,51 +11,8 @@ from collections.abc import Callable
 
 import psutil
 
-from tests.faults.fault import fault, one_message
-from tests.faults.scene import Scene, stopped
-
-
-@fault(
-    "SIGKILL of the driver",
-    "any",
-    sees="the shell's word; then `ablate resume`",
-    keeps="all results, each trial's last checkpoint",
-    codes=(-9,),
-    share=16,
-)
-def kill_driver(scene: Scene) -> bool:
-    assert scene.driver is not None
-    scene.driver.kill()
-    return True
-
-
-@fault(
-    "SIGKILL of a worker",
-    "training",
-    sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
-    keeps="all results, the trial's last checkpoint",
-    share=20,
-)
-def kill_worker(scene: Scene) -> bool:
-    return end_worker(scene, lambda process, trial: process.kill())
-
-
-@fault(
-    "SIGKILL of Ray's raylet",
-    "any",
-    sees="one message with the process's name, exit code 2; in the seconds in which Ray starts, Ray's own words or none, code 1",
-    keeps="all results, last checkpoints",
-    codes=(1, 2),
-    says="raylet",
-    share=9,
-)
-def kill_raylet(scene: Scene) -> bool:
-    for process in scene.session():
-        with contextlib.suppress(psutil.Error):
-            if process.name() == "raylet":
-                process.kill()
-                return True
-    return False
+from tests.faults.fault import fault, on_sqlite, one_message
+from tests.faults.scene import HANG_SECONDS, Scene, stopped
 
 
 @fault(
@@ -65,7 +22,6 @@ def kill_raylet(scene: Scene) -> bool:
     keeps="every epoch told",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",
-    share=4,
 )
 def terminate(scene: Scene) -> bool:
     assert scene.driver is not None
@@ -80,7 +36,6 @@ def terminate(scene: Scene) -> bool:
     keeps="every epoch told",
     codes=(130, -2),
     says="Go on with: ablate resume|interrupted",
-    share=4,
 )
 def interrupt(scene: Scene) -> bool:
     os.killpg(scene.pid, signal.SIGINT)
@@ -112,6 +67,7 @@ def exhaust(scene: Scene) -> bool:
     "training",
     sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
     keeps="all results, the trial's last checkpoint",
+    possible=lambda scene: scene.patience == HANG_SECONDS,
 )
 def hang(scene: Scene) -> bool:
     return end_worker(scene, lambda process, trial: None)
@@ -123,7 +79,13 @@ def jump(scene: Scene) -> bool:
     return True
 
 
-@fault("two drivers on one study", "training", sees="the second: one message, exit code 2; the first goes on", keeps="everything")
+@fault(
+    "two drivers on one study",
+    "training",
+    sees="the second: one message, exit code 2; the first goes on",
+    keeps="everything",
+    possible=on_sqlite,
+)
 def second_driver(scene: Scene) -> bool:
     if not scene.workers():
         return False

@@ -7,7 +7,6 @@ import fcntl
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -20,7 +19,10 @@ import numpy as np
 import psutil
 import torch
 
+from tests.faults import phases
 from tests.faults.disk import Disk
+from tests.faults.phases import PhaseFolder
+from tests.faults.stores import Kind, Store
 
 EPOCHS, TRIALS, DIVERGING = 40, 12, 3
 SPACE = f"""
@@ -36,7 +38,11 @@ recipe: {{epochs: {EPOCHS}, batch_size: 20, optimizer: sgd, schedule: constant, 
 """
 BUSY_SECONDS = 5
 HANG_SECONDS = 8
-CLOCK = Path(__file__).parent / "clock"
+PATIENCE_SECONDS = 60
+"""How long a run waits for a worker where none is to hang."""
+LEASE_SECONDS = 5
+"""After so long the next driver may take over the trials of a killed one, on PostgreSQL."""
+INJECTED = Path(__file__).parent / "inject"
 KNOWN = ("completed", "diverged")
 
 
@@ -52,12 +58,19 @@ class Ran:
 
 @dataclass
 class Scene:
-    """One study, run again and again until it is finished."""
+    """One study, run again and again until it is finished.
+
+    `landed` is the place in which the last SIGKILL landed.
+    """
 
     folder: Path
     rng: random.Random
     disk: Disk
     runs: Path
+    store: Store
+    phases: PhaseFolder
+    patience: float = PATIENCE_SECONDS
+    landed: str = ""
     driver: subprocess.Popen[bytes] | None = None
     ran: Ran = field(default_factory=Ran)
     hit: set[str] = field(default_factory=set)
@@ -68,27 +81,43 @@ class Scene:
     _due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
-    def make(cls, folder: Path, rng: random.Random) -> Scene:
-        """A new study in an empty folder."""
+    def make(cls, folder: Path, rng: random.Random, store: Store) -> Scene:
+        """A new study in an empty folder and an empty store."""
         (folder / "space.yaml").write_text(SPACE)
         write_data(folder / "digits.npz")
         (folder / "clock").write_text("0")
         disk = Disk(folder / "disk")
-        return cls(folder, rng, disk, disk.folder / "runs")
+        return cls(
+            folder=folder,
+            rng=rng,
+            disk=disk,
+            runs=disk.folder / "runs",
+            store=store,
+            phases=PhaseFolder(folder / "phases"),
+        )
+
+    @property
+    def url(self) -> str:
+        """Database URL or file of the store."""
+        return self.store.url(self.runs)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "ablate", *words, "--runs", str(self.runs.relative_to(self.folder)), "--cpus", "2"]
+        runs = str(self.runs.relative_to(self.folder))
+        store = ["--store", self.url] if self.store.kind == Kind.POSTGRESQL else []
+        return [sys.executable, "-m", "ablate", *words, "--runs", runs, *store, "--cpus", "2"]
 
-    def environment(self, patience: float = 60) -> dict[str, str]:
-        path = [str(CLOCK), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])]
+    def environment(self) -> dict[str, str]:
+        path = [str(INJECTED), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "ABLATE_TEST_CLOCK": str(self.folder / "clock"),
+            **phases.environment(self.phases),
             # A checkpoint after a few epochs: faults come within seconds.
             "ABLATE_CHECKPOINT_SECONDS": "0.4",
             "ABLATE_BUSY_SECONDS": str(BUSY_SECONDS),
-            "ABLATE_HANG_SECONDS": str(patience),
+            "ABLATE_HANG_SECONDS": str(self.patience),
+            "ABLATE_LEASE_SECONDS": str(LEASE_SECONDS),
         }
 
     @property
@@ -97,8 +126,9 @@ class Scene:
         known = self.rows("SELECT 1 FROM studies")
         return ("resume", "space") if known else ("run", "space.yaml")
 
-    def start(self, patience: float = 60) -> None:
+    def start(self, patience: float = PATIENCE_SECONDS) -> None:
         """Starts the driver in a session of its own, so that a Ctrl-C reaches what a terminal's would."""
+        self.patience = patience
         self.ran = Ran(after=int(str((self.rows("SELECT COALESCE(MAX(id), 0) FROM provenance") or [(0,)])[0][0])))
         with (self.folder / "log.txt").open("wb") as log:
             self.driver = subprocess.Popen(
@@ -107,7 +137,7 @@ class Scene:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env=self.environment(patience),
+                env=self.environment(),
                 start_new_session=True,
             )
 
@@ -158,9 +188,7 @@ class Scene:
 
     def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """What the store says; nothing while it is not there or not to be read."""
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(_read_only(self.runs / "ablate.db")) as connection:
-            return list(connection.execute(statement, values))
-        return []
+        return self.store.rows(self.runs, statement, values)
 
     def attempts(self, trial: str) -> int:
         return int(
@@ -253,10 +281,6 @@ def write_data(file: Path) -> None:
         x_test=test_images[:100, 0].numpy(),
         y_test=test_labels[:100].numpy(),
     )
-
-
-def _read_only(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=2)
 
 
 @contextlib.contextmanager

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ablate import factors, space
 from ablate.cost import count
-from ablate.cost.verify import architecture_of, verify
+from ablate.cost.verify import Book, architecture_of, verify
 from ablate.plan.designs import combinations
 from ablate.published import PAPERS, matching_row, tables
 from ablate.records import Cost
@@ -36,7 +36,6 @@ def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
         for factor, level in row.levels.items():
             if factor not in ("backbone", "data.image_size") and not factor.startswith("recipe."):
                 assert factors.find(factor)[1].allowed.accepts(level), (row.label, factor, level)
-        assert row.convention in ("paper", "executed", "modules")
 
 
 @pytest.mark.parametrize("name", tables())
@@ -53,10 +52,9 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
-def test_printed_costs_come_out_or_say_why_not(name: str) -> None:
+def test_printed_costs_come_out_or_have_a_cause_that_holds(name: str) -> None:
     for checked in verify(tables()[name]):
         assert checked.explained, checked
-        assert checked.agrees or checked.row.reason, checked
 
 
 @pytest.mark.slow
@@ -69,18 +67,19 @@ def test_shortcuts_add_what_the_papers_formulas_say() -> None:
         assert found.flops_paper - none.flops_paper == pytest.approx(flops, abs=1)
 
 
-def test_a_wrong_print_does_not_agree() -> None:
-    """The check can fail: a cost beyond the last digit, or beyond 1.5 %."""
-    table = tables()["iffn/table1"]
+def test_a_wrong_print_is_different() -> None:
+    """The check can fail: a count that does not round to the print in its last digit."""
+    table = tables()["augvit/table4"]
 
-    def costs(params: float, flops: float) -> list[bool]:
-        cost = Cost(round(params * 1e6), 1, round(flops * 1e9), 1, 1)
-        return [checked.agrees for checked in itertools.islice(verify(table, lambda architecture: cost), 2)]
+    def kinds(flops: float) -> list[str]:
+        cost = Cost(1, round(flops * 1e9), round(flops * 1e9), 1, 1)
+        first = replace(table, rows=table.rows[:1])
+        return [checked.kind.value for checked in verify(first, Book(lambda architecture: cost)) if checked.cost == "FLOPs"]
 
-    assert costs(5.72, 1.26) == [True, True]
-    assert costs(5.735, 1.26) == [False, True]
-    assert costs(5.715, 1.278) == [True, True]
-    assert costs(5.715, 1.282) == [True, False]
+    assert kinds(4.6) == ["equal"]
+    assert kinds(4.649) == ["equal"]
+    assert kinds(4.65) == ["different"]
+    assert kinds(4.549) == ["different"]
 
 
 def test_rows_match_by_what_the_network_reads() -> None:

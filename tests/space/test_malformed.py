@@ -50,7 +50,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "factor twice": (changed("  layout:", "  shortcuts.count: [0, 2]\n  layout:"), 5, "the key 'shortcuts.count' stands twice"),
     "key is a number": (added("5: x"), 9, "a key must be text"),
     "key is a list": (added("[a, b]: x"), 9, "a key must be text"),
-    "endless alias": ("question: &a [*a]\n", 1, "the document is too large or refers to itself"),
+    "endless alias": ("question: &a [*a]\n", 1, "nested deeper than 30 levels, or refers to itself"),
     "alias bomb": (
         "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
         + "".join(f"{n}: &{n} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n" for p, n in zip("abcdef", "bcdefg", strict=True)),
@@ -94,7 +94,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "unknown diagnostic": (added("diagnostics: [token_cosin]"), 9, "did you mean 'token_cosine'"),
     "unknown diagnostic in full": (added("diagnostics:\n  names: [x]"), 10, "unknown diagnostic 'x'"),
     "no diagnostic images": (added("diagnostics: {images: 0}"), 9, "must be greater than or equal to 1"),
-    "deep": ("question: " + "[" * 200 + "]" * 200 + "\n", 1, "too large or refers to itself"),
+    "deep": ("question: " + "[" * 200 + "]" * 200 + "\n", 1, "nested deeper than 30 levels"),
     "unknown key": (added("sedes: 3"), 9, "unknown key 'sedes'; did you mean 'seeds'?"),
     "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
     "no question": (changed("question: Does it help?\n", ""), 1, "missing key 'question'"),

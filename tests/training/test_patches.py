@@ -90,10 +90,21 @@ def test_each_term_changes_what_is_learnt(name: str, tmp_path: Path) -> None:
     assert with_ != without
 
 
-def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(tmp_path: Path) -> None:
+CODE: dict[str, Level] = {"patch.contrastive": 0.5, "patch.mixing": 0.5, "patch.variant": "code"}
+
+
+def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
+    text, _ = train(trial(MIXED, **(CODE | {"patch.variant": "text"})), tmp_path / "text")
+    code, _ = train(trial(MIXED, **CODE), tmp_path / "code")
+    assert code != text
+    assert np.isfinite(np.array(code, dtype=float)).all()
+
+
+@pytest.mark.parametrize("settings", [ALL, CODE], ids=["text", "code"])
+def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(settings: dict[str, Level], tmp_path: Path) -> None:
     recipe = replace(MIXED, ema=0.9, clip_grad=1.0, mixup=0.3)
-    whole = train(trial(recipe, **ALL), tmp_path / "whole")
-    parts = train(trial(recipe, **ALL), tmp_path / "parts", stops=(1, 2))
+    whole = train(trial(recipe, **settings), tmp_path / "whole")
+    parts = train(trial(recipe, **settings), tmp_path / "parts", stops=(1, 2))
     assert whole[0] == parts[0]
     assert all(torch.equal(whole[1][key], parts[1][key]) for key in whole[1])
 

@@ -16,9 +16,10 @@ from ablate import space
 from ablate.data import describe, refuse_recipe
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
+from ablate.layers.patch_losses import Regions
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Epoch, Level, Recipe, Trial
-from ablate.training import Diverged, Training
+from ablate.training import Diverged, Training, loop
 from ablate.training.checkpoint import CheckpointFolder
 from ablate.training.probe import seconds_per_image
 
@@ -231,8 +232,6 @@ def test_the_probe_gives_a_time() -> None:
 
 def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first trial of a process imports what later ones find imported, and imports may draw random numbers."""
-    from ablate.training import loop
-
     wanted = trial(replace(RECIPE, random_erasing=0.5))
     expected = train(wanted, tmp_path / "plain")
     read, built = loop.batches, loop.build_from
@@ -301,6 +300,19 @@ def test_patch_losses_are_taken_in_parts_too(tmp_path: Path) -> None:
     recipe, terms = replace(RECIPE, cutmix=1.0), {"patch.contrastive": 1.0, "patch.mixing": 1.0}
     whole, in_parts = (one_step(replace(recipe, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
     assert in_parts[0] == pytest.approx(whole[0], rel=1e-5)
+
+
+def test_regions_of_mixed_images_are_taken_in_parts_too(tmp_path: Path) -> None:
+    """As the published code of patch diversification mixes; its dropout before the heads is drawn part by part."""
+    regions = Regions(torch.tensor([1.0, 0.0]), torch.rand(5, 3), torch.rand(5, 3))
+    parts = loop._in_parts(regions, 2)
+    assert all(torch.equal(part.mask, regions.mask) for part in parts)
+    assert torch.equal(torch.cat([part.own for part in parts]), regions.own)
+    assert torch.equal(torch.cat([part.other for part in parts]), regions.other)
+    terms = {"patch.contrastive": 1.0, "patch.mixing": 1.0, "patch.variant": "code"}
+    whole, in_parts = (one_step(replace(RECIPE, cutmix=1.0, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
+    assert in_parts[0] == pytest.approx(whole[0], rel=0.2)
+    assert set(in_parts[1]) == set(whole[1])
 
 
 def test_a_batch_has_no_more_parts_than_images() -> None:

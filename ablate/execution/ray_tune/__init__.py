@@ -20,6 +20,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ablate import escape
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
 from ablate.execution import NO_LOGS, Emit, Logs, Stop
@@ -139,14 +140,18 @@ class RayExecutor:
                 ray.shutdown()
                 if not SLOW.search(str(error)) or time.monotonic() > deadline:
                     raise
-                print("Ray's processes are slow to start on this busy machine; trying again ...", file=sys.stderr)
+                print(
+                    escape.line("Ray's processes are slow to start on this busy machine; trying again ..."),
+                    file=sys.stderr,
+                    flush=True,
+                )
         self._guard.started()
 
     def _wait(self) -> None:
         """Waits until Ray has started or failed to, and says so when it takes long."""
         began = time.monotonic()
         while not self._ready.wait(SAY_SECONDS):
-            print(f"waiting for Ray to start ({time.monotonic() - began:.0f} s) ...", file=sys.stderr, flush=True)
+            print(escape.line(f"waiting for Ray to start ({time.monotonic() - began:.0f} s) ..."), file=sys.stderr, flush=True)
 
     def ready(self) -> None:
         self._wait()
@@ -200,7 +205,7 @@ def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
     """What Ray says of its own troubles, without the pages of its logs that come with it, and without what ablate says."""
     for line in data.get("lines", ()):
         if not line.startswith(("A worker died", "Raylet is terminated")):
-            print(f"Ray: {line.splitlines()[0].split('. ')[0]}", file=sys.stderr)
+            print(escape.line(f"Ray: {line.splitlines()[0].split('. ')[0]}"), file=sys.stderr, flush=True)
 
 
 def _check_resources(resources: Resources, address: str) -> None:

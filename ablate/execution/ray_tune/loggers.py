@@ -20,6 +20,7 @@ from typing import Any
 
 from ray.tune.logger import LoggerCallback
 
+from ablate import escape
 from ablate.errors import ExecutorError
 from ablate.execution import Logs
 from ablate.identity import canonical_json
@@ -129,18 +130,18 @@ class Service:
         self._events.put(None)
         self._thread.join(3.0)
         if self._thread.is_alive():
-            print(f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ...", file=sys.stderr)
+            print(escape.line(f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ..."), file=sys.stderr, flush=True)
             self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self._given_up = True
-            print(f"--log {self._name} has not taken everything; the store has it.", file=sys.stderr)
+            print(escape.line(f"--log {self._name} has not taken everything; the store has it."), file=sys.stderr, flush=True)
 
     def _live(self) -> None:
         try:
             self._pass_on()
         except Exception as error:
             told = f"--log {self._name} stopped: {_reason(error)}. Training goes on, and the store has everything."
-            print(told, file=sys.stderr)
+            print(escape.line(told), file=sys.stderr)
 
     def _pass_on(self) -> None:
         flushed = time.monotonic()

@@ -1,4 +1,4 @@
-"""A clock that can be set, for every Python process of a run: stands first on the PYTHONPATH of a disturbed driver.
+"""A clock that can be set, for every Python process of a run.
 
 `ABLATE_TEST_CLOCK` names a file with the seconds by which the clock is wrong; it may change at any time. `datetime.now` is made
 in C and stays right: whatever of ablate asks for the time of day asks `time.time`.
@@ -23,6 +23,8 @@ def _wrong_by() -> float:
     return _seen[0]
 
 
-if _FILE:
-    time.time = lambda: _time() + _wrong_by()
-    time.time_ns = lambda: _time_ns() + int(_wrong_by() * 1e9)
+def install() -> None:
+    """Replaces the clock where the variable names a file."""
+    if _FILE:
+        time.time = lambda: _time() + _wrong_by()
+        time.time_ns = lambda: _time_ns() + int(_wrong_by() * 1e9)

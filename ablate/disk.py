@@ -1,0 +1,134 @@
+"""What checkpoints occupy on disk, and freeing what no result needs.
+
+A checkpoint lets an unfinished trial go on, a longer training begin where a shorter one ended, and `ablate diagnose` look
+inside a network. Results are in the store: freeing a checkpoint loses none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ablate.filesystems import system_of
+from ablate.pipeline import Options
+from ablate.records import KNOWN, Status
+from ablate.store.reader import Reader
+
+Kind = Literal["unfinished", "finished", "unused", "other-stores"]
+KINDS: tuple[Kind, ...] = ("unfinished", "finished", "unused", "other-stores")
+FREEABLE: tuple[Kind, ...] = ("finished", "unused", "other-stores")
+NEEDED_FOR = {
+    "unfinished": "going on: ablate resume",
+    "finished": "ablate diagnose, and longer trainings that begin there",
+    "unused": "nothing: no study has the trial",
+    "other-stores": "another store, if there still is one",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One trial's folder of checkpoints, or the folder of another store.
+
+    Attributes:
+        path: without a protocol, as the file system of fsspec names it.
+        kind: what it is needed for; see `NEEDED_FOR`.
+        study: a study that has the trial, or the other store's number.
+        size: in bytes.
+    """
+
+    path: str
+    kind: Kind
+    study: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What was freed: folders and bytes. `busy` folders were left, because a process holds them."""
+
+    folders: int
+    size: int
+    busy: int
+
+
+def usage(options: Options) -> list[Place]:
+    """Everything that lies below the folder or URL of checkpoints.
+
+    Raises:
+        StoreError: there is no store.
+        CheckpointError: the URL's protocol is unknown.
+    """
+    with Reader(options.url) as reader:
+        store, trials = reader.store_id(), reader.states()
+    system, root = _files(options)
+    sizes: dict[tuple[str, str], int] = {}
+    for path, size in _found(system, root):
+        first, _, rest = path.removeprefix(root).strip("/").partition("/")
+        # Another store's folder is one place, whatever its trials are.
+        trial = rest.partition("/")[0] if first == store else ""
+        sizes[first, trial] = sizes.get((first, trial), 0) + size
+    return [_place(root, first, trial, size, store, trials) for (first, trial), size in sorted(sizes.items())]
+
+
+def _place(root: str, first: str, trial: str, size: int, store: str, trials: dict[str, tuple[Status, str]]) -> Place:
+    if first != store:
+        return Place(path=f"{root}/{first}", kind="other-stores", study=first, size=size)
+    path = f"{root}/{first}/{trial}"
+    if trial not in trials:
+        return Place(path=path, kind="unused", study="", size=size)
+    status, study = trials[trial]
+    return Place(path=path, kind="finished" if status in KNOWN else "unfinished", study=study, size=size)
+
+
+def free(options: Options, kinds: Iterable[Kind]) -> Freed:
+    """Removes the checkpoints of these kinds.
+
+    Raises:
+        StoreError: there is no store, or another process is writing to it.
+    """
+    from ablate.store.writer import Writer
+
+    wanted = set(kinds) & set(FREEABLE)
+    folders, size, busy = 0, 0, 0
+    # Only the one who may write may remove: a trial that is being trained is not looked at as finished.
+    with Writer(options.url):
+        system, _ = _files(options)
+        for place in usage(options):
+            if place.kind not in wanted:
+                continue
+            if _removed(system, place.path):
+                folders += 1
+                size += place.size
+            else:
+                busy += 1
+    return Freed(folders, size, busy)
+
+
+def _removed(system: Any, path: str) -> bool:
+    """Removes a folder, unless a process holds the lock of a trial in it."""
+    with ExitStack() as held:
+        for lock in Path(path).rglob("lock") if Path(path).is_dir() else ():
+            stream = held.enter_context(lock.open("a"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        system.rm(path, recursive=True)
+    return True
+
+
+def _files(options: Options) -> tuple[Any, str]:
+    """The file system of the checkpoints, and their root in it."""
+    return system_of(options.checkpoints_root)
+
+
+def _found(system: Any, root: str) -> Iterator[tuple[str, int]]:
+    """Every file below a folder, with its size in bytes."""
+    with contextlib.suppress(FileNotFoundError):
+        for path, about in system.find(root, detail=True).items():
+            yield str(path), int(about["size"] or 0)

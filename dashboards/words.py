@@ -1,0 +1,82 @@
+"""Text of a study on a page.
+
+Streamlit reads Markdown in most of what it shows, and with it links, images and formulas. What
+somebody wrote therefore goes through here: it is escaped as HTML, or stands in a label as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+import streamlit as st
+from markupsafe import Markup
+
+from ablate import escape
+
+COLOURS = {"info": "#0072B2", "warning": "#E69F00", "error": "#D55E00"}
+_SOUND = re.compile(
+    r"""
+    [^\W\d_]                        # a letter first: no list, no heading
+    (?: [^\W_]
+      | [ ,;()=/%+.±-](?![-.>])     # no arrows, no dashes of two signs
+      | (?<=[^\W_])_(?=[^\W_])      # no emphasis
+      | :(?=[ ])                    # no emoji, colours or addresses
+    )*
+    """,
+    re.VERBOSE,
+)
+
+
+def heading(text: str, level: int = 1) -> None:
+    """A heading of the page."""
+    _show(Markup('<h{0} style="overflow-wrap: anywhere">{1}</h{0}>').format(level, escape.html(text)))
+
+
+def paragraph(text: str) -> None:
+    """A paragraph."""
+    _show(Markup('<p style="overflow-wrap: anywhere; margin: 0">{}</p>').format(escape.html(text)))
+
+
+def caption(text: str) -> None:
+    """A line in small letters."""
+    style = "font-size: .875rem; opacity: .65; overflow-wrap: anywhere; margin: 0"
+    _show(Markup('<p style="{}">{}</p>').format(style, escape.html(text)))
+
+
+def verdict(text: str, colour: str) -> None:
+    """A sentence on an effect, beside a line in the colour of its verdict."""
+    style = f"border-left: 4px solid {colour}; padding-left: .6rem; margin: .2rem 0; overflow-wrap: anywhere"
+    _show(Markup('<p style="{}">{}</p>').format(style, escape.html(text)))
+
+
+def notice(text: str, kind: str = "info", *, title: str = "", command: str = "") -> None:
+    """Something to know, to mind or to mend.
+
+    Args:
+        kind: info, warning or error.
+        title: what stands before the text, in bold.
+        command: what to type, below the text.
+    """
+    colour = COLOURS[kind]
+    style = f"border-left: 4px solid {colour}; background: {colour}22; border-radius: .4rem; padding: .8rem 1rem"
+    wrap = "white-space: pre-wrap; overflow-wrap: anywhere"
+    head = Markup("<b>{}</b>: ").format(escape.html(title)) if title else Markup()
+    foot = Markup("<br><code>{}</code>").format(escape.html(command)) if command else Markup()
+    _show(Markup('<div role="alert" style="{}; {}">{}{}{}</div>').format(style, wrap, head, escape.html(text), foot))
+
+
+def label(text: str) -> str:
+    """Text as the label of a link or a field, which Streamlit reads as Markdown.
+
+    Text that could mean anything there becomes inline code.
+    """
+    shown = escape.line(text)
+    if _SOUND.fullmatch(shown) and "www." not in shown.lower():
+        return shown
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {shown} {fence}"
+
+
+def _show(html: Markup) -> None:
+    st.html(str(html))

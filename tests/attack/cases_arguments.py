@@ -1,0 +1,229 @@
+"""Command-line arguments: files that are no files, options, names, and stores that are none."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from ablate.space.load import LONGEST_NAME
+from tests.attack.case import SPACE, Case
+from tests.attack.cases_data import fifo, loop
+from tests.attack.cases_documents import GOOD, changed, hollow
+from tests.attack.stores import store, without
+
+STORE = "store.db"
+STATEMENTS = (
+    "",
+    ";",
+    "SELECT",
+    "SELEC 1",
+    "SELECT 1; SELECT 2",
+    "DELETE FROM trials",
+    "DROP TABLE trials",
+    "PRAGMA user_version = 3",
+    "ATTACH 'x.db' AS x",
+    "VACUUM INTO 'x.db'",
+    "SELECT load_extension('x')",
+    "SELECT 1 AS a, 2 AS a",
+    "SELECT ?",
+    "SELECT :x",
+    "SELECT writefile('x', 'y')",
+    "(" * 3000,
+    "CREATE TEMP TABLE x (y)",
+    "SELECT * FROM nothing",
+    "--",
+    "\udcff",
+)
+BROKEN = changed("[0, 1]", "[0, -1]")
+
+
+def typed(*argv: str, says: str, **files: object) -> Case:
+    """A case of what is typed beside a good space and a store."""
+    return Case(f"ablate {' '.join(argv)[:70]}", says, argv, {SPACE: GOOD, STORE: store, **files})  # type: ignore[dict-item]
+
+
+def stale(path: Path) -> None:
+    """A socket that nobody listens to."""
+    with socket.socket(socket.AF_UNIX) as made:
+        folder = os.open(path.parent, os.O_RDONLY)
+        made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+def files() -> Iterator[Case]:
+    """What is named as FILE and is no file."""
+    irregular = "is not a regular file"
+    for verb in ("plan", "cost", "run"):
+        rest = ("--executor", "inline") if verb == "run" else ()
+        for device in ("/dev/zero", "/dev/null", "/dev/random", "/dev/full"):
+            yield Case(f"{verb} {device}", irregular, (verb, device, *rest))
+        for name, content in (("a folder", Path.mkdir), ("a FIFO", fifo), ("a socket", stale)):
+            yield Case(f"{verb} {name}", irregular, (verb, SPACE, *rest), {SPACE: content})
+        yield Case(f"{verb} standard input", irregular, (verb, "/dev/stdin", *rest))
+        yield Case(f"{verb} a link to itself", "cannot be read", (verb, SPACE, *rest), {SPACE: loop})
+        yield Case(f"{verb} nothing", "No such file or directory", (verb, "missing.yaml", *rest))
+        yield Case(f"{verb} a name of 5,000 characters", "cannot be read: File name too long", (verb, "x" * 5000, *rest))
+        yield Case(f"{verb} a file as a folder", "cannot be read: Not a directory", (verb, f"{SPACE}/x", *rest), {SPACE: GOOD})
+        yield Case(f"{verb} a gigabyte", "larger than 1,000,000 bytes", (verb, SPACE, *rest), {SPACE: hollow})
+        yield Case(f"{verb} a dash", "No such file or directory", (verb, "-", *rest))
+        yield Case(f"{verb} nothing at all", "", (verb, "", *rest))
+        odd = "a\udcff.yaml"
+        yield Case(f"{verb} a name that is no text", "no text; rename it", (verb, odd, *rest), {odd: GOOD})
+        odd = "a\nb.yaml"
+        yield Case(f"{verb} a name of two lines", "no text; rename it", (verb, odd, *rest), {odd: GOOD})
+        long = f"{'n' * 240}.yaml"
+        yield Case(f"{verb} a name too long", f"at most {LONGEST_NAME} characters", (verb, long, *rest), {long: GOOD})
+        yield Case(f"{verb} a mistake", f"{SPACE}:4: ", (verb, SPACE, *rest), {SPACE: BROKEN})
+    for path in ("/proc/self/mem", "/proc/self/environ"):
+        yield Case(f"plan {path}", path, ("plan", path))
+
+
+def verbs() -> Iterator[Case]:
+    """Verbs and options that are none, or of the wrong kind."""
+    yield typed("paln", SPACE, says="No such command")
+    yield typed("--verion", says="No such option")
+    yield typed("", says="No such command")
+    yield typed("x" * 5000, says="No such command")
+    yield typed("\udcff", says="No such command")
+    yield typed("\N{PARTY POPPER}", says="No such command")
+    yield typed("plan", says="Missing argument")
+    yield typed("plan", SPACE, SPACE, says="unexpected extra argument")
+    yield typed("plan", SPACE, "--cpu", "1", says="No such option")
+    yield typed("plan", SPACE, "--cpus", says="requires an argument")
+    for said in ("0", "-1", "1.5", "one", "", "nan", "1e3", "10001", "9" * 40, "9" * 5000, "\u0663x", "0x10"):
+        yield typed("plan", SPACE, "--cpus", said, says="--cpus")
+    for said in ("-1", "half", "10001", "9" * 30):
+        yield typed("run", SPACE, "--gpus", said, says="--gpus")
+    for said in ("2", "0", "-5", "1001", "many", str(2**64)):
+        yield typed("run", SPACE, "--executor", "inline", "--until-decided", said, says="--until-decided")
+    for said in ("jsn", "JSON", "", "x" * 3000, "json,csv"):
+        yield typed("plan", SPACE, "--format", said, says="--format")
+    for said in ("rya", "", "Ray"):
+        yield typed("run", SPACE, "--executor", said, says="--executor")
+    yield typed("run", SPACE, "--log", "mlfow", says="--log")
+    yield typed("run", SPACE, "--executor", "inline", "--log", "mlflow", says="goes with --executor ray")
+    yield typed("run", SPACE, "--executor", "inline", "--ray-address", "auto", says="goes with --executor ray")
+    yield typed("run", SPACE, "--ray-address", "auto", "--cpus", "1", says="are for this machine")
+    yield typed("run", SPACE, "--executor", "inline", "--until-decided", "5", says="lists its seeds", **{SPACE: listed()})
+    yield typed("dashboard", "--port", "0", says="--port")
+    yield typed("dashboard", "--port", "99999", says="--port")
+    yield typed("dashboard", "--host", "0.0.0.0", says="--token")
+    yield typed("schema", "x", says="unexpected extra argument")
+    yield typed("factors", "layuot", says="unknown factor 'layuot'; did you mean 'layout'?")
+    yield typed("factors", "x" * 100_000, says="unknown factor")
+    yield typed("backbones", "swim", says="unknown family 'swim'; did you mean 'swin'?")
+    yield typed("verify-costs", "augvit/table99", says="unknown paper or table")
+
+
+def listed() -> str:
+    """The good space with seeds that are listed."""
+    return changed("seeds: 2", "seeds: [4, 5]")
+
+
+def costs() -> Iterator[Case]:
+    """One model's cost: names, levels and sizes."""
+    name = "deit_tiny_patch16_224"
+    yield typed("cost", says="name a search space or a model")
+    yield typed("cost", SPACE, "--model", name, says="name a search space or a model")
+    yield typed("cost", SPACE, "--set", "layout=parallel", says="go with --model")
+    yield typed("cost", SPACE, "--classes", "10", says="go with --model")
+    yield typed("cost", "--model", "", says="unknown backbone ''")
+    yield typed("cost", "--model", "x" * 10_000, says="unknown backbone")
+    yield typed("cost", "--model", "deit_tiny", says="did you mean")
+    yield typed("cost", "--model", "\udcff", says="unknown backbone")
+    yield typed("cost", "--model", "resnet50", says="unknown backbone")
+    yield typed("cost", "--model", "vit", says="needs size.width")
+    yield typed("cost", "--model", name, "--operators", "--timing", says="ask one at a time")
+    for said in ("0", "-1", "4097", "1000000000000", "9" * 40, "big"):
+        yield typed("cost", "--model", name, "--image-size", said, says="--image-size")
+    for said in ("0", "1000001", "9" * 30):
+        yield typed("cost", "--model", name, "--classes", said, says="--classes")
+    for said, says in (
+        ("layout", "write FACTOR=LEVEL"),
+        ("", "write FACTOR=LEVEL"),
+        ("=", "unknown factor ''"),
+        ("=parallel", "unknown factor ''"),
+        ("layout=", "is not a level"),
+        ("layout=paralel", "did you mean 'parallel'"),
+        ("layout=[parallel]", "is not a level"),
+        ("layout={a: b}", "is not a level"),
+        ("layout=[", "not valid YAML"),
+        ("layout=a: b", "not valid YAML"),
+        ("layout=a\nlevel: b", "stands twice"),
+        ("layout=!!python/name:os.system", "is not allowed"),
+        ("layout=*a", "--set"),
+        ("layout=&a [*a]", "refers to itself"),
+        ("layout=\udcff", "--set"),
+        ("layout=\x1b[31m", "--set"),
+        (r'layout="\0"', "NUL"),
+        ("layout=" + "x" * 100_000, "is not a level"),
+        ("layout=" + "[" * 50_000, "nested deeper"),
+        ("shortcuts.count=" + "9" * 60_000, "beyond 64 bits"),
+        ("shortcuts.count=1e3", "is not a level"),
+        ("shortcuts.count=true", "is not a level"),
+        ("shortcuts.count=.nan", "is no finite float"),
+        ("shortcuts.b=2", "would change nothing"),
+        ("size.depth=1000000000", "whole numbers from 1 to 1000"),
+        ("size.width=191", "does not divide"),
+        ("size.width=900000", "does not fit into this machine's memory"),
+        ("size.mlp_ratio=1e30", "does not fit into this machine's memory"),
+        ("size.patch_size=1000000000", "is not a level"),
+        ("size.window=7", "cannot be changed on"),
+        ("recipe.lr=1", "unknown factor 'recipe.lr'"),
+        ("backbone=vit", "unknown factor 'backbone'"),
+    ):
+        yield typed("cost", "--model", name, "--set", said, says=says)
+    yield typed("cost", "--model", name, "--set", "layout=serial", "--set", "layout=parallel", says="is said twice")
+
+
+def stores() -> Iterator[Case]:
+    """Stores and studies that are none."""
+    for verb in ("table", "effects", "status", "report", "review", "pareto", "resume", "diagnose", "reproduce"):
+        yield typed(verb, "tiny", says="no store at runs/ablate.db")
+        yield typed(verb, "x" * 3000, "--store", STORE, says="")
+        yield typed(verb, "a\udcffb", "--store", STORE, says="")
+        yield typed(verb, "'; DROP TABLE studies; --", "--store", STORE, says="")
+    yield typed("table", "tniy", "--store", STORE, says="did you mean 'tiny'")
+    yield typed("table", "tiny", "--store", STORE, "--group", "layuot", says="layuot")
+    yield typed("table", "tiny", "--store", STORE, "--published", says="published")
+    for said in ("nan", "inf", "-1", "x", "-nan", "1e400"):
+        yield typed("effects", "tiny", "--store", STORE, "--margin", said, says="--margin")
+    yield typed("effects", "tiny", "--store", STORE, "--of", "nothing", says="--of")
+    yield typed("effects", "tiny", "--store", STORE, "--of", "importance", "--margin", "1", says="--margin 1")
+    for said in ("", "=", "top1", "top1=", "top1=up", "top2=max", "=max", "top1=max=min", "\udcff=max", "x" * 1000 + "=max"):
+        yield typed("pareto", "tiny", "--store", STORE, "--objective", said, says="")
+    for said in ("x.jpg", "x", ".svg/x.txt", "", "x.SVGZ"):
+        yield typed("plot", "tiny", "--store", STORE, "--to", said, says="")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "99", "--of", "curves", says="no row 99")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "9" * 30, "--of", "curves", says="no row")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "1", says="--row goes with")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--metric", "top9", says="unknown --metric")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--metric", "loss", says="--metric loss goes with")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--cost", "watts", says="unknown --cost")
+    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--diagnostic", "divresity", says="did you mean 'diversity'")
+    yield typed("report", "tiny", "--store", STORE, "--to", "x.txt", says="a report is an HTML file")
+    yield typed("report", "tiny", "--store", STORE, "--to", "", says="a report is an HTML file")
+    yield typed("export", "tiny", "--store", STORE, "--to", "", says="trials are written to")
+    yield typed("export", "tiny", "--store", STORE, says="say where to")
+    yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
+    yield typed("export", "tiny", "--store", STORE, "--to", "x.csv", "--optuna", "sqlite:///o.db", says="say where to")
+    yield typed("diagnose", "tiny", "--store", STORE, "--name", "divresity", says="did you mean 'diversity'")
+    yield typed("diagnose", "tiny", "--store", STORE, "--images", "0", says="--images")
+    yield typed("diagnose", "tiny", "--store", STORE, "--images", "9" * 20, says="--images")
+    yield typed("reproduce", "zzzz", "--store", STORE, says="zzzz")
+    for number, statement in enumerate(STATEMENTS):
+        yield Case(f"query {number}: {statement[:30]!r}", "", ("query", statement, "--store", STORE), {STORE: store})
+    for said in ("sqlite://", "sqlite:///:memory:", "http://example.org/x", "nothing://x", "://", "sqlite", "a/b/c.db", "."):
+        yield Case(f"--store {said}", "store", ("table", "tiny", "--store", said))
+    for name, content in (("text", "hello"), ("empty", ""), ("a folder", Path.mkdir), ("a FIFO", fifo)):
+        yield Case(f"a store that is {name}", STORE, ("table", "tiny", "--store", STORE), {STORE: content})
+    for said in ("/dev/null", SPACE, "x" * 5000):
+        yield typed("table", "tiny", "--runs", said, says="")
+    epochless = without("DELETE FROM epochs")
+    for verb, *rest in (("plot", "--to", "x.svg", "--of", "curves"), ("plot", "--to", "x.html", "--of", "curves")):
+        yield Case(f"curves without epochs: {rest[1]}", "no epoch", (verb, "tiny", *rest, "--store", STORE), {STORE: epochless})
+
+
+CASES = [*files(), *verbs(), *costs(), *stores()]

@@ -1,0 +1,22 @@
+"""`ablate run` of spaces that are refused only when their cells are planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.attack import cases_checkpoints, cases_levels
+from tests.attack.case import PLAN, Case
+
+PLANNED = ("no cell: ", "pretrained with ", "pretrained: ", "rest: a fixed level", "rest: timm's weights")
+"""Beginnings of the names of cases that a document alone does not decide."""
+
+
+def run(case: Case) -> Case:
+    """The same case, run instead of planned."""
+    return replace(case, name=f"run, {case.name}", argv=("run", *case.argv[1:], "--executor", "inline"))
+
+
+CASES = [
+    run(case) for case in (*cases_levels.CASES, *cases_checkpoints.CASES) if case.argv == PLAN and case.name.startswith(PLANNED)
+]
+"""A store is made when the plan stands: each leaves nothing behind."""

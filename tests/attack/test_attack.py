@@ -1,0 +1,85 @@
+"""Malformed input: each case ends within seconds with one message and exit code 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.attack import cases_arguments, cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels, cases_run
+from tests.attack.case import Case, Outcome, breaches
+from tests.attack.runner import Runner
+from tests.attack.stores import store, without
+from tests.conftest import TINY
+
+MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints, cases_arguments, cases_run)
+CASES: list[Case] = [case for module in MODULES for case in module.CASES]
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    made = Runner(tmp_path_factory.mktemp("attack"))
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_malformed_input_is_refused(case: Case, runner: Runner) -> None:
+    outcome = runner(case)
+    assert breaches(outcome, case.says) == [], outcome.stderr[:2000]
+
+
+def test_there_are_more_than_four_hundred_and_no_two_are_the_same() -> None:
+    names = Counter(case.name for case in CASES)
+    assert [name for name, times in names.items() if times > 1] == []
+    inputs = Counter((case.argv, str(dict(case.files))) for case in CASES)
+    assert [name[0] for name, times in inputs.items() if times > 1] == []
+    assert len(CASES) >= 400
+
+
+GOOD = Outcome(2, "", "error: a message\n", 0.1, 10**8)
+
+
+@pytest.mark.parametrize(
+    ("change", "breach"),
+    [
+        ({"code": 0}, "exit code 0"),
+        ({"code": 1, "stderr": "Traceback (most recent call last):\n"}, "a traceback"),
+        ({"stderr": "x.py:3: UserWarning: y\nerror: a message\n"}, "a warning"),
+        ({"stderr": "error: a message\nerror: another\n"}, "more than one message"),
+        ({"stderr": "error: something else\n"}, "does not say"),
+        ({"stderr": "error: a message\n" + "x\n" * 50}, "51 lines"),
+        ({"stdout": "x"}, "output beside the message"),
+        ({"seconds": 6.0}, "6.0 s"),
+        ({"peak": 2 * 10**9}, "a peak of 2000 MB"),
+        ({"left": ("runs",)}, "left behind: runs"),
+        ({"killed": "it did not end"}, "it did not end"),
+    ],
+)
+def test_each_breach_of_the_contract_is_seen(change: dict[str, Any], breach: str) -> None:
+    assert breaches(GOOD, "a message") == []
+    assert any(breach in found for found in breaches(replace(GOOD, **change), "a message"))
+
+
+@pytest.mark.slow
+def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(runner: Runner) -> None:
+    good = Case("good", "", ("plan", "space.yaml"), {"space.yaml": TINY})
+    assert runner(good).code == 0
+    assert runner(good, seconds=0).killed == "it did not end within 0 s"
+    assert runner(good, most=10**6).killed == "it took more than 1 MB"
+    written = replace(good, argv=("table", "none", "--runs", "here"))
+    assert runner(written).left == ()
+    started = replace(good, argv=("report", "tiny", "--store", "s.db"), files={"s.db": store})
+    assert "work/tiny.html" in runner(started).left
+
+
+@pytest.mark.slow
+def test_a_report_on_a_store_without_epochs_leaves_out_what_needs_them(runner: Runner) -> None:
+    epochless = {"s.db": without("DELETE FROM epochs")}
+    outcome = runner(Case("report", "", ("report", "tiny", "--store", "s.db"), epochless))
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.left == ("work/tiny.html",)

@@ -1,0 +1,131 @@
+"""What checkpoints occupy, what frees it, and what stays of a completed trial."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ablate import disk, pipeline, space
+from ablate.diagnosis import diagnose
+from ablate.execution.inline import InlineExecutor
+from ablate.execution.work import Work
+from ablate.pipeline import Options
+from ablate.records import Diagnostics, Job, Resources, Status
+from ablate.store.reader import Reader
+from ablate.study import Study
+from tests.conftest import Killed, killing
+
+pytestmark = pytest.mark.slow
+
+
+def train(text: str, options: Options, hooks: Any = None) -> None:
+    pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options, hooks, InlineExecutor())
+
+
+def files(options: Options) -> list[Path]:
+    return sorted((options.runs / "checkpoints").rglob("last.pt"))
+
+
+def test_finished_trials_are_freed_and_no_result_is_lost(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    table = Study("tiny", options.url).table()
+    places = disk.usage(options)
+    assert {place.kind for place in places} == {"finished"}
+    assert len(places) == 8
+    assert sum(place.size for place in places) >= sum(file.stat().st_size for file in files(options))
+    freed = disk.free(options, ["finished"])
+    assert (freed.folders, freed.busy) == (8, 0)
+    assert freed.size == sum(place.size for place in places)
+    assert disk.usage(options) == []
+    assert Study("tiny", options.url).table() == table
+    train(tiny, options)
+    assert files(options) == [], "what is known is not trained again"
+
+
+def test_an_unfinished_trial_keeps_its_checkpoint(tiny: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.execution.work.CHECKPOINT_SECONDS", 0.0)
+    with pytest.raises(Killed):
+        train(tiny, options, killing(3))
+    assert [place.kind for place in disk.usage(options)] == ["unfinished"]
+    for kind in disk.KINDS:
+        assert disk.free(options, [kind]).folders == 0
+    assert len(files(options)) == 1
+
+
+def test_trials_of_no_study_and_of_other_stores_are_told_apart(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    with Reader(options.url) as reader:
+        store = reader.store_id()
+    root = options.runs / "checkpoints"
+    for folder in (root / store / "0123456789abcdef", root / "another" / "fedcba"):
+        folder.mkdir(parents=True)
+        (folder / "last.pt").write_bytes(b"x" * 1000)
+    found = {place.kind: place for place in disk.usage(options) if place.kind != "finished"}
+    assert found["unused"].size == found["other-stores"].size == 1000
+    assert disk.free(options, ["unused"]).size == 1000
+    assert disk.free(options, ["other-stores"]).size == 1000
+    assert {place.kind for place in disk.usage(options)} == {"finished"}
+
+
+def test_a_folder_that_a_process_holds_is_left(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    lock = files(options)[0].with_name("lock")
+    with lock.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        freed = disk.free(options, ["finished"])
+    assert (freed.folders, freed.busy) == (7, 1)
+    assert len(files(options)) == 1
+
+
+def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    table = Study("tiny", options.url).table()
+    other = Options(runs=options.runs.with_name("none"), executor="inline", cpus=2)
+    train(tiny + "keep: none\n", other)
+    assert files(other) == []
+    assert Study("tiny", other.url).table() == table
+
+
+def test_keep_best_leaves_the_tested_weights_alone(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    whole = sum(file.stat().st_size for file in files(options))
+    other = Options(runs=options.runs.with_name("best"), executor="inline", cpus=2)
+    train(tiny + "keep: best\n", other)
+    assert len(files(other)) == 8
+    assert sum(file.stat().st_size for file in files(other)) < 0.6 * whole
+    assert Study("tiny", other.url).table() == Study("tiny", options.url).table()
+    wanted = Diagnostics(("token_cosine",), 20)
+    for one in (options, other):
+        assert diagnose(("tiny",), wanted, one).trials == 8
+    assert Study("tiny", other.url).layers("token_cosine") == Study("tiny", options.url).layers("token_cosine")
+
+
+def test_a_kill_after_the_last_epoch_finds_the_trial_finished(tiny: str, tmp_path: Path) -> None:
+    declared = space.load(tiny, "tiny.yaml")
+    trial = pipeline.preview(declared, str(tmp_path / "none.db"), probe=False).plan.trials[0]
+    job = Job(trial=trial, checkpoints=str(tmp_path), resources=Resources(), keep="best")
+    first = Work(job, "inline")
+    told = list(first.start())
+    while first.status == Status.RUNNING:
+        told += list(first.step())
+    first.close()
+    state = torch.load(tmp_path / trial.hash / "last.pt", weights_only=True)
+    assert "optimizer" not in state
+    again = Work(job, "inline")
+    events = list(again.start())
+    again.close()
+    assert again.status == Status.COMPLETED
+    assert events[1] == type(events[1])(trial.hash, tuple(epoch for event in told for epoch in getattr(event, "epochs", ())))
+
+
+def test_a_longer_training_does_not_begin_at_weights_alone(tiny: str, options: Options) -> None:
+    constant = tiny.replace("epochs: 3", "schedule: constant, epochs: 3")
+    train(constant + "keep: best\n", options)
+    train(constant.replace("epochs: 3", "epochs: 4"), options)
+    other = Options(runs=options.runs.with_name("longer"), executor="inline", cpus=2)
+    train(constant.replace("epochs: 3", "epochs: 4"), other)
+    assert Study("tiny", options.url).table() == Study("tiny", other.url).table()

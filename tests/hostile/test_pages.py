@@ -1,0 +1,275 @@
+"""Pages with hostile text in a real browser (Debian's Chromium): nothing runs, nothing is asked of another machine, and the text
+is there to be read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ablate import drawing, escape
+from ablate.errors import shortened
+from ablate.page import write_page
+from ablate.report.charts import Axis, Chart, Coordinates, Series
+from ablate.report.figures import save_chart
+from ablate.report.interactive import draw_vectors
+from ablate.report.layers import Line
+from tests.benchmarks import load
+from tests.hostile.conftest import LEVEL, NAME, Hostile
+from tests.hostile.texts import BLOCKS, CONTROL, HTML, MARKDOWN, SQL, TEX, evil
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore:Glyph .* missing from font:UserWarning", "ignore:constrained_layout:UserWarning"),
+]
+serving = load("dashboard")
+PLOTLY = f"{HTML} {MARKDOWN} %{{x}} {TEX} {SQL}".replace("\n", " ")
+"""In one line: Plotly fills lines."""
+ELSEWHERE = """
+() => [...document.querySelectorAll('a[href], img[src], iframe[src], script[src], form[action]')]
+    .map(element => new URL(element.href || element.src || element.action, document.baseURI))
+    .filter(url => !['127.0.0.1', 'localhost', ''].includes(url.hostname) || /^(javascript|mailto):/.test(url.protocol))
+    .map(url => url.href).filter(url => url !== 'https://plotly.com/')
+"""
+"""Addresses of other machines on the page, and such as run or write something; Plotly's own mark is a link to its makers."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page. What runs, or asks anything of another machine, fails the test."""
+    context = browser.new_context(viewport={"width": 1600, "height": 1200})
+    page = context.new_page()
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    yield page
+    inert(page)
+    context.close()
+    own = re.compile(r"file:|(https?|ws)://(127\.0\.0\.1|localhost)[:/]|data:|blob:")
+    assert [url for url in asked if not own.match(url)] == []
+    assert said == [], "no script of a text runs"
+
+
+def inert(page: Page) -> None:
+    """Nothing on the page comes of a text: no picture, no link to elsewhere, no formula."""
+    assert page.evaluate(ELSEWHERE) == []
+    assert page.locator(".katex").count() == 0
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shown(page: Page) -> str:
+    return squeezed(page.locator("body").inner_text())
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_the_report(hostile: Hostile, page: Page, tmp_path: Path, interactive: bool) -> None:
+    write_page(hostile.study, tmp_path / "a.html", interactive=interactive)
+    page.goto((tmp_path / "a.html").as_uri())
+    page.locator(".plotly .main-svg" if interactive else "figure svg").first.wait_for()
+    assert squeezed(page.locator("h1").inner_text()) == squeezed(escape.terminal(evil("question")))
+    for place in ("expect", "source", "command", "note"):
+        assert squeezed(escape.terminal(evil(place))) in shown(page), place
+    assert page.locator("script").count() == (page.locator("figure script").count() + 1 if interactive else 0)
+
+
+def texts(page: Page) -> list[str]:
+    page.locator(".main-svg").first.wait_for()
+    page.wait_for_timeout(500)
+    found: list[str] = page.evaluate("[...document.querySelectorAll('svg text')].map(text => text.textContent)")
+    return list(map(squeezed, found))
+
+
+def test_every_text_of_a_plotly_chart(page: Page, tmp_path: Path) -> None:
+    def text(place: str) -> str:
+        return f"{place} {PLOTLY}"
+
+    series = Series(text("series"), [1.0, 2.0], [text("one"), text("two")], [0.5, 1.5], [1.5, 2.5], [0, 1])
+    chart = Chart(
+        text("title"), text("x"), text("y"), [series, replace(series, name=text("other"))], "points", True, True, text("note")
+    )
+    save_chart(tmp_path / "a.html", chart)
+    page.goto((tmp_path / "a.html").as_uri())
+    found = texts(page)
+    for place in ("series", "other", "one", "two", "title", "x", "y", "note"):
+        assert found.count(squeezed(text(place))) == 1, place
+    bars = Chart(text("title"), "x", "y", [replace(series, low=None, high=None)], "bars", True)
+    save_chart(tmp_path / "b.html", bars)
+    page.goto((tmp_path / "b.html").as_uri())
+    assert squeezed(text("one")) in texts(page)
+    axes = [Axis(text("axis"), [0.0, 1.0], [text("first"), text("second")]), Axis("metric", [1.0, 2.0])]
+    save_chart(tmp_path / "c.html", Coordinates(text("title"), axes, [0, 1]))
+    page.goto((tmp_path / "c.html").as_uri())
+    found = texts(page)
+    for place in ("axis", "first", "second", "title"):
+        assert squeezed(text(place)) in found, place
+    vectors = draw_vectors(text("axis"), [Line(0, text("line"), 1, {0: [1.0, 2.0]})])
+    vectors.write_html(tmp_path / "d.html")
+    page.goto((tmp_path / "d.html").as_uri())
+    found = texts(page)
+    for place in ("axis", "line"):
+        assert squeezed(text(place)) in found, place
+
+
+def test_what_a_point_says(page: Page, tmp_path: Path) -> None:
+    short = "<b>t</b> &amp; <a href='http://evil.invalid/'>l</a> %{y} $x$"
+    series = Series("s", [1.0, 2.0], [1.0, 2.0], keys=[0, 1], texts=[short, short])
+    save_chart(tmp_path / "a.html", Chart("title", "x", "y", [series]))
+    page.goto((tmp_path / "a.html").as_uri())
+    texts(page)
+    box = page.locator(".scatterlayer .point").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    said = page.locator(".hoverlayer text").first
+    said.wait_for()
+    assert said.text_content() == f"{short}1.000, 1.000"
+
+
+@pytest.mark.parametrize("of", ["effects", "parallel"])
+def test_interactive_charts_of_the_study(hostile: Hostile, page: Page, tmp_path: Path, of: str) -> None:
+    save_chart(tmp_path / "a.html", drawing.chart(hostile.study, of))
+    page.goto((tmp_path / "a.html").as_uri())
+    assert any("end of question" in text for text in texts(page))
+    assert any("end of level" in text for text in texts(page))
+
+
+@pytest.fixture(scope="module")
+def address(hostile: Hostile) -> Iterator[str]:
+    with serving.served(hostile.options) as (address, _):
+        yield address
+
+
+def settled(page: Page) -> None:
+    page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')")
+    page.wait_for_timeout(700)
+    expect(page.get_by_text("has a mistake in it")).to_have_count(0)
+    inert(page)
+
+
+def test_the_overview(page: Page, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("link", name=re.compile("name <script>")).wait_for()
+    settled(page)
+    assert squeezed(escape.terminal(evil("question"))) in shown(page)
+    assert squeezed(escape.line(NAME)) in shown(page)
+
+
+VIEWS = ("verdicts", "table", "effects", "effects&of=factors", "pareto", "curves", "parallel", "layers", "trials", "review")
+
+
+def test_every_view_of_the_study(page: Page, address: str) -> None:
+    for view in VIEWS:
+        page.goto(f"{address}/study?study={quote(NAME)}&view={view}")
+        heading = page.get_by_role("heading", level=1)
+        heading.first.wait_for()
+        settled(page)
+        assert squeezed(heading.first.inner_text()) == squeezed(escape.terminal(evil("question"))), view
+        assert f"Expected: {squeezed(escape.terminal(evil('expect')))}" in shown(page)
+        if view == "verdicts":
+            assert squeezed(escape.terminal(LEVEL)) in shown(page)
+        if view == "review":
+            assert squeezed(escape.terminal(escape.shell(evil("file")))) in shown(page)
+
+
+def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
+    from ablate.store.reader import Reader
+
+    with Reader(hostile.options.url) as reader:
+        failed = next(row["trial"] for row in reader.trials(NAME) if row["status"] == "failed")
+    page.goto(f"{address}/trial?trial={failed}")
+    page.get_by_text("To run it again").wait_for()
+    settled(page)
+    page.get_by_text("end of error").wait_for()
+    inert(page)
+    page.goto(f"{address}/trial")
+    page.get_by_text("Or choose one of a study").wait_for()
+    settled(page)
+
+
+def test_compare(page: Page, address: str) -> None:
+    page.goto(f"{address}/compare")
+    page.get_by_text("Bold: what differs.").wait_for()
+    settled(page)
+    page.locator("[data-testid=stMultiSelect] input").nth(1).click()
+    page.wait_for_timeout(500)
+    inert(page)
+
+
+def test_published_tables(page: Page, address: str) -> None:
+    page.goto(f"{address}/published?table=![i](http://evil.invalid/p.png)")
+    page.get_by_text("Published tables").wait_for()
+    settled(page)
+
+
+def test_names_of_an_address_are_text(page: Page, address: str) -> None:
+    for text in (MARKDOWN, HTML, BLOCKS, CONTROL.replace("\0", "")):
+        page.goto(f"{address}/study?study={quote(text)}")
+        page.get_by_text("The store has no study").wait_for()
+        settled(page)
+
+
+def test_errors_are_text(page: Page, address: str) -> None:
+    page.goto(f"{address}/trial?trial={quote(MARKDOWN)}")
+    page.get_by_role("alert").first.wait_for()
+    settled(page)
+    # A message repeats the beginning and the end of a long name.
+    assert squeezed(shortened(MARKDOWN)) in shown(page)
+    page.goto(f"{address}/sql")
+    box = page.get_by_label("Statement")
+    box.fill('SELECT "![i](http://evil.invalid/s.png) [l](http://evil.invalid/l)".x')
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("alert").first.wait_for()
+    settled(page)
+
+
+def test_an_answer_in_sql_is_text_and_a_file_without_formulas(page: Page, address: str, tmp_path: Path) -> None:
+    page.goto(f"{address}/sql")
+    page.get_by_label("Statement").fill('SELECT question AS "=1 ![i](http://evil.invalid/c.png)", -1.5 AS n FROM studies')
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text(re.compile("^1 rows, ")).wait_for()
+    settled(page)
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download as CSV").click()
+    begun.value.save_as(tmp_path / "query.csv")
+    heading, text = (tmp_path / "query.csv").read_text().split("\n", 1)
+    assert heading == "'=1 ![i](http://evil.invalid/c.png),n"
+    assert text.startswith("\"'=question ")
+    assert text.endswith(",-1.5\n")
+
+
+def test_tables_have_no_export_but_ours(page: Page, address: str, tmp_path: Path) -> None:
+    page.goto(f"{address}/study?study={quote(NAME)}&view=table")
+    table = page.locator("[data-testid=stDataFrame]").first
+    table.wait_for()
+    settled(page)
+    table.hover()
+    expect(page.get_by_role("button", name="Search")).to_be_visible()
+    expect(page.get_by_role("button", name="Download as CSV")).to_have_count(1)
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download as CSV").click()
+    begun.value.save_as(tmp_path / "table.csv")
+    content = (tmp_path / "table.csv").read_text()
+    assert "'=level" in content
+    assert ",=level" not in content
