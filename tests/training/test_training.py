@@ -17,10 +17,12 @@ from ablate.data import describe, refuse_recipe
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
 from ablate.layers.patch_losses import Regions
+from ablate.models import build, places_of
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Epoch, Level, Recipe, Trial
 from ablate.training import Diverged, Training, loop
 from ablate.training.checkpoint import CheckpointFolder
+from ablate.training.layers import layers_said
 from ablate.training.probe import seconds_per_image
 
 RECIPE = Recipe(epochs=4, batch_size=50, lr=2e-3, warmup_epochs=1)
@@ -356,6 +358,42 @@ def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(t
     assert found == [RECIPE.lr * 0.5**depth for depth in range(len(found))]
     assert len(found) == 4, "embedding, two blocks, head"
     assert train(trial(recipe), tmp_path / "b")[0][0][5] == RECIPE.lr
+
+
+# Of each family one backbone, at a side that it takes, and a factor that stands in its blocks.
+LAYERED = {
+    "deit_tiny_patch16_224": (32, {"shortcuts.count": 1}),
+    "deit_tiny_distilled_patch16_224": (32, {"attnscale": True}),
+    "swin_tiny_patch4_window7_224": (56, {"shortcuts.count": 1}),
+    "cait_xxs24_224": (32, {"attnscale": True}),
+    "poolformer_s12": (64, {"ffn.kernel": 3}),
+    "pvt_v2_b0": (64, {"shortcuts.count": 1}),
+    "pvt_tiny": (64, {"shortcuts.count": 1}),
+    "t2t_vit_14": (64, {"shortcuts.count": 1}),
+    "lvt_r1": (64, {"ffn.kernel": 3}),
+}
+
+
+@pytest.mark.parametrize("backbone", LAYERED)
+def test_the_rate_decays_block_by_block_on_every_family(backbone: str) -> None:
+    """All of a block learns at one rate, a later block as fast or faster, and the classifier at the full one.
+
+    timm takes a stage of PVT version 2 for one layer.
+    """
+    side, factors = LAYERED[backbone]
+    model = build(resolve(backbone, side, 3, 5, factors))
+    with layers_said(model):
+        optimizer = create_optimizer_v2(model, opt="adamw", lr=1.0, weight_decay=0.1, layer_decay=0.5)
+    scales = {id(p): group["lr_scale"] for group in optimizer.param_groups for p in group["params"]}
+    found = []
+    for place in places_of(model):
+        inside = {scales[id(p)] for p in model.get_submodule(place.name).parameters()}
+        assert len(inside) == 1, place.name
+        found += inside
+    assert found == sorted(found)
+    assert len(set(found)) == (4 if backbone == "pvt_v2_b0" else len(found)), "each block has a rate of its own"
+    assert min(scales.values()) < found[0], "what makes the first tokens is slower still"
+    assert {scales[id(p)] for name, p in model.named_parameters() if name.startswith("head.")} == {1.0}
 
 
 def test_the_optimiser_is_as_the_recipe_says(tmp_path: Path) -> None:
