@@ -76,8 +76,12 @@ def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[lis
         ),
         trial(replace(EVERYTHING, precision="bfloat16", optimizer="sgd", loss="bce")),
         trial(replace(RECIPE, schedule="constant", optimizer="lamb", warmup_epochs=0)),
+        trial(
+            replace(EVERYTHING, layer_decay=0.7, accumulate=3, ema_warmup=True, mixup_off_epoch=2, mixup_mode="pair", beta2=0.95),
+            **{"drop.path": 0.3},
+        ),
     ],
-    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb"],
+    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb", "parts and layers"],
 )
 def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) -> None:
     epochs, weights = train(wanted, tmp_path / "straight")
