@@ -128,12 +128,12 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         data.refuse_recipe(found, recipe)
         if factors.needs_patch_labels(built) and not recipe.cutmix:
             raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
+        if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
+            raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
         if factors.mixes_patches(built) and not recipe.mixes:
             raise Infeasible("patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup above 0")
         if factors.mixes_patches(built) and space.resources.processes > 1:
             raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
-        if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
-            raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
         start = find_start(space.pretrained, backbone)
         found = prepared(found, recipe, space.pretrained, backbone)

@@ -104,10 +104,12 @@ class WriterLock:
 
 def _identity_file(file: Path) -> Path:
     """The lock file of a device and inode, in a folder that only this user can enter."""
-    folder = Path(tempfile.gettempdir(), f"ablate-locks-{os.getuid()}")
+    # Not TMPDIR, which two shells of one user may set differently.
+    root = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
+    folder = Path(root, f"ablate-locks-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise StoreError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
+        raise StoreError(f"{folder} belongs to another user, who must remove it: it keeps your stores from being locked")
     identity = file.stat()
     return folder / f"{identity.st_dev:x}-{identity.st_ino:x}.lock"

@@ -32,6 +32,7 @@ from ablate.training.checkpoint import (
 )
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
+from ablate.training.layers import layers_said
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms, mix_on_grid
@@ -108,14 +109,15 @@ class Training:
         self._order = seed_everything(self._trial.seed)
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
-        self._optimizer = create_optimizer_v2(
-            self._model,
-            opt=recipe.optimizer,
-            lr=recipe.rate,
-            weight_decay=recipe.weight_decay,
-            momentum=recipe.momentum,
-            **_optimizer_options(recipe),
-        )
+        with layers_said(self._model):
+            self._optimizer = create_optimizer_v2(
+                self._model,
+                opt=recipe.optimizer,
+                lr=recipe.rate,
+                weight_decay=recipe.weight_decay,
+                momentum=recipe.momentum,
+                **_optimizer_options(recipe),
+            )
         apply_exceptions(self._optimizer, self._model, recipe)
         self._ema = ModelEmaV3(self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup) if recipe.ema else None
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)

@@ -19,7 +19,7 @@ from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
 from ablate.data.batches import Share, batches
 from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, settled
-from ablate.data.images import evaluation_transform, training_transform
+from ablate.data.images import evaluation_transform, normalisation, training_transform
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe
 from ablate.space.recipes import RECIPES
@@ -529,3 +529,16 @@ def test_three_augment_is_deit_iiis() -> None:
     raw = np.asarray(picture)
     assert np.array_equal(np.asarray(solarised), np.where(raw < 128, raw, 255 - raw))
     assert np.asarray(blurred).std() < raw.std()
+
+
+def test_what_timms_loader_does_on_a_gpu_is_the_rest_of_the_pipeline() -> None:
+    """There the transform leaves whole numbers, which the loader normalises and erases by the same numbers."""
+    data = describe("imagenet", mean=[0.5, 0.4, 0.3], std=[0.2, 0.3, 0.4])
+    picture = Image.fromarray(images(1, 300, 400, 3)[0])
+    whole, left = (evaluation_transform(data, Recipe(), prefetch=prefetch)(picture) for prefetch in (False, True))
+    assert left.dtype == torch.uint8
+    mean, std = (torch.tensor(x).reshape(3, 1, 1) for x in normalisation(data))
+    torch.testing.assert_close((left.float() - 255 * mean) / (255 * std), whole, atol=1e-5, rtol=1e-5)
+    recipe = Recipe(flip=0.5, rand_augment="rand-m9", random_erasing=0.25)
+    assert named(training_transform(data, recipe, prefetch=True))[:3] == named(training_transform(data, recipe))[:3]
+    assert "RandomErasing" not in named(training_transform(data, recipe, prefetch=True))

@@ -266,7 +266,7 @@ SPACE = """
 question: q
 factors: {FACTORS}
 data: imagenet
-recipe: {preset: finetune-384, epochs: 3}
+recipe: finetune-384
 pretrained: true
 seeds: 1
 """

@@ -16,10 +16,13 @@ from ablate import space
 from ablate.data import describe, refuse_recipe
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
+from ablate.layers.patch_losses import Regions
+from ablate.models import build, places_of
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Epoch, Level, Recipe, Trial
-from ablate.training import Diverged, Training
+from ablate.training import Diverged, Training, loop
 from ablate.training.checkpoint import CheckpointFolder
+from ablate.training.layers import layers_said
 from ablate.training.probe import seconds_per_image
 
 RECIPE = Recipe(epochs=4, batch_size=50, lr=2e-3, warmup_epochs=1)
@@ -73,8 +76,12 @@ def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[lis
         ),
         trial(replace(EVERYTHING, precision="bfloat16", optimizer="sgd", loss="bce")),
         trial(replace(RECIPE, schedule="constant", optimizer="lamb", warmup_epochs=0)),
+        trial(
+            replace(EVERYTHING, layer_decay=0.7, accumulate=3, ema_warmup=True, mixup_off_epoch=2, mixup_mode="pair", beta2=0.95),
+            **{"drop.path": 0.3},
+        ),
     ],
-    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb"],
+    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb", "parts and layers"],
 )
 def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) -> None:
     epochs, weights = train(wanted, tmp_path / "straight")
@@ -231,8 +238,6 @@ def test_the_probe_gives_a_time() -> None:
 
 def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first trial of a process imports what later ones find imported, and imports may draw random numbers."""
-    from ablate.training import loop
-
     wanted = trial(replace(RECIPE, random_erasing=0.5))
     expected = train(wanted, tmp_path / "plain")
     read, built = loop.batches, loop.build_from
@@ -289,7 +294,7 @@ def one_step(recipe: Recipe, tmp_path: Path, **settings: Level) -> tuple[float, 
 
 @pytest.mark.parametrize("parts", [2, 3, 50])
 @pytest.mark.parametrize("change", [{}, {"mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1, "clip_grad": 0.5}, {"loss": "bce"}])
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(change: dict[str, object], parts: int, tmp_path: Path) -> None:
+def test_a_batch_parts_of_has_the_gradient_of_the_whole(change: dict[str, object], parts: int, tmp_path: Path) -> None:
     whole = one_step(replace(RECIPE, **change), tmp_path / "whole")
     in_parts = one_step(replace(RECIPE, accumulate=parts, **change), tmp_path / "parts")
     assert in_parts[0] == pytest.approx(whole[0], rel=1e-6)
@@ -297,10 +302,23 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(change: dict[str, object
         torch.testing.assert_close(in_parts[1][name], gradient, atol=1e-6, rtol=1e-4)
 
 
-def test_patch_losses_are_taken_in_parts_too(tmp_path: Path) -> None:
+def test_patch_losses_are_taken_parts_of_too(tmp_path: Path) -> None:
     recipe, terms = replace(RECIPE, cutmix=1.0), {"patch.contrastive": 1.0, "patch.mixing": 1.0}
     whole, in_parts = (one_step(replace(recipe, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
     assert in_parts[0] == pytest.approx(whole[0], rel=1e-5)
+
+
+def test_regions_of_mixed_images_are_taken_parts_of_too(tmp_path: Path) -> None:
+    """As the published code of patch diversification mixes; its dropout before the heads is drawn part by part."""
+    regions = Regions(torch.tensor([1.0, 0.0]), torch.rand(5, 3), torch.rand(5, 3))
+    parts = loop._parts_of(regions, 2)
+    assert all(torch.equal(part.mask, regions.mask) for part in parts)
+    assert torch.equal(torch.cat([part.own for part in parts]), regions.own)
+    assert torch.equal(torch.cat([part.other for part in parts]), regions.other)
+    terms = {"patch.contrastive": 1.0, "patch.mixing": 1.0, "patch.variant": "code"}
+    whole, in_parts = (one_step(replace(RECIPE, cutmix=1.0, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
+    assert in_parts[0] == pytest.approx(whole[0], rel=0.2)
+    assert set(in_parts[1]) == set(whole[1])
 
 
 def test_a_batch_has_no_more_parts_than_images() -> None:
@@ -344,6 +362,42 @@ def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(t
     assert found == [RECIPE.lr * 0.5**depth for depth in range(len(found))]
     assert len(found) == 4, "embedding, two blocks, head"
     assert train(trial(recipe), tmp_path / "b")[0][0][5] == RECIPE.lr
+
+
+# Of each family one backbone, at a side that it takes, and a factor that stands in its blocks.
+LAYERED = {
+    "deit_tiny_patch16_224": (32, {"shortcuts.count": 1}),
+    "deit_tiny_distilled_patch16_224": (32, {"attnscale": True}),
+    "swin_tiny_patch4_window7_224": (56, {"shortcuts.count": 1}),
+    "cait_xxs24_224": (32, {"attnscale": True}),
+    "poolformer_s12": (64, {"ffn.kernel": 3}),
+    "pvt_v2_b0": (64, {"shortcuts.count": 1}),
+    "pvt_tiny": (64, {"shortcuts.count": 1}),
+    "t2t_vit_14": (64, {"shortcuts.count": 1}),
+    "lvt_r1": (64, {"ffn.kernel": 3}),
+}
+
+
+@pytest.mark.parametrize("backbone", LAYERED)
+def test_the_rate_decays_block_by_block_on_every_family(backbone: str) -> None:
+    """All of a block learns at one rate, a later block as fast or faster, and the classifier at the full one.
+
+    timm takes a stage of PVT version 2 for one layer.
+    """
+    side, factors = LAYERED[backbone]
+    model = build(resolve(backbone, side, 3, 5, factors))
+    with layers_said(model):
+        optimizer = create_optimizer_v2(model, opt="adamw", lr=1.0, weight_decay=0.1, layer_decay=0.5)
+    scales = {id(p): group["lr_scale"] for group in optimizer.param_groups for p in group["params"]}
+    found = []
+    for place in places_of(model):
+        inside = {scales[id(p)] for p in model.get_submodule(place.name).parameters()}
+        assert len(inside) == 1, place.name
+        found += inside
+    assert found == sorted(found)
+    assert len(set(found)) == (4 if backbone == "pvt_v2_b0" else len(found)), "each block has a rate of its own"
+    assert min(scales.values()) < found[0], "what makes the first tokens is slower still"
+    assert {scales[id(p)] for name, p in model.named_parameters() if name.startswith("head.")} == {1.0}
 
 
 def test_the_optimiser_is_as_the_recipe_says(tmp_path: Path) -> None:

@@ -124,12 +124,12 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
     assert "weights of the epoch that is best on 20 % held-out training images" in study.grid().notes[0]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="leaves none to one of both splits"):
         describe("digits", train_images=10, validation=0.01)
     best = TINY.replace("epochs: 3", "epochs: 3, select: best")
     declared = space.load(best, "tiny.yaml")
     with pytest.raises(Exception, match=r"recipe\.select = best chooses an epoch on a validation split"):
-        pipeline.preview(declared, "")
+        pipeline.preview(declared, str(tmp_path / "none.db"))
     with pytest.raises(SpaceError, match="less than 1"):
         space.load(TINY.replace("test_images: 50", "test_images: 50, validation: 1.0"), "tiny.yaml")

@@ -1,0 +1,47 @@
+"""The layers of a network, first to last, for learning rates that decay by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from ablate.models import places_of
+
+
+@contextmanager
+def layers_said(model: nn.Module) -> Iterator[None]:
+    """Within, a network says its layers as timm's models do, by its blocks if it has no way of its own.
+
+    Without that timm takes a dozen parameters for a layer, wherever they stand.
+    """
+    found: Any = model
+    if hasattr(found, "group_matcher"):
+        yield
+        return
+    layer_of = _by_blocks(model)
+    found.group_matcher = lambda coarse=False: layer_of
+    try:
+        yield
+    finally:
+        del found.group_matcher
+
+
+def _by_blocks(model: nn.Module) -> Callable[[str], float]:
+    """From a parameter's name to its layer: each block is one, as is what stands before, between and behind blocks."""
+    blocks = [f"{place.name}." for place in places_of(model)]
+    layers: dict[str, float] = {}
+    layer = 0.0
+    for name, _ in model.named_parameters():
+        block = next((number for number, prefix in enumerate(blocks) if name.startswith(prefix)), None)
+        if block is not None:
+            layer = 2.0 * block + 2
+            layers[name] = layer
+        elif not layer:
+            layers[name] = 0.0
+        else:
+            layers[name] = layer + 1 if layer < 2.0 * len(blocks) else math.inf
+    return layers.__getitem__
