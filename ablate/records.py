@@ -240,6 +240,10 @@ class Recipe:
         return canonical_json(self.canonical())
 
 
+IMAGE_FILES = frozenset({"imagenet", "folder", "flowers102", "pets"})
+"""Data sets that are read from image files, batch by batch."""
+
+
 @dataclass(frozen=True)
 class Data:
     """Which images, and what shape they have when the network sees them.
@@ -319,18 +323,21 @@ class Trial:
     def hash(self) -> str:
         # The canonical JSON of a mapping of these, put together from parts that many trials share.
         start = f',"start":{canonical_json(self.start.identity)}' if self.start else ""
-        corrected = _corrections(self.architecture.settings, self.recipe)
+        corrected = _corrections(self.architecture.settings, self.recipe, self.data)
         revision = f',"corrections":{canonical_json(corrected)}' if corrected else ""
         what = f'"architecture":{self.architecture.canonical_json},"data":{self.data.canonical_json}'
         return text_hash(f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}{revision}}}')
 
 
-def _corrections(settings: Settings, recipe: Recipe) -> dict[str, int]:
+def _corrections(settings: Settings, recipe: Recipe, data: Data) -> dict[str, int]:
     """Revisions of what a trial reads and what was computed wrongly before: its stored results are not those of the old code."""
     found = {}
     if recipe.mixup:
         # Until revision 2 the other image was added at the square of its share.
         found["mixup"] = 2
+    if recipe.repeats > 1 and data.name in IMAGE_FILES:
+        # Until revision 2 the copies of an image were parted.
+        found["repeats"] = 2
     if settings.get("ffn.form") == "sum" and recipe.weight_decay:
         # Until revision 2 scales and biases of the sum had weight decay.
         found["ffn.form"] = 2

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablate import factors
+from ablate.data import SETS
 from ablate.families import resolve
 from ablate.identity import DIGITS, canonical_json, content_hash
 from ablate.records import Data, Level, Recipe, Trial
@@ -113,12 +114,20 @@ def test_a_trial_that_was_computed_wrongly_before_has_another_hash_now(
     settings: dict[str, Level], recipe: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrected = replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash
-    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe: {})
+    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
     assert replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash != corrected
 
 
 def test_other_trials_keep_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = Recipe(cutmix=1.0, repeats=3)
     kept = replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash
-    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe: {})
+    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
     assert replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash == kept
+
+
+@pytest.mark.parametrize("name", sorted(SETS))
+def test_repeats_were_wrong_on_image_files_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    repeated = replace(trial(), data=replace(DATA, name=name), recipe=Recipe(repeats=3))
+    corrected = repeated.hash
+    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
+    assert (replace(repeated).hash != corrected) == (SETS[name].kind != "memory")
