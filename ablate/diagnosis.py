@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ablate import space
 from ablate.errors import StoreError
@@ -35,6 +35,7 @@ def diagnose(
         AblateError: a diagnostic cannot be taken, or the store is being written to.
     """
     from ablate.diagnostics import require
+    from ablate.plan.start import prepared
     from ablate.store.writer import Writer
     from ablate.training.look import look
 
@@ -45,8 +46,12 @@ def diagnose(
         documents = {study: reader.study(study) for study in studies}
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in found:
-            data = space.load(documents[study].document, documents[study].file, stored=True).data
-            chosen |= {trial.hash: (trial, data) for trial in reader.trained(study) if key in (None, trial.hash)}
+            declared = space.load(documents[study].document, documents[study].file, stored=True)
+            for trial in reader.trained(study):
+                if key in (None, trial.hash):
+                    # Images as the network was trained on them: published weights say how they are normalised and cut.
+                    data = replace(declared.data, image_size=trial.architecture.image_size)
+                    chosen[trial.hash] = trial, prepared(data, trial.recipe, declared.pretrained, trial.architecture.backbone)
     without = 0
     with Writer(options.url) as writer:
         root = options.checkpoints_of(writer.store_id)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ablate.errors import CheckpointError
 from ablate.filesystems import system_of
+from ablate.masking import masked
 from ablate.pipeline import Options
 from ablate.records import KNOWN, Status
 from ablate.store.reader import Reader
@@ -22,22 +25,24 @@ from ablate.store.reader import Reader
 Kind = Literal["unfinished", "finished", "unused", "other-stores"]
 KINDS: tuple[Kind, ...] = ("unfinished", "finished", "unused", "other-stores")
 FREEABLE: tuple[Kind, ...] = ("finished", "unused", "other-stores")
+OURS = re.compile(r"(?P<store>[0-9a-f]{12})/(?P<trial>[0-9a-f]{16,})/(?:last\.pt(?:\.unreadable)?|last\.part|lock)")
+"""A file of a trial's checkpoint, below the root of all stores."""
 NEEDED_FOR = {
     "unfinished": "going on: ablate resume",
     "finished": "ablate diagnose, and longer trainings that begin there",
     "unused": "nothing: no study has the trial",
-    "other-stores": "another store, if there still is one",
+    "other-stores": "another store, if there still is one: its unfinished trials would start again",
 }
 
 
 @dataclass(frozen=True)
 class Place:
-    """One trial's folder of checkpoints, or the folder of another store.
+    """One trial's folder of checkpoints.
 
     Attributes:
         path: without a protocol, as the file system of fsspec names it.
         kind: what it is needed for; see `NEEDED_FOR`.
-        study: a study that has the trial, or the other store's number.
+        study: a study that has the trial, or the other store's identifier.
         size: in bytes.
     """
 
@@ -68,17 +73,19 @@ def usage(options: Options) -> list[Place]:
     system, root = _files(options)
     sizes: dict[tuple[str, str], int] = {}
     for path, size in _found(system, root):
-        first, _, rest = path.removeprefix(root).strip("/").partition("/")
-        # Another store's folder is one place, whatever its trials are.
-        trial = rest.partition("/")[0] if first == store else ""
-        sizes[first, trial] = sizes.get((first, trial), 0) + size
-    return [_place(root, first, trial, size, store, trials) for (first, trial), size in sorted(sizes.items())]
+        found = OURS.fullmatch(path.removeprefix(root).strip("/"))
+        if found is None:
+            # Whatever else lies there is somebody's, and none of ours.
+            continue
+        place = found["store"], found["trial"]
+        sizes[place] = sizes.get(place, 0) + size
+    return [_place(root, owner, trial, size, store, trials) for (owner, trial), size in sorted(sizes.items())]
 
 
 def _place(root: str, first: str, trial: str, size: int, store: str, trials: dict[str, tuple[Status, str]]) -> Place:
-    if first != store:
-        return Place(path=f"{root}/{first}", kind="other-stores", study=first, size=size)
     path = f"{root}/{first}/{trial}"
+    if first != store:
+        return Place(path=path, kind="other-stores", study=first, size=size)
     if trial not in trials:
         return Place(path=path, kind="unused", study="", size=size)
     status, study = trials[trial]
@@ -90,10 +97,15 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
 
     Raises:
         StoreError: there is no store, or another process is writing to it.
+        CheckpointError: checkpoints of other stores at a URL: nothing there says whether a trial is at work.
     """
     from ablate.store.writer import Writer
 
     wanted = set(kinds) & set(FREEABLE)
+    if "other-stores" in wanted and "://" in options.checkpoints_root:
+        raise CheckpointError(
+            f"checkpoints of other stores at {masked(options.checkpoints_root)} may be in use; remove their folders by hand"
+        )
     folders, size, busy = 0, 0, 0
     # Only the one who may write may remove: a trial that is being trained is not looked at as finished.
     with Writer(options.url):

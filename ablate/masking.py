@@ -10,8 +10,9 @@ import re
 
 MASK = "***"
 
-_USER_INFO = re.compile(r"(?P<before>[A-Za-z][\w+.-]*://[^\s:/@'\"]*:)(?P<secret>[^\s@'\"]*)(?P<after>@)")
-"""The password of `scheme://user:password@host`. SQLAlchemy ends it at the first @, so a password holds none."""
+_USER_INFO = re.compile(r"(?P<before>[A-Za-z][\w+.-]*://[^\s:/]*:)(?P<secret>[^@\n]*?)(?P<after>@(?=[\w\[./-]|$))")
+"""The password of `scheme://user:password@host`. It ends at the first @, and may hold blanks and quotes. The
+user may hold an @."""
 
 _PARAMETER = re.compile(
     r"(?P<before>\b(?:password|passwd|pwd|sslpassword|passfile|token|secret|api_?key|access_?key|secret_?key)=)"

@@ -459,7 +459,7 @@ def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Optio
     per_flop = None
     if exists(url):
         with Reader(url) as reader:
-            per_flop = reader.seconds_per_flop_epoch(declared.data.canonical())
+            per_flop = reader.seconds_per_flop_epoch(to_train[0].data.canonical())
     if per_flop is None and probe and declared.data.images and not declared.resources.gpus:
         from ablate.training.probe import seconds_per_image
 

@@ -233,14 +233,14 @@ class Freeable(StrEnum):
 def disk(
     free: Annotated[
         list[Freeable] | None,
-        typer.Option("--free", help="Remove the checkpoints of this kind; repeatable. No result is lost."),
+        typer.Option("--free", help="Remove the checkpoints of this kind; repeatable. Results stay in the store."),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
-    """Show what checkpoints occupy, and free what no result needs. Unfinished trials keep theirs."""
+    """Show what checkpoints occupy, and free what no result needs. Unfinished trials of this store keep theirs."""
     from ablate import disk as on_disk
     from ablate.cli.grids import disk_grid
     from ablate.pipeline import Options

@@ -171,9 +171,10 @@ def preparation_problem(
 
 def settled(data: Data, recipe: Recipe) -> Data:
     """The same data with nothing said that would be so unsaid: equal preparations have one identity."""
+    data = replace(data, mean=spread(data.mean, data.channels), std=spread(data.std, data.channels))
     if find(data.name).kind == "memory":
         return data
-    if (spread(data.mean, data.channels), spread(data.std, data.channels)) == (IMAGENET_MEAN, IMAGENET_STD):
+    if (data.mean, data.std) == (IMAGENET_MEAN, IMAGENET_STD):
         data = replace(data, mean=(), std=())
     if data.crop == CROP:
         data = replace(data, crop=0.0)

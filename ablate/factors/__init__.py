@@ -85,6 +85,12 @@ def mixes_patches(settings: Settings) -> bool:
     return any(not factor.neutral(read) and factor.as_published(read) for factor, read in values)
 
 
+def reads_decay(settings: Settings) -> bool:
+    """Whether a factor that these settings turn on reads `recipe.factor_decay`."""
+    found = [factor for factor in catalogue().values() if factor.decays_as_published]
+    return any(not factor.neutral(values_of(factor, settings)) for factor in found)
+
+
 def check(settings: Settings) -> Settings:
     """The same settings, if each names a factor, has an allowed level and would be read.
 
@@ -112,6 +118,7 @@ __all__ = [
     "mixes_patches",
     "needs_patch_labels",
     "parameters",
+    "reads_decay",
     "unread_reason",
     "values_of",
 ]

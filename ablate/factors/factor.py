@@ -212,6 +212,7 @@ class Factor:
         claim: what the source says it does, in one line.
         neutral: whether the model is the unmodified one at these values.
         needs: what a backbone must have for the factor to be defined on it.
+        decays_as_published: whether a layer of it reads `recipe.factor_decay`.
     """
 
     name: str
@@ -221,6 +222,7 @@ class Factor:
     neutral: Callable[[Values], bool]
     needs: tuple[Slot, ...] = ()
     kind: str = ""
+    decays_as_published: bool = False
 
     def full_name(self, parameter: str) -> str:
         return self.name if parameter == self.name else f"{self.name}.{parameter}"

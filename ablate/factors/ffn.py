@@ -70,6 +70,7 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
 
 FACTOR = ReplaceFactor(
     name="ffn",
+    decays_as_published=True,
     source="iffn, eq. 4, 5 and section 4.3; Tables 1 to 6",
     claim="Stronger non-linearity lets the FFN be narrower: DeiT-Ti with 12.6 % fewer parameters and 0.4 points more.",
     neutral=_neutral,

@@ -56,6 +56,7 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
 
 FACTOR = PathFactor(
     name="shortcuts",
+    decays_as_published=True,
     source="augmented-shortcuts, eq. 8, 11, 14; Tables 3 to 6",
     claim="Parameterised shortcuts beside MSA and MLP keep tokens diverse: +1.1 top-1 on DeiT-S for +0.07 M parameters.",
     neutral=lambda values: not _used(values),

@@ -125,13 +125,20 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
             recipe = recipe.fitted()
         if recipe.refusal():
             raise Infeasible(recipe.refusal())
+        if not factors.reads_decay(built):
+            recipe = replace(recipe, factor_decay="rule")
         data.refuse_recipe(found, recipe)
+        share = recipe.batch_size // space.resources.processes
+        if recipe.accumulate > share:
+            raise Infeasible(f"recipe.accumulate = {recipe.accumulate} is more than the {share} images of a process")
         if factors.needs_patch_labels(built) and not recipe.cutmix:
             raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
         if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
             raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
         if factors.mixes_patches(built) and not recipe.mixes:
             raise Infeasible("patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup above 0")
+        if factors.mixes_patches(built) and (recipe.mixup_off_epoch or recipe.mixup_prob < 1):
+            raise Infeasible("patch.variant = code mixes every batch; leave recipe.mixup_off_epoch and recipe.mixup_prob out")
         if factors.mixes_patches(built) and space.resources.processes > 1:
             raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)

@@ -55,7 +55,7 @@ class BackboneForm(Form):
     depth: Annotated[int, Field(ge=1)] | None = None
     heads: Annotated[int, Field(ge=1)] | None = None
     mlp_ratio: Annotated[float, Field(gt=0)] | None = None
-    pool: Literal["token", "mean"] | None = None
+    pool: Literal["token", "mean", "norm-mean"] | None = None
 
 
 class DataForm(Form):

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, s
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
+from ablate.masking import masked
 from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
 from ablate.store.database import alone, clock, open_reader, open_writer, sqlite_file, written
 from ablate.store.lock import WriterLock
@@ -320,7 +321,7 @@ class Writer:
         word = "interrupted" if happened.status == Status.RUNNING else happened.status
         if attempt is not None:
             connection.execute(
-                update(attempts).where(attempts.c.id == attempt).values(status=word, ended_at=now(), error=happened.error)
+                update(attempts).where(attempts.c.id == attempt).values(status=word, ended_at=now(), error=masked(happened.error))
             )
         values: dict[str, Any] = {"status": Status.PLANNED if happened.status == Status.RUNNING else happened.status}
         if happened.status == Status.COMPLETED:

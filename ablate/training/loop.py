@@ -231,9 +231,9 @@ class Training:
         assert self._checkpoint is not None
         state = self._state()
         if weights_only:
-            tested = self._best["model"] if self._best else self._tested_model.state_dict()
-            kept = {key: state[key] for key in ("epochs", "measurements", "tested")}
-            state = {"weights_only": True, "model": tested, "ema": {}, **kept}
+            # Diagnostics look at the last weights, whichever were tested.
+            kept = {key: state[key] for key in ("epochs", "measurements", "tested", "best")}
+            state = {"weights_only": True, "model": self._tested_model.state_dict(), "ema": {}, **kept}
         self._checkpoint.save(state)
 
     def close(self) -> None:
@@ -365,6 +365,7 @@ class Training:
     def _restore_finished(self, state: State) -> None:
         """Takes back a finished trial of which the tested weights alone were kept."""
         self._tested_model.load_state_dict(state["model"])
+        self._best = state["best"]
         self._recall(state)
 
     def _recall(self, state: State) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from ablate import disk, pipeline, space
+from ablate import disk, filesystems, pipeline, space
 from ablate.diagnosis import diagnose
+from ablate.errors import CheckpointError
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
 from ablate.pipeline import Options
-from ablate.records import Diagnostics, Job, Resources, Status
+from ablate.records import Diagnostics, Job, Keep, Measured, Progressed, Resources, Status
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import Killed, killing
@@ -61,14 +62,19 @@ def test_trials_of_no_study_and_of_other_stores_are_told_apart(tiny: str, option
     with Reader(options.url) as reader:
         store = reader.store_id()
     root = options.runs / "checkpoints"
-    for folder in (root / store / "0123456789abcdef", root / "another" / "fedcba"):
+    for folder in (root / store / "0123456789abcdef", root / "0123456789ab" / "fedcba9876543210"):
         folder.mkdir(parents=True)
         (folder / "last.pt").write_bytes(b"x" * 1000)
     found = {place.kind: place for place in disk.usage(options) if place.kind != "finished"}
     assert found["unused"].size == found["other-stores"].size == 1000
+    strangers = [root / "thesis.tex", root / "photos" / "a.jpg", root / store / "notes" / "n.txt"]
+    for stranger in strangers:
+        stranger.parent.mkdir(exist_ok=True)
+        stranger.write_text("mine")
     assert disk.free(options, ["unused"]).size == 1000
     assert disk.free(options, ["other-stores"]).size == 1000
     assert {place.kind for place in disk.usage(options)} == {"finished"}
+    assert all(stranger.read_text() == "mine" for stranger in strangers), "only checkpoints are removed"
 
 
 def test_a_folder_that_a_process_holds_is_left(tiny: str, options: Options) -> None:
@@ -129,3 +135,54 @@ def test_a_longer_training_does_not_begin_at_weights_alone(tiny: str, options: O
     other = Options(runs=options.runs.with_name("longer"), executor="inline", cpus=2)
     train(constant.replace("epochs: 3", "epochs: 4"), other)
     assert Study("tiny", options.url).table() == Study("tiny", other.url).table()
+
+
+def test_a_store_that_refuses_to_remove_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Exception):
+        """An error of a protocol of its own."""
+
+    class System:
+        def rm(self, path: str, recursive: bool) -> None:
+            raise Refused
+
+    monkeypatch.setattr(filesystems, "system_of", lambda place: (System(), place))
+    filesystems.remove_checkpoint("nosuch://bucket/trial")
+
+
+def test_checkpoints_of_other_stores_at_a_url_are_left(tiny: str, options: Options) -> None:
+    train(tiny, options)
+    remote = Options(runs=options.runs, executor="inline", checkpoints="memory://checkpoints")
+    with pytest.raises(CheckpointError, match="may be in use; remove their folders by hand"):
+        disk.free(remote, ["other-stores"])
+
+
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_diagnostics_are_those_of_one_network_whatever_is_kept(keep: Keep, tiny: str, options: Options, tmp_path: Path) -> None:
+    """The last weights, also where the best were tested, were kept alone, and a kill came between."""
+    text = tiny.replace("test_images: 50", "test_images: 50, validation: 0.2").replace("epochs: 3", "epochs: 3, select: best")
+    declared = space.load(text + "diagnostics: [token_cosine]\n", "tiny.yaml")
+    trial = pipeline.preview(declared, str(tmp_path / "none.db"), probe=False).plan.trials[0]
+    wanted = Diagnostics(("token_cosine",), 20)
+    measured = []
+    for name, kill in (("whole", False), ("killed", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        job = Job(trial=trial, checkpoints=str(folder), resources=Resources(), diagnostics=wanted, keep=keep)
+        work = Work(job, "inline")
+        events = list(work.start())
+        while work.status == Status.RUNNING:
+            for event in work.step():
+                events.append(event)
+                if kill and isinstance(event, Progressed) and event.epochs[-1].number == 3:
+                    # The checkpoint is written, and the diagnostics are not yet taken.
+                    break
+            else:
+                continue
+            break
+        work.close()
+        if kill:
+            work = Work(job, "inline")
+            events = list(work.start())
+            work.close()
+        measured.append([event.measurements for event in events if isinstance(event, Measured)][-1])
+    assert measured[0] == measured[1]

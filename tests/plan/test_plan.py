@@ -209,3 +209,9 @@ def test_a_recipe_factor_that_is_not_read_folds_with_the_reason() -> None:
 def test_what_would_do_nothing_or_fail_later_is_infeasible(settings: str, reason: str) -> None:
     plan = make_plan(declared(document=DOCUMENT.replace("layout: [serial, parallel]", settings)), count)
     assert any(reason in cell.note and not cell.trials for cell in plan.cells)
+
+
+def test_a_decay_that_no_factor_reads_is_one_trial(tiny: str) -> None:
+    text = tiny.replace("layout: [serial, parallel]", "recipe.factor_decay: [rule, code]")
+    made = make_plan(space.load(text, "tiny.yaml"), fake_cost)
+    assert [cell.same_as for cell in made.cells] == [None, 0, None, None]

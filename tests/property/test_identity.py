@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablate import factors
+from ablate import factors, records
 from ablate.data import SETS
 from ablate.families import resolve
 from ablate.identity import DIGITS, canonical_json, content_hash
@@ -114,14 +114,14 @@ def test_a_trial_that_was_computed_wrongly_before_has_another_hash_now(
     settings: dict[str, Level], recipe: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrected = replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash
-    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
+    monkeypatch.setattr("ablate.records._corrections", lambda architecture, recipe, data: {})
     assert replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash != corrected
 
 
 def test_other_trials_keep_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = Recipe(cutmix=1.0, repeats=3)
     kept = replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash
-    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
+    monkeypatch.setattr("ablate.records._corrections", lambda architecture, recipe, data: {})
     assert replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash == kept
 
 
@@ -129,5 +129,12 @@ def test_other_trials_keep_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_repeats_were_wrong_on_image_files_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     repeated = replace(trial(), data=replace(DATA, name=name), recipe=Recipe(repeats=3))
     corrected = repeated.hash
-    monkeypatch.setattr("ablate.records._corrections", lambda settings, recipe, data: {})
+    monkeypatch.setattr("ablate.records._corrections", lambda architecture, recipe, data: {})
     assert (replace(repeated).hash != corrected) == (SETS[name].kind != "memory")
+
+
+def test_a_backbone_that_averages_by_itself_is_corrected_too() -> None:
+    """Its own pooling is left out of the settings, said or not."""
+    said = resolve("vit_little_patch16_reg4_gap_256", 256, 3, 10, {"patch.cosine": 1.0, "size.pool": "mean"})
+    unsaid = resolve("vit_little_patch16_reg4_gap_256", 256, 3, 10, {"patch.cosine": 1.0})
+    assert records._corrections(said, Recipe(), DATA) == records._corrections(unsaid, Recipe(), DATA) == {"patch": 2}

@@ -72,6 +72,7 @@ class RayExecutor:
         self._warden: Warden | None = None
         self._guard: Guard | None = None
         self._token = False
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._ready, self._done = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
@@ -138,7 +139,7 @@ class RayExecutor:
                 self._guard.close()
                 self._guard = None
                 ray.shutdown()
-                if not SLOW.search(str(error)) or time.monotonic() > deadline:
+                if self._closing.is_set() or not SLOW.search(str(error)) or time.monotonic() > deadline:
                     raise
                 print(
                     escape.line("Ray's processes are slow to start on this busy machine; trying again ..."),
@@ -183,6 +184,7 @@ class RayExecutor:
 
     def close(self) -> None:
         if self._thread is not None:
+            self._closing.set()
             self._ready.wait()
             if self._guard is not None:
                 self._guard.close()
