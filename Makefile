@@ -12,7 +12,8 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@test -x $(BIN)/python || python3 -m venv .venv
 	@echo "Installing the pinned requirements into .venv (torch with CUDA libraries: about 6 GB) ..." >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@# Compiled once here: where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and timm again.
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
