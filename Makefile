@@ -52,7 +52,7 @@ faults: $(READY)
 trust: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust.py $(if $(WRITE),--write) $(if $(REPEATS),--count $(REPEATS))
 
-# Counts every printed parameter and FLOP of the five papers again (two minutes).
+# Counts every printed parameter and FLOP of the five papers again (nine minutes of one core).
 verify-costs: $(READY)
 	@$(BIN)/ablate verify-costs
 
