@@ -250,7 +250,7 @@ def test_files_are_prepared_as_published_weights_want_them(backbone: str) -> Non
 def test_what_the_space_says_of_the_data_goes_before_the_weights() -> None:
     said = describe("imagenet", mean=[0.1], std=[0.2], crop=0.875, interpolation="bilinear")
     made = prepared(said, Recipe(), "timm", "vit_base_patch16_224")
-    assert (made.mean, made.std, made.crop, made.interpolation) == ((0.1,), (0.2,), 0.0, "")
+    assert (made.mean, made.std, made.crop, made.interpolation) == ((0.1, 0.1, 0.1), (0.2, 0.2, 0.2), 0.0, "")
     assert evaluation_transform(made, Recipe()).transforms[0].size == 256
     cropped = prepared(describe("imagenet", crop=1.0), Recipe(), "timm", "vit_base_patch16_224")
     assert (cropped.crop, cropped.mean) == (1.0, (0.5, 0.5, 0.5))
