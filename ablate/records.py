@@ -203,7 +203,7 @@ class Recipe:
         return found
 
     def told(self) -> dict[str, Level]:
-        """What a reader is told: the fields that training reads, but for those that are off or as they usually are."""
+        """The fields that a summary of the recipe shows: those that training reads and that differ from their defaults."""
         unread = self.unread()
         default = Recipe()
         always = (
@@ -519,8 +519,8 @@ class Limit:
 
 
 Keep: TypeAlias = Literal["last", "best", "none"]
-"""What stays of a completed trial's checkpoint: all of it, so that a longer training can begin there; the weights that were
-tested, for diagnostics; or nothing."""
+"""What stays of a completed trial's checkpoint: all of it, so that a longer training can begin there; the last weights and those
+that were best on a validation split, without the optimiser; or nothing."""
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class Progress:
             # The terminal is gone: writing to it would fail.
             self._stop_bars()
             self._live = False
-            sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays until the process ends
+            sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the process ends
         self._say("stopping after the running epochs; again to stop at once")
 
     def _say(self, text: str) -> None:

@@ -130,7 +130,7 @@ class Work:
             self._diagnosis_error = traceback.format_exc(limit=-8)
 
     def save(self, *, weights_only: bool = False) -> None:
-        """Writes a checkpoint now; of a finished trial, the tested weights alone if that is enough."""
+        """Writes a checkpoint now; of a finished trial, the weights alone if that is enough."""
         if self._training is not None:
             self._training.save(weights_only=weights_only)
             self._saved = time.monotonic()

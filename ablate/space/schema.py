@@ -186,7 +186,7 @@ class SpaceForm(Form):
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that counts as one; by default 0.5 per cent points, of the loss 0.02."""
     keep: Keep = "last"
-    """What stays on disk of a completed trial: last (its whole checkpoint), best (only the weights that were tested), none."""
+    """What stays on disk of a completed trial: last (its whole checkpoint), best (its last and best weights), none."""
     limits: Annotated[
         Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
     ] = {}

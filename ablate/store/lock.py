@@ -49,7 +49,7 @@ def check_file(file: Path) -> None:
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise StoreError(f"{file} is not a SQLite database; name a store such as runs/ablate.db") from None
-        # What else is wrong is said by whoever opens it.
+        # Opening the store reports every other error.
 
 
 class WriterLock:

@@ -225,7 +225,7 @@ class Training:
         """Writes the checkpoint.
 
         Args:
-            weights_only: of a finished trial, only the weights that were tested, and what is known of it. No training can go
+            weights_only: of a finished trial, its last and its best weights, and what is known of it. No training can go
                 on from there.
         """
         assert self._checkpoint is not None
@@ -363,7 +363,7 @@ class Training:
         set_random_states(state["random"], self._order)
 
     def _restore_finished(self, state: State) -> None:
-        """Takes back a finished trial of which the tested weights alone were kept."""
+        """Takes back a finished trial of which the weights alone were kept."""
         self._tested_model.load_state_dict(state["model"])
         self._best = state["best"]
         self._recall(state)

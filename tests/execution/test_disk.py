@@ -96,7 +96,7 @@ def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(tiny: str, opt
     assert Study("tiny", other.url).table() == table
 
 
-def test_keep_best_leaves_the_tested_weights_alone(tiny: str, options: Options) -> None:
+def test_keep_best_leaves_the_weights_alone(tiny: str, options: Options) -> None:
     train(tiny, options)
     whole = sum(file.stat().st_size for file in files(options))
     other = Options(runs=options.runs.with_name("best"), executor="inline", cpus=2)

@@ -1,7 +1,7 @@
 """Ends the driver in order when a part of Ray dies without which Ray would end it in its own way.
 
 Ray's C++ ends the process a moment after one of its agents died, and a minute after its GCS died, with lines of its own and
-exit code 1. The kernel tells of a process's death at once, so this thread comes first.
+exit code 1. The kernel reports a process's death at once, so this thread acts first.
 """
 
 from __future__ import annotations
