@@ -53,8 +53,11 @@ RAYLET = "SIGKILL of Ray's raylet"
 HANGING = "a worker hangs"
 MOST_PROBLEMS = 5
 """After so many problems the harness stops."""
-MOST_IDLE_STUDIES = 4
-"""After so many studies in a row without a fault, none of those that are left can be made."""
+MOST_IDLE_STUDIES = 12
+"""After so many studies in a row without a fault, the harness gives up on the faults that are left.
+
+Some faults need a store of one kind, and a study may end before its fault can be made.
+"""
 
 
 def draw(count: int, generator: random.Random, names: list[str] | None = None) -> list[Fault]:
