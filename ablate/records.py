@@ -96,6 +96,10 @@ class Recipe:
     after the other, and takes one step. `ema_warmup` averages fewer updates at first. `mixup_mode` draws how images are mixed
     once a batch, a pair or an image, and `mixup_prob` says how often any are; after `mixup_off_epoch` epochs none are (0 is
     never).
+
+    With `distillation` the network also learns from a teacher: from its probabilities (`soft`; `soft-code` divides that loss by
+    the number of classes, as DeiT's code does) or from the class that it predicts (`hard`). `distillation_share` is the
+    teacher's share of the loss. `distillation_temperature` divides the logits of both networks.
     """
 
     epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
@@ -123,6 +127,9 @@ class Recipe:
     mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
     mixup_mode: Literal["batch", "pair", "elem"] = "batch"
     mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    distillation: Literal["none", "soft", "soft-code", "hard"] = "none"
+    distillation_share: Annotated[float, Gt(0), Le(1)] = 0.5
+    distillation_temperature: Annotated[float, Gt(0)] = 1.0
     crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
     crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
@@ -143,6 +150,11 @@ class Recipe:
     def mixes(self) -> bool:
         """Whether two images of a batch are mixed into one."""
         return bool(self.mixup or self.cutmix)
+
+    @property
+    def distils(self) -> bool:
+        """Whether the network learns from a teacher."""
+        return self.distillation != "none"
 
     @property
     def rate(self) -> float:
@@ -175,31 +187,27 @@ class Recipe:
 
     def unread(self) -> dict[str, str]:
         """The fields that training does not read, each with when it would."""
-        found = {}
-        if self.optimizer != "sgd":
-            found["momentum"] = "optimizer is sgd"
-        else:
-            found |= dict.fromkeys(("eps", "beta1", "beta2"), "optimizer is adamw, lamb or nadamw")
-        if not self.warmup_epochs:
-            found["warmup_lr"] = "warmup_epochs is above 0"
-        if not self.weight_decay:
-            found["factor_decay"] = "weight_decay is above 0"
-        if not self.ema:
-            found["ema_warmup"] = "ema is above 0"
-        if not self.mixes:
-            found |= dict.fromkeys(("mixup_prob", "mixup_mode", "mixup_off_epoch"), "mixup or cutmix is used")
-        elif self.mixup_off_epoch >= self.epochs:
-            found["mixup_off_epoch"] = "it is below epochs"
-        if self.schedule == "constant":
-            found["min_lr"] = "schedule is cosine"
-        if not (self.mixup and self.cutmix):
-            found["mixup_switch"] = "both mixup and cutmix are used"
-        if self.crop_padding:
-            found |= {"crop_scale": "crop_padding is 0", "crop_ratio": "crop_padding is 0"}
-        if self.crop_padding and not self.rand_augment:
-            found["interpolation"] = "crop_padding is 0"
-        if self.rand_augment:
-            found["color_jitter"] = "rand_augment is empty"
+        mixes_in_time = self.mixup_off_epoch < self.epochs
+        rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
+            (self.optimizer == "sgd", ("momentum",), "optimizer is sgd"),
+            (self.optimizer != "sgd", ("eps", "beta1", "beta2"), "optimizer is adamw, lamb or nadamw"),
+            (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
+            (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),
+            (self.ema > 0, ("ema_warmup",), "ema is above 0"),
+            (self.mixes, ("mixup_prob", "mixup_mode", "mixup_off_epoch"), "mixup or cutmix is used"),
+            (mixes_in_time or not self.mixes, ("mixup_off_epoch",), "it is below epochs"),
+            (self.distils, ("distillation_share",), "distillation is soft, soft-code or hard"),
+            (self.distillation in ("soft", "soft-code"), ("distillation_temperature",), "distillation is soft or soft-code"),
+            (self.schedule == "cosine", ("min_lr",), "schedule is cosine"),
+            (bool(self.mixup and self.cutmix), ("mixup_switch",), "both mixup and cutmix are used"),
+            (not self.crop_padding, ("crop_scale", "crop_ratio"), "crop_padding is 0"),
+            (not self.crop_padding or bool(self.rand_augment), ("interpolation",), "crop_padding is 0"),
+            (not self.rand_augment, ("color_jitter",), "rand_augment is empty"),
+        )
+        found: dict[str, str] = {}
+        for read, names, when in rules:
+            if not read:
+                found |= dict.fromkeys(names, when)
         return found
 
     def told(self) -> dict[str, Level]:
@@ -311,24 +319,42 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """The trained network whose predictions a trial learns from: what it is, and its weights."""
+
+    architecture: Architecture
+    weights: Start
+
+    @property
+    def identity(self) -> str:
+        """What decides its predictions."""
+        return f"{self.architecture.backbone} {self.architecture.hash}, {self.weights.identity}"
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One training: architecture x recipe x data x seed, and the weights it starts from if they are not drawn anew. Equal trials
-    have equal hashes and are trained once."""
+    """One training: architecture x recipe x data x seed.
+
+    `start` names the weights that training starts from, if they are not drawn anew. `teacher` is the network that the trial
+    learns from, if it does. Equal trials have equal hashes and are trained once.
+    """
 
     architecture: Architecture
     recipe: Recipe
     data: Data
     seed: int
     start: Start | None = None
+    teacher: Teacher | None = None
 
     @cached_property
     def hash(self) -> str:
         # The canonical JSON of a mapping of these, put together from parts that many trials share.
         start = f',"start":{canonical_json(self.start.identity)}' if self.start else ""
+        teacher = f',"teacher":{canonical_json(self.teacher.identity)}' if self.teacher else ""
         corrected = _corrections(self.architecture, self.recipe, self.data)
         revision = f',"corrections":{canonical_json(corrected)}' if corrected else ""
         what = f'"architecture":{self.architecture.canonical_json},"data":{self.data.canonical_json}'
-        return text_hash(f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}{revision}}}')
+        return text_hash(f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}{teacher}{revision}}}')
 
 
 def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict[str, int]:
@@ -524,6 +550,15 @@ that were best on a validation split, without the optimiser; or nothing."""
 
 
 @dataclass(frozen=True)
+class DeclaredTeacher:
+    """A teacher as a space names it. `weights` is a checkpoint file, or `timm` for the published weights."""
+
+    backbone: str
+    weights: str
+    settings: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Space:
     """A declared study, every name known and every level allowed.
 
@@ -534,7 +569,8 @@ class Space:
     With a `strategy` the space is searched, and `design` is not read; `objectives` are what it is searched for, `metric` the
     first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
     With a `control`, each variant gets a baseline of its own, of the same cost.
-    `pretrained` is a checkpoint file, `timm` for the published weights, or empty.
+    `pretrained` is a checkpoint file, `timm` for the published weights, or empty. Cells whose recipe distils learn from the
+    `teacher`.
     `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
     `keep` says what stays on disk of a completed trial.
     With `warmup_fits` the document sets no warm-up: each cell has that of the preset, cut to leave at least one epoch after it.
@@ -567,6 +603,7 @@ class Space:
     control: Literal["", "iso-params", "iso-flops"] = ""
     published: str = ""
     pretrained: str = ""
+    teacher: DeclaredTeacher | None = None
     diagnostics: Diagnostics = Diagnostics()
     margin: float = 0.5
     looks: Looks | None = None

@@ -39,11 +39,12 @@ FACTOR = SizeFactor(
         Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
         Parameter(
             "pool",
-            OneOf(("token", "mean", "norm-mean")),
+            OneOf(("token", "mean", "norm-mean", "distilled")),
             None,
-            "what is classified: the class token; the mean of the patch tokens, then normalised; or (norm-mean, as in IFFN's "
-            "published code) the mean of the normalised patch tokens",
-            ("mean", "norm-mean"),
+            "what is classified: the class token; the mean of the patch tokens, then normalised; (norm-mean, as in IFFN's "
+            "published code) the mean of the normalised patch tokens; or (distilled, as in DeiT) the class token and a "
+            "distillation token, each by a head of its own",
+            ("mean", "norm-mean", "distilled"),
         ),
         Parameter("window", Whole(2, MOST_WIDTH), None, "side of an attention window in tokens, on Swin", (4,)),
     ),

@@ -57,6 +57,10 @@ def dimensions(name: str) -> Dimensions:
 
 def _pool(model: Any) -> str:
     """The level of `size.pool` that a model of timm has."""
+    from timm.models.deit import VisionTransformerDistilled
+
+    if isinstance(model, VisionTransformerDistilled):
+        return "distilled"
     if model.global_pool == "token":
         return "token"
     if model.global_pool != "avg":
@@ -101,18 +105,47 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
     if wanted.head_dropout:
         rates["drop_rate"] = wanted.head_dropout
     arguments |= {rate: value for rate, value in rates.items() if value}
+    made: nn.Module
     if name == NAME:
-        declared: nn.Module = VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
-        return declared
-    return timm_models.create(name, channels, classes, **arguments)
+        made = VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
+    else:
+        made = timm_models.create(name, channels, classes, **arguments)
+    if wanted.pool == "distilled" != own.pool:
+        _add_distillation_token(made, name)
+    return made
+
+
+def _add_distillation_token(model: Any, name: str) -> None:
+    """Gives a ViT with a class token a distillation token and a head for it, initialised as in DeiT."""
+    import torch
+    from timm.models.deit import VisionTransformerDistilled
+    from timm.models.vision_transformer import VisionTransformer
+    from torch import nn
+
+    if type(model) is not VisionTransformer or model.num_prefix_tokens != 1 or model.pos_embed is None:
+        raise Infeasible(f"size.pool = distilled: {name} is not a plain ViT with a class token and learned positions")
+    token = nn.init.trunc_normal_(torch.empty(1, 1, model.embed_dim), std=0.02)
+    if not model.no_embed_class:
+        position = nn.init.trunc_normal_(torch.empty(1, 1, model.embed_dim), std=0.02)
+        before = model.pos_embed.detach()
+        model.pos_embed = nn.Parameter(torch.cat((before[:, :1], position, before[:, 1:]), dim=1))
+    head = nn.Linear(model.embed_dim, model.num_classes)
+    nn.init.trunc_normal_(head.weight, std=0.02)
+    nn.init.zeros_(head.bias)
+    # The class has the same parts as the plain one, and reads these beside them.
+    model.__class__ = VisionTransformerDistilled
+    model.dist_token = nn.Parameter(token)
+    model.head_dist = head
+    model.num_prefix_tokens = 2
+    model.distilled_training = False
 
 
 def _pooling(name: str, pool: str) -> dict[str, Any]:
     """timm's arguments for a pooling: without the class token, patch tokens are averaged, before the norm or after it."""
-    if pool == "token":
-        return {"class_token": True, "global_pool": "token"}
     if name != NAME and "distilled" in name:
         raise Infeasible(f"size.pool = {pool}: {name} has two heads, each on a token of its own")
+    if pool in ("token", "distilled"):
+        return {"class_token": True, "global_pool": "token"}
     return {"class_token": False, "global_pool": "avg", "fc_norm": pool == "mean"}
 
 

@@ -141,15 +141,18 @@ def file_identity(file: Path) -> str:
         return f"sha256 {hashlib.file_digest(stream, 'sha256').hexdigest()[:20]}"
 
 
-def read_file(file: Path) -> State:
+def read_file(file: Path, key: str = "pretrained") -> State:
     """The tensors of a checkpoint: timm's, torch's or safetensors', or a trial's own (its EMA weights where it has them).
+
+    Args:
+        key: the space's key that names the file, for messages.
 
     Raises:
         CheckpointError: it cannot be read without running code, holds no tensors by name, or claims more than it holds.
     """
     from timm.models import load_state_dict
 
-    _refuse_compressed(file)
+    _refuse_compressed(file, key)
     try:
         with warnings.catch_warnings():
             # torch deprecates kinds of tensors that old checkpoints have.
@@ -160,22 +163,22 @@ def read_file(file: Path) -> State:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         # Pickled code, a cut file, another format: each raises its own kind.
-        raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
-    for key in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
-        if isinstance(found, dict) and isinstance(found.get(key), dict) and found[key]:
-            found = found[key]
+        raise CheckpointError(f"{key}: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
+    for inner in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
+        if isinstance(found, dict) and isinstance(found.get(inner), dict) and found[inner]:
+            found = found[inner]
             break
     if not isinstance(found, dict):
-        raise CheckpointError(f"pretrained: {file} holds a {type(found).__name__}, not tensors by name; save model.state_dict()")
+        raise CheckpointError(f"{key}: {file} holds a {type(found).__name__}, not tensors by name; save model.state_dict()")
     tensors = {name: tensor for name, tensor in found.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
     if not tensors:
-        raise CheckpointError(f"pretrained: {file} holds no tensors by name; save model.state_dict()")
+        raise CheckpointError(f"{key}: {file} holds no tensors by name; save model.state_dict()")
     for name, tensor in tensors.items():
-        _refuse_strange(file, name, tensor)
+        _refuse_strange(file, name, tensor, key)
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
 
 
-def _refuse_compressed(file: Path) -> None:
+def _refuse_compressed(file: Path, key: str) -> None:
     """Raises CheckpointError where a zip archive, as torch writes them, would unpack to more than the file."""
     if not zipfile.is_zipfile(file):
         return
@@ -183,18 +186,18 @@ def _refuse_compressed(file: Path) -> None:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
-        raise CheckpointError(f"pretrained: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
+        raise CheckpointError(f"{key}: {file} is no checkpoint that can be read safely: {type(error).__name__}") from error
     held = file.stat().st_size
     if unpacked > held:
         raise CheckpointError(
-            f"pretrained: {file} has {held:,} bytes and would unpack to {unpacked:,}; torch stores checkpoints uncompressed: "
+            f"{key}: {file} has {held:,} bytes and would unpack to {unpacked:,}; torch stores checkpoints uncompressed: "
             "save it again with torch.save"
         )
 
 
-def _refuse_strange(file: Path, name: str, tensor: Tensor) -> None:
+def _refuse_strange(file: Path, name: str, tensor: Tensor, key: str) -> None:
     """Raises CheckpointError unless a tensor is dense, of real numbers, and all of it is in the file."""
-    what = f"pretrained: {shortened(name)} in {file}"
+    what = f"{key}: {shortened(name)} in {file}"
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_complex() or tensor.is_meta:
         kind = "on the meta device" if tensor.is_meta else f"{tensor.dtype}, {tensor.layout}"
         raise CheckpointError(f"{what} is {kind}; weights must be dense tensors of real numbers")

@@ -11,7 +11,8 @@ from ablate.errors import AblateError, Infeasible
 from ablate.plan.designs import combinations
 from ablate.plan.limits import violated, violations
 from ablate.plan.start import find_start, prepared, refuse_strange
-from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Trial
+from ablate.plan.teacher import find_teacher
+from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Teacher, Trial
 
 Costs = Callable[[Architecture], Cost]
 
@@ -28,6 +29,7 @@ class _Candidate:
     recipe: Recipe | None = None
     data: Data | None = None
     start: Start | None = None
+    teacher: Teacher | None = None
     cost: Cost | None = None
     refusal: str = ""
 
@@ -105,7 +107,9 @@ class Cells:
                 cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
             else:
                 self._first[key] = index
-                trials = (Trial(made.architecture, made.recipe, made.data, seed, made.start) for seed in space.seeds)
+                trials = (
+                    Trial(made.architecture, made.recipe, made.data, seed, made.start, made.teacher) for seed in space.seeds
+                )
                 cell = replace(cell, trials=tuple(trials))
         self.cells.append(cell)
         return cell
@@ -146,7 +150,8 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         found = prepared(found, recipe, space.pretrained, backbone)
         cost = costs(architecture)
         refuse_strange(start, architecture)
-        return _Candidate(levels, architecture, recipe, found, start, cost)
+        teacher = find_teacher(space.teacher, recipe, found)
+        return _Candidate(levels, architecture, recipe, found, start, teacher, cost)
     except Infeasible as error:
         return _Candidate(levels, refusal=str(error))
 

@@ -18,8 +18,11 @@ LEAST_SHARE = 0.25
 """A network of which less comes from the file was not meant to start from it."""
 
 
-def find_start(pretrained: str, backbone: str) -> Start | None:
+def find_start(pretrained: str, backbone: str, *, key: str = "pretrained") -> Start | None:
     """What a space's `pretrained` means for a backbone; None for an empty one.
+
+    Args:
+        key: the space's key that names the weights, for messages.
 
     Raises:
         Infeasible: timm publishes no weights for the backbone.
@@ -31,13 +34,20 @@ def find_start(pretrained: str, backbone: str) -> Start | None:
         from timm.models import get_pretrained_cfg, is_model, is_model_pretrained
 
         if not is_model(backbone) or not is_model_pretrained(backbone):
-            raise Infeasible(f"timm publishes no weights for {backbone}; name a checkpoint file: pretrained: FILE.pth")
+            example = "pretrained: FILE.pth" if key == "pretrained" else f"weights: FILE.pth under {key}"
+            raise Infeasible(f"timm publishes no weights for {backbone}; name a checkpoint file: {example}")
         configuration: Any = get_pretrained_cfg(backbone)
         return Start(f"timm {backbone}.{configuration.tag}")
     file = Path(pretrained)
     if not file.is_file():
-        raise CheckpointError(f"pretrained: no file {file}")
-    return Start(_read(file.resolve(), file.stat().st_mtime_ns)[0], str(file.resolve()))
+        raise CheckpointError(f"{key}: no file {file}")
+    return Start(_read(file.resolve(), file.stat().st_mtime_ns, key)[0], str(file.resolve()))
+
+
+def read_start_file(path: str, *, key: str) -> State:
+    """The tensors of a file, read once while it is the same."""
+    file = Path(path)
+    return _read(file, file.stat().st_mtime_ns, key)[1]
 
 
 def prepared(data: Data, recipe: Recipe, pretrained: str, backbone: str) -> Data:
@@ -64,15 +74,14 @@ def refuse_strange(start: Start | None, architecture: Architecture) -> None:
         return
     from ablate.models import build_from
 
-    file = Path(start.path)
-    _, loaded = build_from(architecture, _read(file, file.stat().st_mtime_ns)[1])
+    _, loaded = build_from(architecture, read_start_file(start.path, key="pretrained"))
     if loaded.share < LEAST_SHARE:
-        raise Infeasible(f"pretrained: {file.name} is of another network: {loaded}")
+        raise Infeasible(f"pretrained: {Path(start.path).name} is of another network: {loaded}")
 
 
 @lru_cache(maxsize=2)
-def _read(file: Path, changed: int) -> tuple[str, State]:
+def _read(file: Path, changed: int, key: str) -> tuple[str, State]:
     """A file's identity and tensors, read once while it is the same."""
     from ablate.models.weights import file_identity, read_file
 
-    return file_identity(file), read_file(file)
+    return file_identity(file), read_file(file, key)

@@ -18,6 +18,7 @@ from ablate.factors.factor import explain_refusal
 from ablate.records import (
     MOST_SIDE,
     Data,
+    DeclaredTeacher,
     Design,
     Diagnostics,
     Level,
@@ -31,7 +32,7 @@ from ablate.records import (
 )
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES, preset
-from ablate.space.schema import AdaptiveForm, RecipeForm, SpaceForm, UntilDecidedForm
+from ablate.space.schema import AdaptiveForm, BackboneForm, RecipeForm, SpaceForm, UntilDecidedForm
 from ablate.space.shape import shape_problems
 
 TRAINED = ("top1", "top5", "loss")
@@ -159,6 +160,7 @@ class _Loader:
             rows=rows,
             published=self._published(),
             pretrained=self._pretrained(),
+            teacher=self._teacher(),
             diagnostics=self._diagnostics(),
             warmup_fits=self._warmup_fits(),
         )
@@ -197,21 +199,54 @@ class _Loader:
             )
         if form is None:
             return str((varied or [""])[0]), {}
-        if isinstance(form, str):
-            name, sizes = form, dict[str, Level]()
-        else:
-            name = form.family
-            given = form.model_dump(exclude={"family"}, exclude_none=True)
-            sizes = {f"size.{key}": level for key, level in given.items()}
+        name, sizes = _name_and_sizes(form)
         try:
-            if isinstance(form, str):
-                families.find(name)
-            elif name not in families.families() or not families.families()[name].declared:
-                declared = [family.name for family in families.families().values() if family.declared]
-                raise UnknownName(unknown("family", name, declared) + "; other backbones are named, as in `backbone: pvt_small`")
+            _check_backbone(form)
         except UnknownName as error:
             self._wrong(("backbone", "family"), str(error))
         return name, sizes
+
+    def _teacher(self) -> DeclaredTeacher | None:
+        """The network that cells learn from, where some do."""
+        form = self._form.teacher
+        levels = self._form.factors.get("recipe.distillation", [self._distillation()])
+        distils = any(level != "none" for level in levels)
+        if form is None:
+            if distils:
+                where: Where = ("factors", "recipe.distillation") if len(levels) > 1 else ("recipe", "distillation")
+                self._wrong(where, "distillation needs a teacher; write teacher: {backbone: NAME, weights: FILE}")
+            return None
+        if not distils:
+            self._wrong(("teacher",), "no cell learns from the teacher; set recipe.distillation to soft or hard, or leave it out")
+        name, sizes = _name_and_sizes(form.backbone)
+        known = families.is_known(name)
+        try:
+            if known or not _of_timm(name):
+                _check_backbone(form.backbone)
+        except UnknownName as error:
+            self._wrong(("teacher", "backbone"), str(error))
+        for factor, level in form.settings.items():
+            setting: Where = ("teacher", "settings", factor)
+            if factor.partition(".")[0] in ("recipe", "data", "backbone"):
+                self._wrong(setting, f"{factor} is no setting of an architecture; a teacher has none")
+            elif not known:
+                self._wrong(setting, f"factors have no place in {shortened(name)}; leave the settings out")
+            elif factor in sizes:
+                self._wrong(setting, f"{factor} is also among the numbers of the teacher's backbone; say it in one place")
+            else:
+                self._check_levels(setting, factor, (level,))
+        weights = form.weights
+        if weights != PUBLISHED_WEIGHTS and not self._stored and not os.path.isfile(weights):
+            self._wrong(
+                ("teacher", "weights"),
+                f"teacher: no file {shortened(weights)}; name a checkpoint, or write timm for the weights that timm publishes",
+            )
+        return DeclaredTeacher(backbone=name, weights=weights, settings={**sizes, **form.settings})
+
+    def _distillation(self) -> str:
+        """What the recipe says of distillation."""
+        form: Any = self._form.recipe
+        return "none" if isinstance(form, str) else form.distillation or "none"
 
     def _check_names(self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]) -> None:
         """Every factor known, every level allowed, none said twice."""
@@ -607,6 +642,31 @@ class _Loader:
             else:
                 found.append(limit)
         return tuple(found)
+
+
+def _name_and_sizes(form: str | BackboneForm) -> tuple[str, dict[str, Level]]:
+    """The name of a backbone, and the sizes that its full form says."""
+    if isinstance(form, str):
+        return form, {}
+    given = form.model_dump(exclude={"family"}, exclude_none=True)
+    return form.family, {f"size.{key}": level for key, level in given.items()}
+
+
+def _check_backbone(form: str | BackboneForm) -> None:
+    """Raises UnknownName where no family has a backbone, or a family cannot be declared by its numbers."""
+    if isinstance(form, str):
+        families.find(form)
+        return
+    declared = [family.name for family in families.families().values() if family.declared]
+    if form.family not in declared:
+        raise UnknownName(unknown("family", form.family, declared) + "; other backbones are named, as in `backbone: pvt_small`")
+
+
+def _of_timm(name: str) -> bool:
+    """Whether timm has a model of that name."""
+    from timm.models import is_model
+
+    return bool(is_model(name))
 
 
 def _key(level: Level) -> tuple[bool, Level]:

@@ -47,6 +47,9 @@ ShortOrFull = Annotated[Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full
 """Text as the short form of a mapping; a mistake is told for the form that was meant."""
 
 
+OneLevel = bool | int | float | str
+
+
 class BackboneForm(Form):
     family: str
     """Family of a backbone declared by its numbers, for example vit."""
@@ -55,7 +58,16 @@ class BackboneForm(Form):
     depth: Annotated[int, Field(ge=1)] | None = None
     heads: Annotated[int, Field(ge=1)] | None = None
     mlp_ratio: Annotated[float, Field(gt=0)] | None = None
-    pool: Literal["token", "mean", "norm-mean"] | None = None
+    pool: Literal["token", "mean", "norm-mean", "distilled"] | None = None
+
+
+class TeacherForm(Form):
+    backbone: ShortOrFull[BackboneForm]
+    """The teacher's backbone: a name of `ablate backbones`, any other model of timm, or a family with its numbers."""
+    weights: Annotated[str, Field(min_length=1)]
+    """timm for the published weights, or a checkpoint file: a trial's own last.pt, timm's, torch's or safetensors'."""
+    settings: dict[str, OneLevel] = {}
+    """Levels of the factors that the teacher has."""
 
 
 class DataForm(Form):
@@ -126,7 +138,6 @@ class DiagnosticsForm(Form):
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
 Metric = Literal["top1", "top5", "loss", "params", "flops", "flops_paper", "activations", "elementwise"]
-OneLevel = bool | int | float | str
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -162,6 +173,8 @@ class SpaceForm(Form):
     """Table of a paper whose rows these are, as augvit/table3; `ablate table --published` shows its top-1 beside."""
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""
+    teacher: TeacherForm | None = None
+    """The trained network that cells learn from whose recipe.distillation is soft, soft-code or hard."""
     diagnostics: Annotated[
         Annotated[bool, Tag("<flag>")] | Annotated[list[str], Tag("<list>")] | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),

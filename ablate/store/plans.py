@@ -113,6 +113,7 @@ def _trials(connection: Connection, planned: Sequence[Trial], again: Sequence[St
             "recipe": trial.recipe.canonical(),
             "data": trial.data.canonical(),
             "start": trial.start.identity if trial.start else None,
+            "teacher": trial.teacher.identity if trial.teacher else None,
             "seed": trial.seed,
             "epochs": trial.recipe.epochs,
             "status": Status.PLANNED,

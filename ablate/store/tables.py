@@ -114,6 +114,7 @@ trials = Table(
     Column("recipe", JSON, nullable=False, comment="canonical: what differs from the default recipe"),
     Column("data", JSON, nullable=False),
     Column("start", String(200), nullable=True, comment="weights that training starts from, if they are not drawn anew"),
+    Column("teacher", String(300), nullable=True, comment="the network that the trial learns from, and its weights"),
     Column("seed", BigInteger, nullable=False),
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
     Column("status", String(10), nullable=False),

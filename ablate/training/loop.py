@@ -37,6 +37,7 @@ from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.start import read_start
+from ablate.training.teacher import Distillation, build_teacher, separate_heads
 
 CHECK_EVERY = 50
 """Updates between looks at the loss: reading it makes a GPU wait."""
@@ -47,14 +48,19 @@ class Diverged(Exception):
 
 
 class Step(nn.Module):
-    """Network, loss and patch terms as one module from a batch to its loss: what several processes share the gradient of."""
+    """Network, loss and patch terms as one module from a batch to its loss: what several processes share the gradient of.
+
+    `taught` holds a teacher's logits; the loss reads them where the network learns from a teacher.
+    """
 
     def __init__(self, model: nn.Module, loss: nn.Module, terms: PatchTerms) -> None:
         super().__init__()
         self.model, self.loss, self.terms = model, loss, terms
 
-    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
-        loss: Tensor = self.loss(self.model(inputs), labels) + self.terms(patches)
+    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None, taught: Tensor | None) -> Tensor:
+        logits = self.model(inputs)
+        targets = (labels,) if taught is None else (labels, taught)
+        loss: Tensor = self.loss(logits, *targets) + self.terms(patches)
         return loss
 
 
@@ -108,7 +114,8 @@ class Training:
         self._batches = batches(self._trial.data, recipe, self._device, self._group.share)
         self._order = seed_everything(self._trial.seed)
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
-        self._model, self.weights = model.to(self._device), str(loaded) if self._trial.start else ""
+        self._model = self._group.synchronise(model.to(self._device))
+        self.weights = str(loaded) if self._trial.start else ""
         with layers_said(self._model):
             self._optimizer = create_optimizer_v2(
                 self._model,
@@ -125,7 +132,13 @@ class Training:
             if group["params"]:
                 self._optimizer.add_param_group(group)
         self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
-        self._step = Step(self._model, training_loss(recipe).to(self._device), self._terms)
+        loss = training_loss(recipe).to(self._device)
+        self._teacher: nn.Module | None = None
+        if self._trial.teacher is not None:
+            self._teacher = build_teacher(self._trial.teacher, self._trial.data).to(self._device)
+            loss = Distillation(loss, recipe)
+            separate_heads(self._model)
+        self._step = Step(self._model, loss, self._terms)
         self._mix = mixer(recipe, self._trial.data.classes)
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=recipe.precision == "float16")
         self._updates = 0
@@ -306,7 +319,8 @@ class Training:
             share = len(images) / len(inputs)
             with waiting():
                 with self._autocast():
-                    loss: Tensor = self._shared_step(images, targets, labelled)
+                    taught = None if self._teacher is None else self._teacher(images)
+                    loss: Tensor = self._shared_step(images, targets, labelled, taught)
                 self._scaler.scale(loss * share).backward()
             total += loss.detach() * share
         return total

@@ -1,8 +1,9 @@
 """Several processes that train one trial: this one leads, the others follow it epoch by epoch and end with it.
 
 Every process builds the same network and draws the same data order; each takes its share of every batch, and torch's
-DistributedDataParallel makes the gradient the mean over all of them. Only the leader reads and writes checkpoints and tells
-results. Nothing listens beyond the loopback.
+DistributedDataParallel makes the gradient the mean over all of them. Batch norm takes its statistics over all shares. So the
+number of processes changes nothing but rounding, and what is drawn for single images. Only the leader reads and writes
+checkpoints and tells results. Nothing listens beyond the loopback.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from torch._C._distributed_c10d import Store, TCPStore
 from ablate.data.batches import Share
 from ablate.errors import ExecutorError
 from ablate.records import Trial
+from ablate.training.batchnorm import synchronise
 from ablate.training.checkpoint import State
 
 TIMEOUT = timedelta(minutes=10)
@@ -73,6 +75,10 @@ class Alone:
 
     def join(self) -> None:
         """Waits until all processes are there."""
+
+    def synchronise(self, model: nn.Module) -> nn.Module:
+        """The network with the batch norms that all processes share."""
+        return model
 
     def wrap(self, step: nn.Module) -> nn.Module:
         """The module whose backward pass leaves the mean gradient of all processes."""
@@ -114,6 +120,9 @@ class _Group(Alone):
             os.environ.pop("GLOO_SOCKET_IFNAME")
             if before is not None:
                 os.environ["GLOO_SOCKET_IFNAME"] = before
+
+    def synchronise(self, model: nn.Module) -> nn.Module:
+        return synchronise(model, self._device)
 
     def wrap(self, step: nn.Module) -> nn.Module:
         # Told to look for unused parameters, DDP keeps its buckets as they are; else it sorts them anew after its first step, and

@@ -1,4 +1,4 @@
-"""The weights that a trial starts from: timm's published ones, or a file's."""
+"""The weights that a trial starts from, or that its teacher has: timm's published ones, or a file's."""
 
 from __future__ import annotations
 
@@ -19,18 +19,30 @@ def read_start(trial: Trial) -> State:
     """
     if trial.start is None:
         return {}
+    return read_weights(trial.start, trial.architecture.backbone, key="pretrained")
+
+
+def read_weights(start: Start, backbone: str, *, key: str) -> State:
+    """The tensors that `start` names, by name. Random states stay as they are.
+
+    Args:
+        key: the space's key that names the weights, for messages.
+
+    Raises:
+        CheckpointError: they cannot be had; the message says how.
+    """
     with torch.random.fork_rng(devices=[]):
-        return _same_file(trial.start) if trial.start.path else _published(trial.architecture.backbone)
+        return _same_file(start, key) if start.path else _published(backbone, key)
 
 
-def _same_file(start: Start) -> State:
+def _same_file(start: Start, key: str) -> State:
     """The tensors of a file that is still the one that was planned with."""
     if file_identity(Path(start.path)) != start.identity:
-        raise CheckpointError(f"pretrained: {start.path} has changed since the trial was planned; plan it again")
-    return read_file(Path(start.path))
+        raise CheckpointError(f"{key}: {start.path} has changed since the trial was planned; plan it again")
+    return read_file(Path(start.path), key)
 
 
-def _published(backbone: str) -> State:
+def _published(backbone: str, key: str) -> State:
     """timm's weights of the unmodified backbone, in timm's own names, downloaded unless they are in its cache."""
     import timm
 
@@ -38,9 +50,10 @@ def _published(backbone: str) -> State:
         model = timm.create_model(backbone, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        example = "pretrained: FILE.safetensors" if key == "pretrained" else f"weights: FILE.safetensors under {key}"
         raise CheckpointError(
-            f"pretrained: the weights of {backbone} could not be fetched ({reason}); where there is no network, fetch them "
-            "elsewhere and name the file: pretrained: FILE.safetensors"
+            f"{key}: the weights of {backbone} could not be fetched ({reason}); where there is no network, fetch them "
+            f"elsewhere and name the file: {example}"
         ) from error
     state: State = model.state_dict()
     return state

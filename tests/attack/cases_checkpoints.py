@@ -1,4 +1,4 @@
-"""Checkpoints that a space names under `pretrained`, and that are none."""
+"""Checkpoints that a space names under `pretrained` or as its teacher's weights, and that are none."""
 
 from __future__ import annotations
 
@@ -192,4 +192,19 @@ def cases() -> Iterator[Case]:
         yield Case(f"pretrained names {name}", f"{SPACE}:9: pretrained: no file", PLAN, {SPACE: added(f"pretrained: {said}")})
 
 
-CASES = list(cases())
+def teachers() -> Iterator[Case]:
+    """The same files as the weights of a teacher."""
+    taught = "teacher: {backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}, weights: " + FILE + "}"
+    text = added(taught).replace("recipe: {", "recipe: {distillation: hard, ")
+    for name, content, says in files():
+        yield Case(f"teacher: {name}", says.replace("pretrained", "teacher"), PLAN, {SPACE: text, FILE: content})
+    for name, what, says in (*contents(), *shapes()):
+        yield Case(f"teacher with {name}", says.replace("pretrained", "teacher"), PLAN, {SPACE: text, FILE: saved(what)})
+    for name, place in (("a folder", Path.mkdir), ("a FIFO", fifo), ("a link to itself", loop)):
+        yield Case(f"teacher is {name}", f"{SPACE}:9: teacher: no file", PLAN, {SPACE: text, FILE: place})
+    for name, said in (("/dev/zero", "/dev/zero"), ("a URL", "https://example.org/weights.pth"), ("a long name", "x" * 5000)):
+        named = text.replace(f"weights: {FILE}", f"weights: '{said}'")
+        yield Case(f"teacher names {name}", f"{SPACE}:9: teacher: no file", PLAN, {SPACE: named})
+
+
+CASES = [*cases(), *teachers()]

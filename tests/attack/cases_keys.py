@@ -60,12 +60,26 @@ HARMLESS: dict[str, set[str]] = {
     # Whether timm publishes weights is found out when the cells are planned: tests/attack/cases_levels.py has it.
     "pretrained": {"truth", "empty text"},
     "diagnostics": {"truth"},
+    "teacher": {"null"},
     "margin": {"null"},
     "control": {"null"},
 }
 """What a key takes, or what is no mistake of its value."""
 
-TOP = ("expect", "source", "name", "fixed", "baseline", "full", "design", "strategy", "rows", "published", "pretrained")
+TOP = (
+    "expect",
+    "source",
+    "name",
+    "fixed",
+    "baseline",
+    "full",
+    "design",
+    "strategy",
+    "rows",
+    "published",
+    "pretrained",
+    "teacher",
+)
 TOP += ("diagnostics", "metric", "margin", "limits", "resources", "control", "scheduler")
 
 NESTED: dict[str, tuple[str, ...]] = {
@@ -78,6 +92,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "strategy": tuple(field.name for field in fields(Strategy)),
     "diagnostics": ("names", "images", "every"),
     "seeds": ("adaptive", "until_decided", "start", "step"),
+    "teacher": ("backbone", "weights", "settings"),
 }
 AROUND: dict[str, dict[str, str]] = {
     "backbone": {"family": "vit", "patch_size": "4", "width": "16", "depth": "1", "heads": "2"},
@@ -86,6 +101,7 @@ AROUND: dict[str, dict[str, str]] = {
     "scheduler": {"name": "asha"},
     "design": {"name": "random", "cells": "2"},
     "strategy": {"name": "tpe", "cells": "2"},
+    "teacher": {"backbone": "deit_tiny_patch16_224", "weights": "timm"},
 }
 """What stands beside a key in its mapping."""
 LEFT_OUT = "null"

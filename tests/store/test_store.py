@@ -426,7 +426,7 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Pla
         connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
         connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
         later = ("trials.owner", "trials.fence", "trials.leased_until", "cells.digest", "cells.control_of", "studies.finished_at")
-        later += ("trials.selected_epoch", "epochs.joules")
+        later += ("trials.selected_epoch", "trials.teacher", "epochs.joules")
         for table, column in (name.split(".") for name in later):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))

@@ -178,6 +178,22 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_batch_norm_of_two_processes_is_that_of_one(accumulate: int, tmp_path: Path) -> None:
+    """Its statistics are those of all images of a batch, or of a part; so are the running ones, which tests use."""
+    # With SGD: a bias before a batch norm has a gradient of nothing but rounding, which AdamW would magnify.
+    recipe = replace(SHARED, epochs=2, accumulate=accumulate, optimizer="sgd", lr=0.05)
+    wanted = trial(recipe, **{"ffn.kernel": 3})
+    alone, weights = trained(wanted, tmp_path / "one", 1)
+    shared, others = trained(wanted, tmp_path / "two", 2)
+    for one, two in zip(alone, shared, strict=True):
+        assert two == pytest.approx(one, abs=1e-4)
+    assert any("running_var" in name for name in weights)
+    for name, tensor in weights.items():
+        torch.testing.assert_close(others[name], tensor, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.slow
 def test_two_processes_take_their_shares_in_parts(tmp_path: Path) -> None:
     recipe = replace(SHARED, epochs=2)
     alone, weights = trained(trial(recipe), tmp_path / "one", 1)

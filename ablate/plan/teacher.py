@@ -1,0 +1,74 @@
+"""What a space's `teacher` means for a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ablate.data.catalogue import find
+from ablate.errors import Infeasible
+from ablate.plan.start import find_start, read_start_file
+from ablate.records import Architecture, Data, DeclaredTeacher, Recipe, Start, Teacher
+
+
+def find_teacher(declared: DeclaredTeacher | None, recipe: Recipe, data: Data) -> Teacher | None:
+    """The teacher of a cell; None where the cell's recipe does not distil.
+
+    Raises:
+        Infeasible: the teacher cannot be built for these images and classes, or the weights are of another network.
+        CheckpointError: the file is no checkpoint.
+    """
+    if declared is None or not recipe.distils:
+        return None
+    from ablate import families
+
+    if families.is_known(declared.backbone):
+        architecture = families.resolve(declared.backbone, data.image_size, data.channels, data.classes, declared.settings)
+    else:
+        architecture = Architecture(declared.backbone, data.image_size, data.channels, data.classes)
+    weights = find_start(declared.weights, declared.backbone, key="teacher")
+    assert weights is not None
+    if weights.path:
+        _refuse_strange(architecture, weights)
+    else:
+        _refuse_other_images(declared.backbone, data)
+    return Teacher(architecture, weights)
+
+
+def _refuse_other_images(backbone: str, data: Data) -> None:
+    """Raises Infeasible where timm's weights of a backbone know other classes or channels than the data have."""
+    from timm.models import get_pretrained_cfg
+
+    weights: Any = get_pretrained_cfg(backbone)
+    if find(data.name).kind == "memory":
+        raise Infeasible(f"teacher: timm's weights are for image files; name a checkpoint of a teacher trained on {data.name}")
+    if weights.num_classes != data.classes:
+        raise Infeasible(
+            f"teacher: timm's weights of {backbone} predict {weights.num_classes} classes, the data have {data.classes}; "
+            "name a checkpoint of a teacher trained on these data"
+        )
+
+
+def _refuse_strange(architecture: Architecture, weights: Start) -> None:
+    """Raises Infeasible unless a file has all weights of the teacher."""
+    key = f"{architecture.hash} {weights.identity}"
+    if key not in _problems:
+        _problems[key] = _problem(architecture, weights)
+    if _problems[key]:
+        raise Infeasible(_problems[key])
+
+
+_problems: dict[str, str] = {}
+"""By teacher and content of its file: why the file is not the teacher's, or nothing. Building a teacher takes seconds."""
+
+
+def _problem(architecture: Architecture, weights: Start) -> str:
+    from ablate.training.teacher import with_weights
+
+    try:
+        _, loaded = with_weights(architecture, read_start_file(weights.path, key="teacher"))
+    except Infeasible as error:
+        return f"teacher: {error}"
+    if not loaded.new:
+        return ""
+    return f"teacher: {Path(weights.path).name} is of another network than {architecture.backbone}: {loaded}"

@@ -1,0 +1,123 @@
+"""The network that a trial learns from, and the loss by which it does (DeiT, arXiv 2012.12877, equations 2 and 3)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate import families
+from ablate.errors import Infeasible
+from ablate.models import build_from
+from ablate.models.weights import Loaded, State, take
+from ablate.records import Architecture, Data, Recipe, Teacher
+from ablate.training.start import read_weights
+
+
+class TeacherNetwork(nn.Module):
+    """A trained network that only predicts.
+
+    Published weights want images normalised in their own way: `scale` and `shift` take the trial's images there.
+
+    Shape:
+        (batch, channels, side, side) to logits (batch, classes).
+    """
+
+    def __init__(self, network: nn.Module, scale: Tensor, shift: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.scale = nn.Buffer(scale)
+        self.shift = nn.Buffer(shift)
+        self.requires_grad_(False)
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.network(images * self.scale + self.shift)
+        return logits
+
+
+def build_teacher(teacher: Teacher, data: Data) -> TeacherNetwork:
+    """The teacher with its weights, on the CPU. Random states stay as they are.
+
+    Raises:
+        CheckpointError: the weights cannot be had; the message says how.
+        Infeasible: they are not all of the network's.
+    """
+    weights = read_weights(teacher.weights, teacher.architecture.backbone, key="teacher")
+    network, loaded = with_weights(teacher.architecture, weights)
+    if loaded.new:
+        raise Infeasible(f"teacher: the weights are of another network than {teacher.architecture.backbone}: {loaded}")
+    scale, shift = torch.ones(1), torch.zeros(1)
+    if not teacher.weights.path:
+        scale, shift = _renormalised(teacher.architecture.backbone, data)
+    return TeacherNetwork(network, scale, shift)
+
+
+def with_weights(architecture: Architecture, weights: State) -> tuple[nn.Module, Loaded]:
+    """A network of ablate's families, or any other model of timm, with the weights, and what was taken of them."""
+    with torch.random.fork_rng(devices=[]):
+        if families.is_known(architecture.backbone):
+            return build_from(architecture, weights)
+        import timm
+
+        network = timm.create_model(architecture.backbone, in_chans=architecture.channels, num_classes=architecture.classes)
+        return network, take(network, weights)
+
+
+def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
+    """Scale and shift, each (channels, 1, 1), from the trial's normalisation of images to that of timm's weights."""
+    from timm.models import get_pretrained_cfg
+
+    from ablate.data.images import normalisation
+
+    published = get_pretrained_cfg(backbone)
+    assert published is not None
+    mean, std = (torch.tensor(values)[:, None, None] for values in normalisation(data))
+    wanted_mean, wanted_std = (torch.tensor(values)[:, None, None] for values in (published.mean, published.std))
+    return std / wanted_std, (mean - wanted_mean) / wanted_std
+
+
+def separate_heads(model: nn.Module) -> None:
+    """Has a network with a distillation token give the logits of both heads while it is trained, not their mean."""
+    separate = getattr(model, "set_distilled_training", None)
+    if separate is not None:
+        separate(True)
+
+
+class Distillation(nn.Module):
+    """The loss of a network that learns from labels and from a teacher.
+
+    `(1 - share) * loss(logits, labels) + share * (what the teacher's logits say)`. A network with a distillation token gives
+    two kinds of logits: the labels are for the first, the teacher is for the second.
+
+    The teacher's part is, with the temperature T:
+
+    - `soft`: T^2 times the Kullback-Leibler divergence of the network's probabilities from the teacher's, the mean over images.
+    - `soft-code`: the same over the number of classes, as in DeiT's published code.
+    - `hard`: the cross-entropy with the class that the teacher predicts.
+
+    Args:
+        loss: from logits and labels to the mean over images.
+    """
+
+    def __init__(self, loss: nn.Module, recipe: Recipe) -> None:
+        super().__init__()
+        self.loss = loss
+        self.kind = recipe.distillation
+        self.share = recipe.distillation_share
+        self.temperature = recipe.distillation_temperature
+
+    def forward(self, logits: Tensor | tuple[Tensor, Tensor], labels: Tensor, taught: Tensor) -> Tensor:
+        own, of_teacher = logits if isinstance(logits, tuple) else (logits, logits)
+        of_labels: Tensor = self.loss(own, labels)
+        return (1 - self.share) * of_labels + self.share * self._teaching(of_teacher, taught)
+
+    def _teaching(self, logits: Tensor, taught: Tensor) -> Tensor:
+        if self.kind == "hard":
+            return F.cross_entropy(logits, taught.argmax(dim=1))
+        log_probabilities = F.log_softmax(logits / self.temperature, dim=1)
+        wanted = F.log_softmax(taught / self.temperature, dim=1)
+        divergence = F.kl_div(log_probabilities, wanted, reduction="batchmean", log_target=True)
+        per_class = logits.shape[1] if self.kind == "soft-code" else 1
+        return divergence * self.temperature**2 / per_class
