@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape, factors, pipeline, space
+from ablate import advice, factors, pipeline, space
 from ablate.errors import AblateError
 from ablate.pipeline import Options, Preview
 from ablate.records import Cost, Settings, Space
@@ -68,7 +68,7 @@ def run(
     options = Options(Path(runs), store, executor, cpus, gpus, ray_address, checkpoints, tuple(log))
     outcome = pipeline.run(found, file, options)
     if outcome.failed:
-        raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: ablate status {escape.shell(outcome.study)}")
+        raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: {advice.command('status', outcome.study)}")
     return Study(outcome.study, options.url)
 
 

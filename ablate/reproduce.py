@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scipy import special
 
-from ablate import escape, execution, provenance, space
+from ablate import advice, execution, provenance, space
 from ablate.errors import AblateError, StoreError
 from ablate.pipeline import Options, cost_plan
 from ablate.records import COST_REVISION, Ended, Epoch, Event, Job, Order, Progressed, Space, Status, StudyResults, Tested, Trial
@@ -72,14 +72,14 @@ def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = la
     with Reader(options.url) as reader:
         study, key = reader.target(text)
         if key is None:
-            raise AblateError(f"'{text}' is a study; name one of its trials, as `ablate status {escape.shell(text)}` lists them")
+            raise AblateError(f"'{text}' is a study; name one of its trials, as `{advice.command('status', text)}` lists them")
         stored = reader.study(study)
         known = reader.known([key])[key]
         results = reader.results(study)
         before = next((one for one in reader.circumstances(study) if one["trial"] == key), None)
     if known.status != Status.COMPLETED or before is None:
         raise AblateError(
-            f"trial {key} is {known.status}; only completed trials can be reproduced: ablate resume {escape.shell(study)}"
+            f"trial {key} is {known.status}; only completed trials can be reproduced: {advice.command('resume', study)}"
         )
     declared = space.load(stored.document, stored.file)
     trial = next((t for t in cost_plan(declared, options.url).trials if t.hash == key), None)

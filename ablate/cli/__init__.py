@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import traceback
-
-
-def _with_place(message: str) -> str:
-    """The message with commands that find the store of this one: what raised it knows no options."""
-    said = [shlex.join(sys.argv[at : at + 2]) for at, word in enumerate(sys.argv[:-1]) if word in ("--runs", "--store")]
-    if not said or any(option in message for option in said):
-        return message
-    hint = re.compile(r"ablate (?:resume|table|status|diagnose) [\w./-]*\w")
-    return hint.sub(lambda found: " ".join([found.group(), *said]), message)
 
 
 def _plainly(message: str) -> str:
@@ -45,7 +35,7 @@ def main() -> None:
         tell(f"error: {_plainly(error.format_message())} See: {verb} --help")
         sys.exit(error.exit_code)
     except AblateError as error:
-        tell(f"error: {_with_place(str(error))}")
+        tell(f"error: {error}")
         sys.exit(2)
     except OSError as error:
         if isinstance(error, BrokenPipeError):

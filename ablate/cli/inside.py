@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate import escape
+from ablate import advice
 from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
@@ -221,7 +221,7 @@ def drawn(study: str, of: str, to: Path, rows: list[int] | None, metric: str, co
     found = Study(study, url)
     missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
     if missing:
-        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: ablate table {escape.shell(study)}")
+        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: {advice.command('table', study)}")
     save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
 
 
@@ -237,7 +237,7 @@ def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, 
     if not stored:
         raise UnknownName(
             f"{study} has no diagnostic '{diagnostic}' stored; take it with: "
-            f"ablate diagnose {escape.shell(study)} --name {record.name}"
+            + advice.command("diagnose", study, "--name", record.name)
         )
     # What was measured comes before its bound.
     ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
@@ -245,6 +245,6 @@ def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, 
     missing = sorted(set(rows or ()) - {line.cell for _, lines in shown for line in lines})
     if missing or not any(lines for _, lines in shown):
         raise AblateError(
-            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: ablate table {escape.shell(study)}"
+            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: {advice.command('table', study)}"
         )
     save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)

@@ -6,10 +6,12 @@ import os
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import CallbackParam
 
+from ablate import advice
 from ablate.cli.output import Format
 from ablate.records import MOST_AT_ONCE
 
@@ -32,6 +34,15 @@ class Service(StrEnum):
 STORE_VARIABLE = "ABLATE_STORE"
 """A URL with a password in it belongs here: the command line of a process is visible to every user of the machine."""
 
+
+def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
+    """Notes where this command keeps its results, for the commands that messages advise."""
+    said = str(value or "")
+    usual = (str(parameter.get_default(context) or ""), os.environ.get(STORE_VARIABLE) if parameter.name == "store" else None)
+    advice.keep(parameter.opts[0], "" if said in usual else said)
+    return value
+
+
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
 StoreOption = Annotated[
@@ -41,10 +52,11 @@ StoreOption = Annotated[
         metavar="URL",
         envvar=STORE_VARIABLE,
         show_envvar=False,
+        callback=_kept,
         help="Database URL or SQLite file; also ABLATE_STORE. [default: RUNS/ablate.db]",
     ),
 ]
-RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of the store and the checkpoints.")]
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", callback=_kept, help="Folder of store and checkpoints.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")
@@ -60,7 +72,10 @@ LogOption = Annotated[
     typer.Option("--log", help="Also tell each epoch to TensorBoard, MLflow or Weights & Biases; repeatable."),
 ]
 CheckpointsOption = Annotated[
-    str, typer.Option("--checkpoints", metavar="URL", help="Folder or URL that all nodes share. [default: RUNS/checkpoints]")
+    str,
+    typer.Option(
+        "--checkpoints", metavar="URL", callback=_kept, help="Folder or URL that all nodes share. [default: RUNS/checkpoints]"
+    ),
 ]
 
 DEFAULT_RUNS = Path("runs")

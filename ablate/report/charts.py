@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate import escape
+from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
 from ablate.report.blocks import representatives
@@ -87,7 +87,7 @@ def effects_chart(results: StudyResults, found: Sequence[Effect], margin: float)
     """A forest: each row's difference to the first with its 95 % interval, by verdict."""
     shown = [effect for effect in found if effect.mean is not None]
     if not shown:
-        raise AblateError(f"{results.name} has no effect to draw yet; go on with: ablate resume {escape.shell(results.name)}")
+        raise AblateError(f"{results.name} has no effect to draw yet; go on with: {advice.command('resume', results.name)}")
     names = {effect.row: f"{effect.row}: {change_text(effect.changed)} (n={len(effect.seeds)})" for effect in shown}
     series = [
         Series(
@@ -158,7 +158,7 @@ def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost:
     """Every completed cell by cost and metric; the front joined. `rows` are those of the front's table."""
     cells = [cell for cell in results.cells if cell.cost is not None and cell.values and cell.same_as is None]
     if not cells:
-        raise AblateError(f"{results.name} has no completed cell to draw; go on with: ablate resume {escape.shell(results.name)}")
+        raise AblateError(f"{results.name} has no completed cell to draw; go on with: {advice.command('resume', results.name)}")
     unit = unit_for(getattr(cell.cost, cost) for cell in cells)
     on_front = {row["row"] for row in rows if row["front"]}
     sure = {row["row"]: row["probability"] for row in rows}
@@ -228,7 +228,7 @@ def curves_chart(
             )
         )
     if not series:
-        raise AblateError(f"{results.name} has no epoch to draw yet; go on with: ablate resume {escape.shell(results.name)}")
+        raise AblateError(f"{results.name} has no epoch to draw yet; go on with: {advice.command('resume', results.name)}")
     return Chart(results.question, "epoch", METRIC_NAMES.get(metric, metric), series, "lines", note="Bands: range over seeds.")
 
 
@@ -245,7 +245,7 @@ def coordinates(results: StudyResults) -> Coordinates:
     """Completed cells over their factors, FLOPs and the metric."""
     cells = [cell for cell in results.cells if cell.values and cell.same_as is None]
     if not cells:
-        raise AblateError(f"{results.name} has no completed cell to draw; go on with: ablate resume {escape.shell(results.name)}")
+        raise AblateError(f"{results.name} has no completed cell to draw; go on with: {advice.command('resume', results.name)}")
     axes = []
     for name in results.factors:
         levels = sorted({level_text(shown_levels(cell).get(name)) for cell in cells}, key=_as_number)

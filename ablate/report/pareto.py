@@ -11,7 +11,7 @@ from typing import Any
 import moocore
 import numpy as np
 
-from ablate import escape
+from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
@@ -51,7 +51,7 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     cells = [cell for cell in results.cells if cell.cost is not None and cell.states and set(cell.states) == set(cell.values)]
     if not cells:
         raise AblateError(
-            f"{results.name} has no cell yet that is completed; go on with: ablate resume {escape.shell(results.name)}"
+            f"{results.name} has no cell yet that is completed; go on with: {advice.command('resume', results.name)}"
         )
     points = np.array([[_value(cell, name, results.metric) for name in objectives] for cell in cells])
     maximise = [direction == "max" for direction in objectives.values()]

@@ -22,6 +22,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from ablate import advice
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.masking import masked
@@ -207,8 +208,9 @@ def _readable_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, DatabaseError, OSError) as error:
-        reason = getattr(error, "orig", None) or error
-        raise StoreError(f"the store {masked(url)} cannot be opened: {reason}") from None
+        reason = str(getattr(error, "orig", None) or error)
+        again = "; end the other program that holds it, then try again" if "locked" in reason else ""
+        raise StoreError(f"the store {masked(url)} cannot be opened: {reason}{again}") from None
 
 
 @contextmanager
@@ -229,7 +231,8 @@ def written(engine: Engine) -> Iterator[Connection]:
         hint = next((told for word, told in hints.items() if word in reason), "see that it can be written to")
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
         raise StoreError(
-            f"the store {where} cannot be written to: {reason}; {hint}, then go on with `ablate resume`: what it holds is whole"
+            f"the store {where} cannot be written to: {reason}; {hint}; what it holds is whole. "
+            f"Go on with: {advice.command('resume')}"
         ) from None
 
 

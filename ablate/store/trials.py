@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import func, select
 
+from ablate import advice
 from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.store.catalogue import Catalogue
@@ -117,7 +117,7 @@ class TrialReader(Catalogue):
             raise UnknownName(
                 unknown("diagnostic", diagnostic, stored)
                 if stored
-                else f"no diagnostic of {name} is stored; take them with: ablate diagnose {shlex.quote(name)}"
+                else f"no diagnostic of {name} is stored; take them with: {advice.command('diagnose', name)}"
             )
         mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
         with self._engine.connect() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -18,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from ablate import pipeline, provenance, space
+from ablate import advice, pipeline, provenance, space
 from ablate.cli import doctor
 from tests.conftest import TINY, Say
 
@@ -107,6 +109,38 @@ def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
     for words in (("pareto", "tiny"), ("plot", "tiny", "--to", "x.svg"), ("plot", "tiny", "--of", "curves", "--to", "x.svg")):
         code, _, err = say(*words, "--runs", "elsewhere")
         assert (code, "ablate resume tiny --runs elsewhere" in err) == (2, True), err
+
+
+def test_a_store_that_another_program_holds_is_said_to_be_held(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ablate.store.database.BUSY_SECONDS", 0.1)
+    assert say("run", "tiny.yaml", "--executor", "inline")[0] == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs" / "ablate.db", isolation_level=None)) as other:
+        other.execute("UPDATE trials SET status = 'planned'")
+        other.execute("BEGIN EXCLUSIVE")
+        code, _, err = say("resume", "tiny", "--executor", "inline")
+    assert code == 2
+    assert err.endswith("cannot be opened: database is locked; end the other program that holds it, then try again\n"), err
+
+
+def test_a_full_disk_is_said_with_the_command_that_goes_on(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
+
+    monkeypatch.setattr("ablate.store.writer.Writer._started", full)
+    code, _, err = say("run", "tiny.yaml", "--runs", "else where", "--executor", "inline", "--checkpoints", "kept")
+    assert code == 2
+    assert err.rstrip().endswith("Go on with: ablate resume --runs 'else where' --checkpoints kept"), err
+
+
+def test_advised_commands_name_the_store_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "_options", {})
+    assert advice.command("resume", "a b") == "ablate resume 'a b'"
+    advice.keep("--store", "postgresql://me:secret@host/db")
+    advice.keep("--checkpoints", "s3://here")
+    assert advice.command("resume") == "ablate resume --store 'postgresql://me:***@host/db' --checkpoints s3://here"
+    assert advice.command("table", "x") == "ablate table x --store 'postgresql://me:***@host/db'"
+    advice.keep("--store", "")
+    assert advice.command("table", "x") == "ablate table x"
 
 
 def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> None:

@@ -20,13 +20,19 @@ pytestmark = pytest.mark.ray
 
 DRIVER = """
 import sys, time
+from ablate import advice
 from ablate.execution import make
+advice.keep("--runs", "some where")
+advice.keep("--store", "postgresql://me:secret@host/db")
 executor = make("ray")
 executor.prepare(1, 0)
 executor.ready()
 print("ready", flush=True)
 time.sleep(120)
 """
+
+AGAIN = "ablate resume --runs 'some where' --store 'postgresql://me:***@host/db'"
+"""What goes on with the driver's run, with its options and without its password."""
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def folder_of(driver: subprocess.Popen[str]) -> Path:
     for child in psutil.Process(driver.pid).children():
         words = child.cmdline()
         if any(word.endswith("warden.py") for word in words):
-            return Path(words[-1])
+            return Path(words[-2])
     raise AssertionError("no warden")
 
 
@@ -87,7 +93,7 @@ def test_nothing_outlives_a_driver(number: signal.Signals, driver: subprocess.Po
     driver.wait()
     assert until(lambda: not belonging(str(folder)) and not folder.exists(), 15)
     assert driver.stderr is not None
-    assert "Nothing stored is lost; go on with: ablate resume" in driver.stderr.read()
+    assert f"Nothing stored is lost. Go on with: {AGAIN}\n" in driver.stderr.read()
 
 
 @pytest.mark.parametrize("part", ["gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"])
@@ -103,14 +109,13 @@ def test_a_part_of_ray_that_dies_ends_the_driver_with_one_message(part: str, dri
     said = "\n".join(line for line in lines if line and not line.startswith("waiting for Ray"))
     name = part.removeprefix("ray::")
     assert said == (
-        f"error: Ray's process {name} has died, by a kill or for want of memory; "
-        "nothing stored is lost, go on with `ablate resume`"
+        f"error: Ray's process {name} has died, by a kill or for want of memory; nothing stored is lost. Go on with: {AGAIN}"
     )
     assert until(lambda: not folder.exists(), 15)
 
 
 def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    warden = Warden()
+    warden = Warden("ablate resume")
     private = warden.folder.parent
     assert os.environ[MARK] == str(private)
     warden.close()

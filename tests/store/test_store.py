@@ -446,7 +446,7 @@ def test_a_store_that_another_program_holds_is_said_in_one_message(url: str, pla
         other = sqlite3.connect(url, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(
-            StoreError, match=r"cannot be written to: database is locked; end the other program .* `ablate resume`"
+            StoreError, match=r"cannot be written to: database is locked; end the other program .* Go on with: ablate resume"
         ):
             writer.write(Progressed(key, (epoch(1),)))
         other.close()

@@ -20,7 +20,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape
+from ablate import advice, escape
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
 from ablate.execution import NO_LOGS, Emit, Logs, Stop
@@ -111,7 +111,7 @@ class RayExecutor:
         from ablate.execution.ray_tune.guard import Guard
         from ablate.execution.ray_tune.watch import DIED
 
-        self._warden = Warden()
+        self._warden = Warden(advice.command("resume"))
         # Ray would write a token of its own to a file that everybody can read; the environment is this user's alone.
         self._token = not ({"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys())
         if self._token:
@@ -122,7 +122,7 @@ class RayExecutor:
         ray._private.worker.print_to_stdstream = _first_sentence
         deadline = time.monotonic() + START_SECONDS
         while True:
-            self._guard = Guard(DIED, self._warden.said)
+            self._guard = Guard(DIED + advice.command("resume"), self._warden.said)
             try:
                 ray.init(
                     address="local",

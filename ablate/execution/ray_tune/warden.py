@@ -24,7 +24,7 @@ MARK = "ABLATE_RAY_FOLDER"
 """Names Ray's folder in the environment of every process that a driver starts."""
 PREFIX = "ablate-ray-"
 CLOSED, SAID = b"c", b"s"
-DIED = "The run ended without notice: it was killed, or memory ran out. Nothing stored is lost; go on with: ablate resume"
+DIED = "The run ended without notice: it was killed, or memory ran out. Nothing stored is lost. Go on with: "
 LONGEST_SOCKET = 107
 """Bytes of a Unix socket's path; Ray's own part of it takes about 65."""
 
@@ -32,17 +32,20 @@ LONGEST_SOCKET = 107
 class Warden:
     """Makes Ray's private folder and watches over the processes that use it.
 
+    Args:
+        advice: the command that goes on with the run.
+
     Attributes:
         folder: where Ray keeps its session; only this user can enter the folder above it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, advice: str) -> None:
         self._private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
         # Ray gives everybody the right to enter the folder that it is given: this one lies in a private one.
         self.folder = self._private / "r"
         os.environ[MARK] = str(self._private)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(self._private)],
+            [sys.executable, "-I", "-S", __file__, str(self._private), DIED + advice],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -114,8 +117,8 @@ def _kill(private: str) -> None:
         time.sleep(0.1)
 
 
-def main(private: str) -> None:
-    """Waits for the driver's end."""
+def main(private: str, message: str) -> None:
+    """Waits for the driver's end, and says `message` where the driver could not."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     words = b""
     while True:
@@ -127,9 +130,9 @@ def main(private: str) -> None:
         _kill(private)
         if SAID not in words:
             with contextlib.suppress(OSError):
-                os.write(2, f"{DIED}\n".encode())
+                os.write(2, f"{message}\n".encode())
     shutil.rmtree(private, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import ray
 
+from ablate import advice
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
 
@@ -23,7 +24,7 @@ HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
 A sign of life is each batch, not each epoch: an epoch may take as long as it likes.
 """
 LOOK_SECONDS = 1.0
-DIED = "Ray's process {} has died, by a kill or for want of memory; nothing stored is lost, go on with `ablate resume`"
+DIED = "Ray's process {} has died, by a kill or for want of memory; nothing stored is lost. Go on with: "
 ESSENTIAL = ("raylet", "gcs_server")
 
 
@@ -48,7 +49,7 @@ class Watch:
             return
         self._looked = now
         for name in dead_parts():
-            raise ExecutorError(DIED.format(name))
+            raise ExecutorError(DIED.format(name) + advice.command("resume"))
         running = {str(trial.config["trial"]): trial for trial in trials if trial.status == "RUNNING"}
         for key in self.silent(list(running), now):
             _kill_worker(running[key])
