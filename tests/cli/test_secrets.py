@@ -18,6 +18,7 @@ from ablate.errors import AblateError, StoreError
 from ablate.masking import masked
 from ablate.store.database import exists
 from ablate.store.reader import Reader
+from tests.conftest import Say
 
 URL = "postgresql+psycopg://ada:s3cret@db.example:5432/ablate"
 HIDDEN = "postgresql+psycopg://ada:***@db.example:5432/ablate"
@@ -129,3 +130,18 @@ def test_the_environment_names_the_store(
         main()
     assert ended.value.code == 2
     assert "elsewhere.db" in capsys.readouterr().err
+
+
+def test_the_stored_error_of_a_trial_holds_no_password(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "tr0ub4dor"
+
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"cannot reach postgresql://ada:{secret}@host/db")
+
+    monkeypatch.setattr("ablate.training.loop.Training._train", fail)
+    code, _, err = say("run", "tiny.yaml", "--executor", "inline")
+    assert code == 1
+    assert secret not in err
+    content = (tmp_path / "runs" / "ablate.db").read_bytes()
+    assert b"cannot reach postgresql://ada:***@host/db" in content
+    assert secret.encode() not in content

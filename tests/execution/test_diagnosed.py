@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import timm
+import torch
+from PIL import Image
 
 from ablate import diagnosis, pipeline, space
 from ablate.errors import AblateError, UnknownName
@@ -146,3 +149,36 @@ def test_published_top1_stands_in_a_column_of_its_own(run_text: RunText, tiny: s
     assert Study("tiny", options.url).published() == {0: 79.8, 1: 80.6}
     rows = json.loads(Study("tiny", options.url).table("json"))
     assert "published_top1" not in rows[0]
+
+
+IMAGES = """question: q
+factors:
+  attnscale: [false, true]
+backbone: vit_tiny_patch16_224
+pretrained: true
+seeds: 1
+data: {name: folder, path: images, image_size: 32, workers: 1}
+recipe: {epochs: 1, batch_size: 4, warmup_epochs: 0}
+"""
+
+
+@pytest.mark.slow
+def test_images_are_looked_at_as_they_were_trained_on(
+    run_text: RunText, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published weights of this ViT want a mean of 0.5, other than ImageNet's; the space does not say it."""
+    for split in ("train", "val"):
+        for number in range(8):
+            file = tmp_path / "images" / split / f"class{number % 2}" / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (32, 32), (30 * number, 0, 200)).save(file)
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    published = timm.create_model("vit_tiny_patch16_224").state_dict()
+    monkeypatch.setattr("ablate.training.start._published", lambda *_: published)
+    text = IMAGES + "diagnostics: {names: [token_cosine], images: 4}\n"
+    assert run_text(text, InlineExecutor()).trained == 2
+    study = Study("tiny", options.url)
+    before = study.layers("token_cosine")
+    diagnosis.diagnose(("tiny",), Diagnostics(("token_cosine",), 4), options)
+    assert study.layers("token_cosine") == before

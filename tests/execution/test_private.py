@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ablate.execution import make
 from ablate.execution.ray_tune.warden import MARK, Warden, belonging
 
 pytestmark = pytest.mark.ray
@@ -122,3 +124,23 @@ def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(capfd: pytest.C
     assert MARK not in os.environ
     assert not private.exists()
     assert capfd.readouterr().err == ""
+
+
+def test_a_start_that_is_given_up_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray is slow, and the command ends meanwhile: closing waits for the try at hand, and for no other."""
+    tried, go_on = [], threading.Event()
+
+    def slow(*_: object, **__: object) -> None:
+        tried.append(1)
+        go_on.wait(30)
+        raise RuntimeError("timed out")
+
+    monkeypatch.setattr("ray.init", slow)
+    executor = make("ray")
+    executor.prepare(1, 0)
+    assert until(lambda: bool(tried), 60)
+    threading.Timer(0.5, go_on.set).start()
+    start = time.monotonic()
+    executor.close()
+    assert time.monotonic() - start < 10
+    assert len(tried) == 1

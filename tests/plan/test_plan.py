@@ -215,3 +215,26 @@ def test_a_decay_that_no_factor_reads_is_one_trial(tiny: str) -> None:
     text = tiny.replace("layout: [serial, parallel]", "recipe.factor_decay: [rule, code]")
     made = make_plan(space.load(text, "tiny.yaml"), fake_cost)
     assert [cell.same_as for cell in made.cells] == [None, 0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "extra", "note"),
+    [
+        ("cutmix: 1, mixup_prob: 0.5", "patch.variant: code, patch.mixing: 1", "patch.variant = code mixes every batch"),
+        ("cutmix: 1, mixup_off_epoch: 1", "patch.variant: code, patch.mixing: 1", "patch.variant = code mixes every batch"),
+        ("accumulate: 40", "", "recipe.accumulate = 40 is more than the 25 images of a process"),
+    ],
+)
+def test_recipes_that_a_cell_cannot_follow(recipe: str, extra: str, note: str) -> None:
+    text = f"""question: q
+backbone: {{family: vit, patch_size: 4, width: 16, depth: 2, heads: 2}}
+factors: {{attnscale: [false, true]}}
+fixed: {{{extra}}}
+data: digits
+recipe: {{epochs: 2, warmup_epochs: 0, batch_size: 50, {recipe}}}
+resources: {{processes: {2 if "accumulate" in recipe else 1}}}
+seeds: 1
+"""
+    plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    assert not plan.trials
+    assert all(note in cell.note for cell in plan.cells), [cell.note for cell in plan.cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +14,8 @@ from ablate import space
 from ablate.data import refuse_recipe
 from ablate.document import parse
 from ablate.errors import Infeasible, SpaceError
-from ablate.records import Arithmetic, CostOf, Design, Limit, Scheduler
+from ablate.plan import make_plan
+from ablate.records import Arithmetic, Cost, CostOf, Design, Limit, Recipe, Scheduler
 from ablate.space.limits import parse as parse_limit
 from ablate.space.load import study_name
 from ablate.space.recipes import RECIPES
@@ -220,3 +222,34 @@ def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None
     said = space.load(SHORT + "recipe: {preset: deit, rand_augment: '', color_jitter: 0.2}\ndata: cifar10", "a.yaml")
     with pytest.raises(Infeasible, match="recipe.color_jitter works on image files"):
         refuse_recipe(said.data, said.recipe)
+
+
+def test_one_mean_for_all_channels_is_a_mean_for_each() -> None:
+    """Two ways to say one normalisation have one identity."""
+
+    def hash_of(mean: str, std: str) -> str:
+        text = f"""question: q
+backbone: deit_tiny_patch16_224
+factors: {{attnscale: [false, true]}}
+data: {{name: imagenet, mean: {mean}, std: {std}}}
+recipe: {{epochs: 1, warmup_epochs: 0}}
+seeds: 1
+"""
+        plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+        return plan.cells[0].trials[0].hash
+
+    assert hash_of("[0.5]", "[0.25]") == hash_of("[0.5, 0.5, 0.5]", "[0.25, 0.25, 0.25]")
+    assert hash_of("[0.5]", "[0.25]") != hash_of("[0.5]", "[0.5]")
+
+
+@pytest.mark.parametrize("pool", ["token", "mean", "norm-mean", "distilled"])
+def test_a_declared_backbone_says_its_pooling(pool: str, tiny: str) -> None:
+    backbone = f"backbone: {{family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, pool: {pool}}}"
+    text = re.sub(r"^backbone: .*$", backbone, tiny, flags=re.MULTILINE)
+    assert space.load(text, "tiny.yaml").fixed["size.pool"] == pool
+
+
+def test_a_summary_of_a_recipe_shows_a_zero_that_is_no_default() -> None:
+    told = Recipe(beta1=0.0, mixup=0.8, cutmix=1.0, mixup_switch=0.0, weight_decay=0.0).told()
+    assert (told["beta1"], told["mixup_switch"], told["weight_decay"]) == (0.0, 0.0, 0.0)
+    assert "ema" not in told, "a default is not said"
