@@ -232,6 +232,29 @@ class TestRay:
         assert max(event.epoch for event in again if isinstance(event, Started)) > 0, "at least one goes on from its checkpoint"
         assert numbers(again) == numbers(heard(make("inline"), order(wanted, tmp_path / "straight")))
 
+    def test_a_warm_worker_that_dies_between_two_trials_loses_none(
+        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    ) -> None:
+        """The driver hands the next trial to a worker that it believes to be there."""
+        wanted = trials(tiny)[:4]
+        events: list[Event] = []
+        workers: dict[str, int] = {}
+        killed: list[int] = []
+
+        def emit(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, Started):
+                workers[event.trial] = event.place.pid
+            if isinstance(event, Ended) and event.trial in workers and len(killed) < 2:
+                killed.append(workers[event.trial])
+                os.kill(workers[event.trial], signal.SIGKILL)
+
+        ray_executor.run(order(wanted, tmp_path, Resources(cpus=2)), emit, lambda: False)
+        assert len(killed) == 2
+        ends = {event.trial: event.status for event in events if isinstance(event, Ended)}
+        assert ends == {trial.hash: Status.COMPLETED for trial in wanted}
+        assert sum(isinstance(event, Ended) for event in events) == 4
+
     def test_two_processes_a_trial_take_one_bundle(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
         wanted, both = trials(tiny)[:1], Resources(2, 0, 2)
         import ray

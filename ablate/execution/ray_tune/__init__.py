@@ -109,7 +109,7 @@ class RayExecutor:
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
         from ablate.execution.ray_tune.guard import Guard
-        from ablate.execution.ray_tune.watch import DIED
+        from ablate.execution.ray_tune.watch import died
 
         self._warden = Warden(advice.command("resume"))
         # Ray would write a token of its own to a file that everybody can read; the environment is this user's alone.
@@ -122,7 +122,7 @@ class RayExecutor:
         ray._private.worker.print_to_stdstream = _first_sentence
         deadline = time.monotonic() + START_SECONDS
         while True:
-            self._guard = Guard(DIED + advice.command("resume"), self._warden.said)
+            self._guard = Guard(died, self._warden.said)
             try:
                 ray.init(
                     address="local",

@@ -6,10 +6,12 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ray import tune
+from ray import cloudpickle, tune
+from ray.exceptions import RayActorError
 from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -19,7 +21,7 @@ from ablate.execution import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.ray_tune.loggers import Loggers
 from ablate.execution.ray_tune.rules import Rule
 from ablate.execution.ray_tune.warden import MARK, PREFIX
-from ablate.execution.ray_tune.watch import DIED, HANG_SECONDS, Watch, dead_parts
+from ablate.execution.ray_tune.watch import HANG_SECONDS, Watch, dead_parts, died
 from ablate.execution.ray_tune.worker import TrialWorker
 from ablate.records import Ended, Event, Job, Order, Progressed, Status
 
@@ -45,11 +47,18 @@ class Parcel:
 
 
 class JobSearcher(Searcher):
-    """Tells Tune one job after another, that there is none now, or that there will be no more."""
+    """Tells Tune one job after another, that there is none now, or that there will be no more.
+
+    Tune tries a trial again whose worker died while it trained. It gives up a trial at once whose warm worker died after the
+    trial before it. Such a job is told again, as another trial of Tune's.
+    """
 
     def __init__(self, jobs: Iterable[Job | None], stop: Stop, follow: Callable[[Job], None]) -> None:
         super().__init__()
         self._jobs, self._stop, self._follow = iter(jobs), stop, follow
+        self._out: dict[str, Job] = {}
+        self._again: deque[Job] = deque()
+        self._losses: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its searcher to restore a run, which nobody here ever does.
@@ -63,16 +72,30 @@ class JobSearcher(Searcher):
             # With nothing running, Tune asks again and again here and nowhere else.
             raise Interrupted
         try:
-            job = next(self._jobs)
+            job = self._again.popleft() if self._again else next(self._jobs)
         except StopIteration:
-            return Searcher.FINISHED
+            # One that is out may have to be told again.
+            return None if self._out else Searcher.FINISHED
         if job is None:
             return None
+        self._out[trial_id] = job
         self._follow(job)
         return {"trial": job.trial.hash, "parcel": Parcel(job)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        pass
+        if not error:
+            self._out.pop(trial_id, None)
+
+    def given_up(self, trial: TuneTrial) -> bool:
+        """Whether a trial that Tune has given up is so for good; else its job is told again."""
+        job = self._out.pop(trial.trial_id)
+        key = job.trial.hash
+        self._losses[key] += trial.num_failures
+        if self._losses[key] > MAX_FAILURES or not _lost_its_worker(trial):
+            print("GIVEN", key, self._losses, type(trial.get_pickled_error()), trial.num_failures, flush=True)
+            return True
+        self._again.append(job)
+        return False
 
     def save(self, checkpoint_path: str) -> None:
         pass
@@ -90,6 +113,7 @@ class Teller(Callback):
 
     def __init__(self, emit: Emit, stop: Stop, watch: Watch, loggers: Loggers) -> None:
         self._emit, self._stop, self._watch, self._loggers = emit, stop, watch, loggers
+        self.given_up: Callable[[TuneTrial], bool] = lambda trial: True
         self.open: set[str] = set()
         self.failure: Exception | None = None
 
@@ -120,7 +144,8 @@ class Teller(Callback):
             self.tell(Ended(key, Status.PRUNED))
 
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial)))
+        if self.given_up(trial):
+            self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial)))
 
     def tell(self, event: Event) -> None:
         if self.failure is not None:
@@ -140,13 +165,23 @@ class Teller(Callback):
         self._loggers.tell(event)
 
 
+def _lost_its_worker(trial: TuneTrial) -> bool:
+    """Whether the last failure of a trial was the death of its worker, and no mistake of its own."""
+    try:
+        with open(trial.pickled_error_file, "rb") as stream:
+            # Tune's own file in this run's private folder.
+            return isinstance(cloudpickle.load(stream), RayActorError)
+    except (OSError, TypeError):
+        return False
+
+
 def _last_words(trial: TuneTrial) -> str:
     try:
         with open(trial.error_file) as stream:
             text = stream.read()[-4000:]
     except (OSError, TypeError):
         text = "no message"
-    return f"its worker died {MAX_FAILURES + 1} times; the last time: {text}"
+    return f"its worker failed {trial.num_failures} times; the last time: {text}"
 
 
 class RuledScheduler(FIFOScheduler):
@@ -173,6 +208,8 @@ def train(order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: 
     watch = Watch(patience=HANG_SECONDS if local else 0.0)
     loggers = Loggers(logs)
     teller = Teller(emit, stop, watch, loggers)
+    searcher = JobSearcher(order.jobs, stop, teller.follow)
+    teller.given_up = searcher.given_up
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
     # Nothing in Tune's own folder is ever read again.
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get(MARK))
@@ -181,7 +218,7 @@ def train(order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: 
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": order.resources.cpus, "gpu": order.resources.gpus}),
             tune_config=tune.TuneConfig(
-                search_alg=JobSearcher(order.jobs, stop, teller.follow),
+                search_alg=searcher,
                 scheduler=FIFOScheduler() if fifo else RuledScheduler(Rule(order)),
                 num_samples=NO_END,
                 reuse_actors=True,
@@ -204,7 +241,7 @@ def train(order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: 
             # Where a part of Ray has died, that is the cause, whatever broke first.
             parts = dead_parts()
             if teller.failure is None and parts and not isinstance(error, ExecutorError):
-                raise ExecutorError(DIED.format(parts[0])) from None
+                raise ExecutorError(died(parts[0])) from None
             raise (teller.failure or error) from None
         finally:
             loggers.close()

@@ -29,11 +29,11 @@ class Guard:
     """Watches the parts of a local Ray from a thread, from before they start until `close`.
 
     Args:
-        message: what to say; `{}` is the part's name.
+        message: what to say of a part, by its name.
         said: called before the process ends.
     """
 
-    def __init__(self, message: str, said: Callable[[], None]) -> None:
+    def __init__(self, message: Callable[[str], str], said: Callable[[], None]) -> None:
         self._message, self._said = message, said
         self._ended, self._wake = os.pipe()
         self._files: dict[int, str] = {}
@@ -73,7 +73,7 @@ class Guard:
             # A progress bar hides the cursor.
             print("\x1b[?25h", end="", file=sys.stderr)
         name = RAYLET if RAYLET in names else names[0]
-        print(f"\nerror: {self._message.format(name)}", file=sys.stderr, flush=True)
+        print(f"\nerror: {self._message(name)}", file=sys.stderr, flush=True)
         os._exit(EXIT_CODE)
 
     def _find(self) -> None:

@@ -24,7 +24,6 @@ HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
 A sign of life is each batch, not each epoch: an epoch may take as long as it likes.
 """
 LOOK_SECONDS = 1.0
-DIED = "Ray's process {} has died, by a kill or for want of memory; nothing stored is lost. Go on with: "
 ESSENTIAL = ("raylet", "gcs_server")
 
 
@@ -49,7 +48,7 @@ class Watch:
             return
         self._looked = now
         for name in dead_parts():
-            raise ExecutorError(DIED.format(name) + advice.command("resume"))
+            raise ExecutorError(died(name))
         running = {str(trial.config["trial"]): trial for trial in trials if trial.status == "RUNNING"}
         for key in self.silent(list(running), now):
             _kill_worker(running[key])
@@ -82,6 +81,14 @@ class Watch:
             return (self._folders[key] / "lock").stat().st_mtime_ns
         except OSError:
             return 0
+
+
+def died(name: str) -> str:
+    """What to say where a process of Ray has died."""
+    return (
+        f"Ray's process {name} has died, by a kill or for want of memory; nothing stored is lost. "
+        f"Go on with: {advice.command('resume')}"
+    )
 
 
 def dead_parts() -> list[str]:
