@@ -376,6 +376,9 @@ def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict
     if pool == "mean" and any(name.startswith("patch.") for name in settings):
         # Until revision 2 the losses saw tokens that were not normalised.
         found["patch"] = 2
+    if settings.get("patch.variant") == "code":
+        # Until revision 2 the loss of the classes was without its 1e-8.
+        found["patch.variant"] = 2
     return found
 
 

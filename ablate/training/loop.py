@@ -132,7 +132,7 @@ class Training:
             if group["params"]:
                 self._optimizer.add_param_group(group)
         self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
-        loss = training_loss(recipe).to(self._device)
+        loss = training_loss(recipe, offset=self._terms.mixes_patches).to(self._device)
         self._teacher: nn.Module | None = None
         if self._trial.teacher is not None:
             self._teacher = build_teacher(self._trial.teacher, self._trial.data).to(self._device)

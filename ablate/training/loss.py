@@ -7,15 +7,33 @@ import torch.nn.functional as F
 from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
 from torch import Tensor, nn
 
+from ablate.layers.patch_losses import TINY
 from ablate.records import Recipe
 from ablate.training.patches import PatchMixup
 
 
-def training_loss(recipe: Recipe) -> nn.Module:
-    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers."""
+class OffsetCrossEntropy(nn.Module):
+    """-sum_c t_c log(softmax(x)_c + 1e-8), the mean over images, as in the published code of patch diversification.
+
+    Shape:
+        logits and targets (batch, classes), to a scalar.
+    """
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return -(targets * torch.log(logits.softmax(dim=-1) + TINY)).sum(dim=-1).mean()
+
+
+def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
+    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers.
+
+    Args:
+        offset: the targets are soft, and a cross-entropy is taken as by patch diversification's published code.
+    """
     mixes = recipe.mixes
     loss: nn.Module = nn.CrossEntropyLoss()
-    if recipe.loss == "bce":
+    if offset and recipe.loss == "cross-entropy":
+        loss = OffsetCrossEntropy()
+    elif recipe.loss == "bce":
         loss = BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
     elif mixes:
         loss = SoftTargetCrossEntropy()

@@ -4,7 +4,9 @@ and mixing."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,12 @@ from ablate.layers import patch_losses
 from ablate.layers.patch_losses import Regions
 from ablate.models import build
 from ablate.records import Architecture, Level
+from ablate.training import Training
 from ablate.training.patches import PatchTerms, mix_on_grid
 from tests.published_code import common, oversmoothing, text
 from tests.published_code import patch_diversification as published
 from tests.published_code.package import DEPTH, HEADS, IMAGE, SIDE, VIT, agree, images, randomise, vit, weights_of
+from tests.training.test_training import RECIPE, trial
 
 NAMES = {"attn.edits.logits.0.mix": "attn.proj_pre", "attn.edits.weights.0.mix": "attn.proj_post"}
 CLASSES = 4
@@ -148,6 +152,23 @@ def test_training_loss_is_the_sum_of_three_terms() -> None:
     expected = expected + published.mixing_loss(h, [mask, 1 - mask], [y, y[partner]], head)
     found = published.training_loss(logits, y, e, h, mask, partner, head)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_the_loss_of_the_classes_is_that_of_the_code(tmp_path: Path) -> None:
+    """It matters where the network is sure and wrong: the loss of one image ends at 18.4, -log(1e-8)."""
+    recipe = replace(RECIPE, cutmix=1.0)
+    training = Training(trial(recipe, **{"patch.variant": "code", "patch.mixing": 1.0}), tmp_path / "code")
+    plain = Training(trial(recipe, **{"patch.mixing": 1.0}), tmp_path / "text")
+    logits = torch.tensor([[40.0, 0.0, -3.0], [0.5, 0.25, 0.0]], dtype=torch.float64)
+    targets = torch.tensor([[0.0, 0.75, 0.25], [0.5, 0.5, 0.0]], dtype=torch.float64)
+    softmax = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(axis=1, keepdims=True)
+    expected = -(targets.numpy() * np.log(softmax + 1e-8)).sum(axis=1).mean()
+    found = training._step.loss(logits, targets).item()
+    without = plain._step.loss(logits, targets).item()
+    training.close()
+    plain.close()
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert without > found + 1
 
 
 PATCH_CLASSES = 5
