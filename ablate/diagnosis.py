@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ablate import space
 from ablate.errors import StoreError
 from ablate.pipeline import Options
-from ablate.records import Data, Diagnostics, Measured, Trained
+from ablate.records import PUBLISHED_WEIGHTS, Data, Diagnostics, Measured, Trained
 from ablate.store.reader import Reader
 
 
@@ -51,7 +51,8 @@ def diagnose(
                 if key in (None, trial.hash):
                     # Images as the network was trained on them: published weights say how they are normalised and cut.
                     data = replace(declared.data, image_size=trial.architecture.image_size)
-                    chosen[trial.hash] = trial, prepared(data, trial.recipe, declared.pretrained, trial.architecture.backbone)
+                    weights = PUBLISHED_WEIGHTS if trial.start.startswith(f"{PUBLISHED_WEIGHTS} ") else ""
+                    chosen[trial.hash] = trial, prepared(data, trial.recipe, weights, trial.architecture.backbone)
     without = 0
     with Writer(options.url) as writer:
         root = options.checkpoints_of(writer.store_id)

@@ -307,6 +307,10 @@ class Data:
         return canonical_json(self.canonical())
 
 
+PUBLISHED_WEIGHTS = "timm"
+"""The weights that timm publishes for a backbone, where a file could be named."""
+
+
 @dataclass(frozen=True)
 class Start:
     """The weights that training starts from: those that timm publishes for the backbone, or a file's.
@@ -316,6 +320,13 @@ class Start:
 
     identity: str
     path: str = ""
+
+
+def weights_named(said: Level) -> str:
+    """What `pretrained` of a space means: `timm` for true, nothing for false, else a file."""
+    if isinstance(said, bool):
+        return PUBLISHED_WEIGHTS if said else ""
+    return f"./{said}" if said == PUBLISHED_WEIGHTS else str(said)
 
 
 @dataclass(frozen=True)
@@ -384,12 +395,13 @@ def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict
 
 @dataclass(frozen=True)
 class Trained:
-    """A trial as the store has it: what its network is, how and on what side of images it was trained."""
+    """A trial as the store has it: what its network is, how and on what side of images it was trained, from which weights."""
 
     hash: str
     architecture: Architecture
     recipe: Recipe
     completed: bool
+    start: str = ""
 
 
 class Status(StrEnum):
@@ -572,8 +584,8 @@ class Space:
     With a `strategy` the space is searched, and `design` is not read; `objectives` are what it is searched for, `metric` the
     first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
     With a `control`, each variant gets a baseline of its own, of the same cost.
-    `pretrained` is a checkpoint file, `timm` for the published weights, or empty. Cells whose recipe distils learn from the
-    `teacher`.
+    `pretrained` is a checkpoint file, `timm` for the published weights, or empty; it can vary too. Cells whose recipe distils
+    learn from the `teacher`.
     `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
     `keep` says what stays on disk of a completed trial.
     With `warmup_fits` the document sets no warm-up: each cell has that of the preset, cut to leave at least one epoch after it.

@@ -21,6 +21,8 @@ MOST_MORE = 50
 """Further seeds that are proposed at once."""
 COSTS_MORE = 1.01
 """A variant costs more from one per cent on."""
+TRAINING = ("recipe.", "data.", "pretrained")
+"""Beginnings of factors that say how a cell is trained, and not what its network is."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,10 @@ def _baseline_differs(study: Read) -> Iterator[Finding]:
     first, cells = study.results.cells[0], study.results.cells
 
     def training(levels: Settings) -> dict[str, Any]:
-        return {name: level for name, level in levels.items() if name.startswith(("recipe.", "data."))}
+        return {name: level for name, level in levels.items() if name.startswith(TRAINING)}
 
     def network(levels: Settings) -> dict[str, Any]:
-        return {name: level for name, level in levels.items() if not name.startswith(("recipe.", "data."))}
+        return {name: level for name, level in levels.items() if not name.startswith(TRAINING)}
 
     both = [
         cell.index

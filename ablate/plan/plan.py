@@ -12,7 +12,21 @@ from ablate.plan.designs import combinations
 from ablate.plan.limits import violated, violations
 from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.plan.teacher import find_teacher
-from ablate.records import Architecture, Cell, Cost, Data, Plan, Recipe, Role, Settings, Space, Start, Teacher, Trial
+from ablate.records import (
+    Architecture,
+    Cell,
+    Cost,
+    Data,
+    Plan,
+    Recipe,
+    Role,
+    Settings,
+    Space,
+    Start,
+    Teacher,
+    Trial,
+    weights_named,
+)
 
 Costs = Callable[[Architecture], Cost]
 
@@ -69,7 +83,7 @@ class Cells:
         self._space, self._costs = space, costs
         self.baseline = _candidate(space, space.baseline, costs)
         self.cells: list[Cell] = []
-        self._first: dict[tuple[str, str], int] = {}
+        self._first: dict[tuple[str, str, str], int] = {}
 
     def violations(self, cell: Cell) -> dict[str, float]:
         """By how much a cell breaks each limit; nothing where that cannot be said."""
@@ -99,7 +113,8 @@ class Cells:
                 broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
             except Infeasible as error:
                 broken = str(error)
-            key = (made.architecture.hash, repr(made.recipe.canonical()))
+            start = made.start.identity if made.start else ""
+            key = (made.architecture.hash, repr(made.recipe.canonical()), start)
             if broken:
                 cell = replace(cell, note=broken)
             elif key in self._first:
@@ -146,8 +161,9 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         if factors.mixes_patches(built) and space.resources.processes > 1:
             raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
         architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
-        start = find_start(space.pretrained, backbone)
-        found = prepared(found, recipe, space.pretrained, backbone)
+        weights = weights_named(settings["pretrained"]) if "pretrained" in settings else space.pretrained
+        start = find_start(weights, backbone)
+        found = prepared(found, recipe, weights, backbone)
         cost = costs(architecture)
         refuse_strange(start, architecture)
         teacher = find_teacher(space.teacher, recipe, found)
@@ -157,8 +173,8 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
 
 
 def _is_outside(name: str) -> bool:
-    """Whether a factor is none of the architecture's settings: the backbone itself, the data, the recipe."""
-    return name == "backbone" or name.startswith(("recipe.", "data."))
+    """Whether a factor is none of the architecture's settings: the backbone itself, its weights, the data, the recipe."""
+    return name in ("backbone", "pretrained") or name.startswith(("recipe.", "data."))
 
 
 def _changes(levels: Settings) -> dict[str, Any]:

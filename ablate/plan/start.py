@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.data.catalogue import find, settled
 from ablate.errors import CheckpointError, Infeasible
-from ablate.records import Architecture, Data, Recipe, Start
+from ablate.records import PUBLISHED_WEIGHTS, Architecture, Data, Recipe, Start
 
 if TYPE_CHECKING:
     from ablate.models.weights import State
@@ -30,7 +30,7 @@ def find_start(pretrained: str, backbone: str, *, key: str = "pretrained") -> St
     """
     if not pretrained:
         return None
-    if pretrained == "timm":
+    if pretrained == PUBLISHED_WEIGHTS:
         from timm.models import get_pretrained_cfg, is_model, is_model_pretrained
 
         if not is_model(backbone) or not is_model_pretrained(backbone):
@@ -53,7 +53,7 @@ def read_start_file(path: str, *, key: str) -> State:
 def prepared(data: Data, recipe: Recipe, pretrained: str, backbone: str) -> Data:
     """The data as a backbone gets them: with published weights, image files as those weights want them unless the data say
     otherwise. A preparation that changes nothing is left unsaid."""
-    if pretrained == "timm" and find(data.name).kind == "images":
+    if pretrained == PUBLISHED_WEIGHTS and find(data.name).kind == "images":
         from timm.models import get_pretrained_cfg
 
         weights: Any = get_pretrained_cfg(backbone)

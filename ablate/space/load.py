@@ -16,7 +16,9 @@ from ablate.document import Document, Where, parse, read_text
 from ablate.errors import AblateError, DataError, DiagnosticError, Problem, SpaceError, UnknownName, shortened, unknown
 from ablate.factors.factor import explain_refusal
 from ablate.records import (
+    LONGEST_LEVEL,
     MOST_SIDE,
+    PUBLISHED_WEIGHTS,
     Data,
     DeclaredTeacher,
     Design,
@@ -29,6 +31,7 @@ from ablate.records import (
     Scheduler,
     Space,
     Strategy,
+    weights_named,
 )
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES, preset
@@ -41,8 +44,6 @@ MARGINS = {"loss": 0.02}
 """The least difference that counts, where it is not half a per cent point."""
 LONGEST_NAME = 200
 """Characters of a study's name; the store's column has so many, and not every database refuses more by itself."""
-PUBLISHED_WEIGHTS = "timm"
-"""What `pretrained: true` is in a Space."""
 
 
 def read(path: Path, until_decided: int | None = None) -> Space:
@@ -227,7 +228,7 @@ class _Loader:
             self._wrong(("teacher", "backbone"), str(error))
         for factor, level in form.settings.items():
             setting: Where = ("teacher", "settings", factor)
-            if factor.partition(".")[0] in ("recipe", "data", "backbone"):
+            if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 self._wrong(setting, f"{factor} is no setting of an architecture; a teacher has none")
             elif not known:
                 self._wrong(setting, f"factors have no place in {shortened(name)}; leave the settings out")
@@ -280,7 +281,7 @@ class _Loader:
             if name in sizes:
                 self._wrong(("fixed", name), f"{name} stands under backbone and under fixed; say it in one place")
             outside = name.partition(".")[0]
-            if outside in ("recipe", "data", "backbone"):
+            if outside in ("recipe", "data", "backbone", "pretrained"):
                 self._wrong(("fixed", name), f"{name}: what does not vary of the {outside} belongs under `{outside}`")
             else:
                 self._check_levels(("fixed", name), name, (level,))
@@ -294,6 +295,10 @@ class _Loader:
         if name == "backbone":
             self._check_backbones(where, found)
             return
+        if name == "pretrained":
+            for index, level in enumerate(found):
+                self._check_weights((*where, index), level)
+            return
         if name == "data.image_size":
             for index, level in enumerate(found):
                 if type(level) is not int or not 1 <= level <= MOST_SIDE:
@@ -303,7 +308,8 @@ class _Loader:
         try:
             _, parameter = factors.find(name)
         except UnknownName:
-            known = ["backbone", "data.image_size", *factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
+            outside = ["backbone", "data.image_size", "pretrained"]
+            known = [*outside, *factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
             self._wrong(where, partial(unknown, "factor", name, known))
             return
         for index, level in enumerate(found):
@@ -365,12 +371,22 @@ class _Loader:
 
     def _pretrained(self) -> str:
         said = self._form.pretrained
+        self._check_weights(("pretrained",), said)
+        if "pretrained" in self._form.factors and "pretrained" in self._form.model_fields_set:
+            self._wrong(("pretrained",), "pretrained varies under factors; say it in one place")
+        return weights_named(said)
+
+    def _check_weights(self, where: Where, said: Level) -> None:
+        """Weights to start from are true, false, or a file that is there."""
         if isinstance(said, bool):
-            return PUBLISHED_WEIGHTS if said else ""
+            return
+        if not isinstance(said, str):
+            self._wrong(where, f"pretrained: {_shown(said)} is not a level; allowed: true, false, or a checkpoint file")
         # Unlike Path.is_file, it is False of names that no file can have.
-        if not self._stored and not os.path.isfile(said):
-            self._wrong(("pretrained",), f"pretrained: no file {shortened(said)}; write true for the weights that timm publishes")
-        return f"./{said}" if said == PUBLISHED_WEIGHTS else said
+        elif not self._stored and not os.path.isfile(said):
+            self._wrong(where, f"pretrained: no file {shortened(said)}; write true for the weights that timm publishes")
+        elif len(said) > LONGEST_LEVEL:
+            self._wrong(where, f"pretrained: a file's name has at most {LONGEST_LEVEL} characters, this one has {len(said)}")
 
     def _diagnostics(self) -> Diagnostics:
         said: Any = self._form.diagnostics

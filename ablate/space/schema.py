@@ -230,6 +230,10 @@ def json_schema() -> dict[str, Any]:
         "maximum": MOST_SIDE,
         "description": "side to which images are resized, in pixels",
     }
+    levels["pretrained"] = {
+        "type": ["boolean", "string"],
+        "description": "weights to start from: true for those that timm publishes, false for none, or a checkpoint file",
+    }
     listed = {
         n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 1}
         for n, s in levels.items()

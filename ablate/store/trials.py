@@ -71,7 +71,7 @@ class TrialReader(Catalogue):
     def trained(self, name: str) -> list[Trained]:
         """The trials of a study, each once."""
         wanted = (
-            select(trials.c.hash, trials.c.recipe, trials.c.status, architectures)
+            select(trials.c.hash, trials.c.recipe, trials.c.status, trials.c.start, architectures)
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
@@ -83,7 +83,11 @@ class TrialReader(Catalogue):
         built = ("backbone", "image_size", "channels", "classes", "settings")
         found = [
             Trained(
-                row[0], Architecture(*(getattr(row, key) for key in built)), Recipe(**row.recipe), row.status == Status.COMPLETED
+                hash=row[0],
+                architecture=Architecture(*(getattr(row, key) for key in built)),
+                recipe=Recipe(**row.recipe),
+                completed=row.status == Status.COMPLETED,
+                start=row.start or "",
             )
             for row in rows
         ]

@@ -104,6 +104,9 @@ def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None
     Writer(str(file)).close()
     columns = "command, ablate, [commit], dirty, python, torch, timm, ray, platform, host, cpu, cores, memory_gb, gpus"
     with sqlite3.connect(file) as connection:
+        for (view,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+            connection.execute(f'DROP VIEW "{view}"')
+        connection.execute("ALTER TABLE trials DROP COLUMN teacher")
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
         study = "INSERT INTO studies (name, file, question, expect, source, metric, direction, document, results_view,"
         connection.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,15 @@ import torch
 from ablate import space
 from ablate.data import describe
 from ablate.data.images import evaluation_transform, normalisation
-from ablate.errors import CheckpointError, Infeasible
+from ablate.errors import CheckpointError, Infeasible, SpaceError
 from ablate.families import resolve
 from ablate.models import build, build_from
 from ablate.models.weights import take
+from ablate.pipeline import Options, run
 from ablate.plan.plan import make_plan
 from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.records import Cost, Level, Recipe, Start
+from ablate.store.reader import Reader
 from ablate.training import Training
 from ablate.training.start import read_start
 from tests.training.test_training import trial
@@ -278,3 +281,53 @@ def test_each_backbone_of_a_plan_gets_the_data_of_its_weights() -> None:
     vit_data, deit_data = (cell.trials[0].data for cell in plan.cells)
     assert vit_data.canonical() | {"mean": [0.5] * 3, "std": [0.5] * 3, "crop": 0.9} == vit_data.canonical()
     assert (deit_data.mean, deit_data.crop) == ((), 0.9)
+
+
+STARTS = """question: Does a start earn its cost?
+backbone: {{family: vit, patch_size: 4, width: 16, depth: 2, heads: 2, mlp_ratio: 2}}
+factors:
+  pretrained: [false, {file}]
+data: {{name: digits, train_images: 200, test_images: 60}}
+recipe: {{epochs: 1, batch_size: 50, warmup_epochs: 0}}
+seeds: 1
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Weights of the network of `STARTS`."""
+    torch.manual_seed(0)
+    place = tmp_path / "own.pth"
+    torch.save(build(resolve("vit", 8, 1, 10, SIZES)).state_dict(), place)
+    return place
+
+
+def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
+    declared = space.load(STARTS.format(file=own), "s.yaml")
+    without, with_ = make_plan(declared, lambda architecture: Cost(1, 1, 1, 1, 1)).cells
+    assert without.trials[0].start is None
+    assert with_.trials[0].start == find_start(str(own), "vit")
+    assert without.trials[0].hash != with_.trials[0].hash
+    alone = space.load(STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]").format(), "s.yaml")
+    assert make_plan(alone, lambda architecture: Cost(1, 1, 1, 1, 1)).cells[0].trials[0].hash == without.trials[0].hash
+    options = Options(runs=tmp_path / "runs", executor="inline")
+    outcome = run(declared, "s.yaml", options)
+    assert (outcome.trained, outcome.failed) == (2, 0)
+    with Reader(options.url) as reader:
+        weights = [row["weights"] for row in reader.trials("s")]
+    assert weights[0] == ""
+    assert re.fullmatch(r"\d+ tensors taken from the checkpoint", weights[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[false, {file}]", "[false, nowhere.pth]"), "s.yaml:4: pretrained: no file nowhere.pth"),
+        (("[false, {file}]", "[false, 3]"), "s.yaml:4: pretrained: 3 is not a level"),
+        (("seeds: 1", "seeds: 1\npretrained: true"), "s.yaml:8: pretrained varies under factors; say it in one place"),
+        (("seeds: 1", "seeds: 1\nfixed: {{pretrained: true}}"), "pretrained"),
+    ],
+)
+def test_mistakes_of_weights_that_vary_are_told(change: tuple[str, str], message: str, own: Path) -> None:
+    with pytest.raises(SpaceError, match=re.escape(message)):
+        space.load(STARTS.replace(*change).format(file=own), "s.yaml")
