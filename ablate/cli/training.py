@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate import escape
+from ablate import advice
 from ablate.cli.options import (
     DEFAULT_RUNS,
     AddressOption,
@@ -24,7 +24,6 @@ from ablate.cli.options import (
     RunsOption,
     Service,
     StoreOption,
-    place_of,
 )
 from ablate.cli.output import Format, show, tell
 from ablate.records import MOST_WHOLE
@@ -111,26 +110,23 @@ def _train(start: Any, options: Options, form: Format) -> None:
         tell(f"Follow it with: {command}")
     with Progress() as progress:
         outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
-    name = escape.shell(outcome.study)
-    where = place_of(options.store, options.runs)
-    kept = where + (f" --checkpoints {options.checkpoints}" if options.checkpoints else "")
     how = f" --executor {options.executor}" if options.executor != "ray" else ""
     how += f" --ray-address {options.ray_address}" if options.ray_address else ""
     how += "".join(f" --log {service}" for service in options.log)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
-        again = f"ablate resume {name}{kept}{how}"
+        again = advice.command("resume", outcome.study) + how
         tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}")
         raise typer.Exit(130)
     show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
-        look = f"ablate diagnose {name}{kept}"
+        look = advice.command("diagnose", outcome.study)
         tell(f"{outcome.undiagnosed} trials were known before; look inside them with: {look}")
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        tell(f"{done}, {outcome.failed} failed: ablate status {name}{where}")
+        tell(f"{done}, {outcome.failed} failed: {advice.command('status', outcome.study)}")
         raise typer.Exit(1)
-    tell(f"{done}. Next: ablate effects {name}{where}")
+    tell(f"{done}. Next: {advice.command('effects', outcome.study)}")
 
 
 def reproduce(

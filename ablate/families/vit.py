@@ -124,14 +124,16 @@ def _add_distillation_token(model: Any, name: str) -> None:
 
     if type(model) is not VisionTransformer or model.num_prefix_tokens != 1 or model.pos_embed is None:
         raise Infeasible(f"size.pool = distilled: {name} is not a plain ViT with a class token and learned positions")
-    token = nn.init.trunc_normal_(torch.empty(1, 1, model.embed_dim), std=0.02)
+    with torch.random.fork_rng(devices=[]):
+        # Draws of its own: with equal seeds, what the factors add starts as it does without the token.
+        torch.manual_seed(torch.initial_seed() + 1)
+        token, position = nn.init.trunc_normal_(torch.empty(2, 1, 1, model.embed_dim), std=0.02).unbind()
+        head = nn.Linear(model.embed_dim, model.num_classes)
+        nn.init.trunc_normal_(head.weight, std=0.02)
+        nn.init.zeros_(head.bias)
     if not model.no_embed_class:
-        position = nn.init.trunc_normal_(torch.empty(1, 1, model.embed_dim), std=0.02)
         before = model.pos_embed.detach()
         model.pos_embed = nn.Parameter(torch.cat((before[:, :1], position, before[:, 1:]), dim=1))
-    head = nn.Linear(model.embed_dim, model.num_classes)
-    nn.init.trunc_normal_(head.weight, std=0.02)
-    nn.init.zeros_(head.bias)
     # The class has the same parts as the plain one, and reads these beside them.
     model.__class__ = VisionTransformerDistilled
     model.dist_token = nn.Parameter(token)

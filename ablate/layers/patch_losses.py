@@ -30,7 +30,8 @@ class Regions(NamedTuple):
     other: Tensor
 
 
-def _exact(x: Tensor) -> Tensor:
+def exact(x: Tensor) -> Tensor:
+    """A tensor of half precision in single precision; others as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -39,7 +40,7 @@ def cosine_loss(last: Tensor) -> Tensor:
 
     Summing all pairs needs no n x n matrix: sum_ij cos(h_i, h_j) is the squared norm of the sum of unit vectors.
     """
-    unit = F.normalize(_exact(last), dim=-1)
+    unit = F.normalize(exact(last), dim=-1)
     n = last.shape[1]
     every = unit.sum(1).square().sum(-1)
     own = unit.square().sum((-1, -2))
@@ -54,7 +55,7 @@ def contrastive_loss(first: Tensor, last: Tensor) -> Tensor:
     Shape:
         both (batch, n, width), to a scalar.
     """
-    e, h = _exact(first.detach()), _exact(last)
+    e, h = exact(first.detach()), exact(last)
     same = (e * h).sum(-1)
     mean = (e * h.mean(1, keepdim=True)).sum(-1)
     return F.softplus(mean - same).mean()
@@ -66,7 +67,7 @@ def mixing_loss(logits: Tensor, labels: Tensor) -> Tensor:
     Shape:
         both (batch, n, classes); labels are distributions.
     """
-    return torch.sum(-labels * F.log_softmax(_exact(logits), dim=-1), dim=-1).mean()
+    return torch.sum(-labels * F.log_softmax(exact(logits), dim=-1), dim=-1).mean()
 
 
 class PatchLosses(nn.Module):
@@ -105,7 +106,7 @@ def published_contrastive_loss(first: Tensor, last: Tensor, grid: tuple[int, int
     Shape:
         both (batch, n, width), n = height * width of the grid, to a scalar.
     """
-    e, h = _exact(first.detach()), _exact(last)
+    e, h = exact(first.detach()), exact(last)
     n, around = h.shape[1], NEIGHBOURS**2
     others = (h.sum(1, keepdim=True) - h) / (n - 1)
     image = h.transpose(1, 2).unflatten(2, grid)
@@ -118,8 +119,8 @@ def published_contrastive_loss(first: Tensor, last: Tensor, grid: tuple[int, int
 
 def region_means(last: Tensor, mask: Tensor) -> Tensor:
     """Mean of h over a region, with 1e-4 added to the divisor. Shape: (batch, n, width) and (n) to (batch, width)."""
-    inside = _exact(mask)
-    return (_exact(last) * inside[:, None]).sum(1) / (inside.sum() + EMPTY)
+    inside = exact(mask)
+    return (exact(last) * inside[:, None]).sum(1) / (inside.sum() + EMPTY)
 
 
 def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tensor:
@@ -138,7 +139,7 @@ def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tenso
 
 def _divergence(logits: Tensor, labels: Tensor) -> Tensor:
     target = labels.to(torch.promote_types(logits.dtype, torch.float32))
-    found = torch.log(_exact(logits).softmax(-1) + TINY)
+    found = torch.log(exact(logits).softmax(-1) + TINY)
     return (torch.xlogy(target, target) - target * found).sum(-1).mean()
 
 

@@ -95,7 +95,7 @@ def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
     tensor = tensor.float()
     last = name.rpartition(".")[2]
     if last == "pos_embed" and tensor.ndim == place.ndim == 3 and tensor.shape[::2] == place.shape[::2]:
-        return _position_embedding(tensor, place.shape[1])
+        return _position_embedding(tensor, place)
     if last == "relative_position_bias_table" and tensor.ndim == place.ndim == 2 and tensor.shape[1] == place.shape[1]:
         from timm.layers import resize_rel_pos_bias_table
 
@@ -113,17 +113,19 @@ def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
     return None
 
 
-def _position_embedding(tensor: Tensor, tokens: int) -> Tensor | None:
+def _position_embedding(tensor: Tensor, place: Tensor) -> Tensor | None:
     """Interpolated over the grid; the numbers of prefix tokens follow from both being squares beside them.
 
-    A network without class token takes the grid's part of an embedding with one.
+    Prefix tokens are taken in their order, the class token first. One that the checkpoint has not keeps the network's position.
     """
     from timm.layers import resample_abs_pos_embed
 
-    old, new = _square_and_rest(tensor.shape[1]), _square_and_rest(tokens)
-    if old is None or new is None or new[1] > old[1]:
+    old, new = _square_and_rest(tensor.shape[1]), _square_and_rest(place.shape[1])
+    if old is None or new is None:
         return None
-    prefix, grid = tensor[:, old[1] - new[1] : old[1]], tensor[:, old[1] :]
+    shared = min(old[1], new[1])
+    prefix = torch.cat((tensor[:, :shared], place[:, shared : new[1]].to(tensor.dtype)), dim=1)
+    grid = tensor[:, old[1] :]
     if old[0] != new[0]:
         grid = resample_abs_pos_embed(grid, [new[0], new[0]], [old[0], old[0]], num_prefix_tokens=0)
     return torch.cat((prefix, grid), dim=1)

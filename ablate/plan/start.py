@@ -37,7 +37,7 @@ def find_start(pretrained: str, backbone: str, *, key: str = "pretrained") -> St
             example = "pretrained: FILE.pth" if key == "pretrained" else f"weights: FILE.pth under {key}"
             raise Infeasible(f"timm publishes no weights for {backbone}; name a checkpoint file: {example}")
         configuration: Any = get_pretrained_cfg(backbone)
-        return Start(f"timm {backbone}.{configuration.tag}")
+        return Start(f"timm {backbone.partition('.')[0]}.{configuration.tag}")
     file = Path(pretrained)
     if not file.is_file():
         raise CheckpointError(f"{key}: no file {file}")

@@ -28,15 +28,14 @@ def find_teacher(declared: DeclaredTeacher | None, recipe: Recipe, data: Data) -
         architecture = Architecture(declared.backbone, data.image_size, data.channels, data.classes)
     weights = find_start(declared.weights, declared.backbone, key="teacher")
     assert weights is not None
-    if weights.path:
-        _refuse_strange(architecture, weights)
-    else:
+    if not weights.path:
         _refuse_other_images(declared.backbone, data)
+    _refuse_strange(architecture, weights)
     return Teacher(architecture, weights)
 
 
 def _refuse_other_images(backbone: str, data: Data) -> None:
-    """Raises Infeasible where timm's weights of a backbone know other classes or channels than the data have."""
+    """Raises Infeasible where timm's weights of a backbone know other classes than the data have."""
     from timm.models import get_pretrained_cfg
 
     weights: Any = get_pretrained_cfg(backbone)
@@ -50,7 +49,7 @@ def _refuse_other_images(backbone: str, data: Data) -> None:
 
 
 def _refuse_strange(architecture: Architecture, weights: Start) -> None:
-    """Raises Infeasible unless a file has all weights of the teacher."""
+    """Raises Infeasible unless a teacher can read the images, and a file has all its weights."""
     key = f"{architecture.hash} {weights.identity}"
     if key not in _problems:
         _problems[key] = _problem(architecture, weights)
@@ -59,16 +58,19 @@ def _refuse_strange(architecture: Architecture, weights: Start) -> None:
 
 
 _problems: dict[str, str] = {}
-"""By teacher and content of its file: why the file is not the teacher's, or nothing. Building a teacher takes seconds."""
+"""By teacher and weights: why it cannot teach, or nothing. Building a teacher takes seconds."""
 
 
 def _problem(architecture: Architecture, weights: Start) -> str:
-    from ablate.training.teacher import with_weights
+    from ablate.training.teacher import problem_with, with_weights
 
+    # timm's weights are fetched when they are needed; they fit.
+    state = read_start_file(weights.path, key="teacher") if weights.path else {}
     try:
-        _, loaded = with_weights(architecture, read_start_file(weights.path, key="teacher"))
+        network, loaded = with_weights(architecture, state)
     except Infeasible as error:
         return f"teacher: {error}"
-    if not loaded.new:
-        return ""
-    return f"teacher: {Path(weights.path).name} is of another network than {architecture.backbone}: {loaded}"
+    if weights.path and loaded.new:
+        return f"teacher: {Path(weights.path).name} is of another network than {architecture.backbone}: {loaded}"
+    problem = problem_with(network, architecture)
+    return f"teacher: {problem}" if problem else ""

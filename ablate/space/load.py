@@ -226,16 +226,10 @@ class _Loader:
                 _check_backbone(form.backbone)
         except UnknownName as error:
             self._wrong(("teacher", "backbone"), str(error))
-        for factor, level in form.settings.items():
-            setting: Where = ("teacher", "settings", factor)
-            if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
-                self._wrong(setting, f"{factor} is no setting of an architecture; a teacher has none")
-            elif not known:
-                self._wrong(setting, f"factors have no place in {shortened(name)}; leave the settings out")
-            elif factor in sizes:
-                self._wrong(setting, f"{factor} is also among the numbers of the teacher's backbone; say it in one place")
-            else:
-                self._check_levels(setting, factor, (level,))
+        if form.settings and not known:
+            self._wrong(("teacher", "settings"), f"factors have no place in {shortened(name)}; leave the settings out")
+        elif known:
+            self._check_teacher_settings({**sizes, **form.settings}, sizes)
         weights = form.weights
         if weights != PUBLISHED_WEIGHTS and not self._stored and not os.path.isfile(weights):
             self._wrong(
@@ -243,6 +237,22 @@ class _Loader:
                 f"teacher: no file {shortened(weights)}; name a checkpoint, or write timm for the weights that timm publishes",
             )
         return DeclaredTeacher(backbone=name, weights=weights, settings={**sizes, **form.settings})
+
+    def _check_teacher_settings(self, settings: Mapping[str, Level], sizes: Mapping[str, Level]) -> None:
+        """A teacher's settings are levels of its architecture that decide what it predicts."""
+        for factor, level in settings.items():
+            where: Where = ("teacher", "settings", factor)
+            if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
+                self._wrong(where, f"{factor} is no setting of an architecture; a teacher has none")
+            elif factor.startswith(("drop.", "patch.")):
+                self._wrong(where, f"{factor} is read in training only, and a teacher is not trained; leave it out")
+            elif factor in sizes and self._form.teacher is not None and factor in self._form.teacher.settings:
+                self._wrong(where, f"{factor} is also among the numbers of the teacher's backbone; say it in one place")
+            else:
+                self._check_levels(where, factor, (level,))
+                reason = factors.unread_reason(factor, settings) if factor in factors.parameters() else ""
+                if reason:
+                    self._wrong(where, f"{reason}; leave it out")
 
     def _distillation(self) -> str:
         """What the recipe says of distillation."""
@@ -298,6 +308,9 @@ class _Loader:
         if name == "pretrained":
             for index, level in enumerate(found):
                 self._check_weights((*where, index), level)
+                if len(str(level)) > LONGEST_LEVEL and not self._stored:
+                    allowed = f"a level has at most {LONGEST_LEVEL} characters, this one has {len(str(level))}"
+                    self._wrong((*where, index), f"pretrained: {allowed}; put the file nearer")
             return
         if name == "data.image_size":
             for index, level in enumerate(found):
@@ -353,6 +366,8 @@ class _Loader:
         for name, listed in levels.items():
             if name in row:
                 full[name] = self._listed[name].get(_key(row[name]), row[name])
+            elif name == "pretrained":
+                full[name] = False
             elif name not in factors.parameters():
                 full[name] = listed[0] if listed else ""
             else:
@@ -385,8 +400,6 @@ class _Loader:
         # Unlike Path.is_file, it is False of names that no file can have.
         elif not self._stored and not os.path.isfile(said):
             self._wrong(where, f"pretrained: no file {shortened(said)}; write true for the weights that timm publishes")
-        elif len(said) > LONGEST_LEVEL:
-            self._wrong(where, f"pretrained: a file's name has at most {LONGEST_LEVEL} characters, this one has {len(said)}")
 
     def _diagnostics(self) -> Diagnostics:
         said: Any = self._form.diagnostics

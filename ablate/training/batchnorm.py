@@ -50,9 +50,12 @@ class SharedBatchNorm(_BatchNorm):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        kind = inputs.dtype
+        # Statistics in half precision would lose digits, and do not fit the running ones.
+        inputs = inputs.to(torch.promote_types(kind, torch.float32))
         others = [axis for axis in range(inputs.ndim) if axis != 1]
         shape = [1, -1, *([1] * (inputs.ndim - 2))]
-        values = torch.tensor(float(inputs.numel() // inputs.shape[1]), device=inputs.device)
+        values = torch.tensor(float(inputs.numel() // inputs.shape[1]), dtype=inputs.dtype, device=inputs.device)
         dist.all_reduce(values)
         mean = _total(inputs.sum(dim=others)) / values
         centred = inputs - mean.view(shape)
@@ -62,7 +65,7 @@ class SharedBatchNorm(_BatchNorm):
         normalised: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.affine:
             normalised = normalised * self.weight.view(shape) + self.bias.view(shape)
-        return normalised
+        return normalised.to(kind)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
 from torch import Tensor, nn
 
-from ablate.layers.patch_losses import TINY
+from ablate.layers.patch_losses import TINY, exact
 from ablate.records import Recipe
 from ablate.training.patches import PatchMixup
 
@@ -20,7 +20,7 @@ class OffsetCrossEntropy(nn.Module):
     """
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return -(targets * torch.log(logits.softmax(dim=-1) + TINY)).sum(dim=-1).mean()
+        return -(targets * torch.log(exact(logits).softmax(dim=-1) + TINY)).sum(dim=-1).mean()
 
 
 def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ablate import families
 from ablate.errors import Infeasible
+from ablate.layers.patch_losses import exact
 from ablate.models import build_from
 from ablate.models.weights import Loaded, State, take
 from ablate.records import Architecture, Data, Recipe, Teacher
@@ -61,8 +62,27 @@ def with_weights(architecture: Architecture, weights: State) -> tuple[nn.Module,
             return build_from(architecture, weights)
         import timm
 
-        network = timm.create_model(architecture.backbone, in_chans=architecture.channels, num_classes=architecture.classes)
+        shape = {"in_chans": architecture.channels, "num_classes": architecture.classes}
+        try:
+            network = timm.create_model(architecture.backbone, img_size=architecture.image_size, **shape)
+        except TypeError:
+            # A network that takes images of any side.
+            network = timm.create_model(architecture.backbone, **shape)
         return network, take(network, weights)
+
+
+@torch.no_grad()
+def problem_with(network: nn.Module, architecture: Architecture) -> str:
+    """Why a network cannot classify the images of a trial, or nothing if it can."""
+    side = architecture.image_size
+    try:
+        logits = network.eval()(torch.zeros(1, architecture.channels, side, side))
+    except Exception as error:
+        # Each network refuses in its own way.
+        return f"{architecture.backbone} cannot read images of {side} x {side} pixels: {error}"
+    if not isinstance(logits, Tensor) or logits.shape != (1, architecture.classes):
+        return f"{architecture.backbone} gives no logits of {architecture.classes} classes"
+    return ""
 
 
 def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
@@ -114,6 +134,7 @@ class Distillation(nn.Module):
         return (1 - self.share) * of_labels + self.share * self._teaching(of_teacher, taught)
 
     def _teaching(self, logits: Tensor, taught: Tensor) -> Tensor:
+        logits, taught = exact(logits), exact(taught)
         if self.kind == "hard":
             return F.cross_entropy(logits, taught.argmax(dim=1))
         log_probabilities = F.log_softmax(logits / self.temperature, dim=1)

@@ -79,3 +79,52 @@ def test_a_trial_that_another_process_still_trains_is_waited_for(tmp_path: Path,
     assert ends[-1] == "completed"
     assert set(ends[:-1]) <= {"interrupted"}
     assert len(ends) > 1
+
+
+class Lost:
+    """A trial of Tune's that has failed."""
+
+    def __init__(self, trial_id: str, error: Exception | None, folder: Path, failures: int = 1) -> None:
+        from ray import cloudpickle
+
+        self.trial_id, self.num_failures = trial_id, failures
+        self.pickled_error_file = str(folder / trial_id)
+        if error is not None:
+            Path(self.pickled_error_file).write_bytes(cloudpickle.dumps(error))
+
+
+def test_a_job_whose_worker_died_is_told_again_but_not_for_ever(
+    trials: tuple[Trial, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.exceptions import ActorDiedError
+    from ray.tune.search import Searcher
+
+    from ablate.execution.ray_tune.driver import MAX_FAILURES, JobSearcher
+
+    job = Job(trials[0], "", Resources())
+    searcher = JobSearcher([job], lambda: False, lambda job: None)
+    for number in range(MAX_FAILURES):
+        assert searcher.suggest(str(number))["trial"] == trials[0].hash
+        assert searcher.suggest("other") is None, "it may have to be told again"
+        searcher.on_trial_complete(str(number), error=True)
+        assert searcher.given_up(Lost(str(number), ActorDiedError(), tmp_path, failures=0)) == 0
+    searcher.suggest("last")
+    assert searcher.given_up(Lost("last", ActorDiedError(), tmp_path)) == MAX_FAILURES + 1
+    assert searcher.suggest("none") == Searcher.FINISHED
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("error", [ValueError("its own mistake"), None])
+def test_a_job_that_failed_by_itself_is_not_told_again(
+    error: Exception | None, trials: tuple[Trial, ...], tmp_path: Path
+) -> None:
+    from ray.tune.search import Searcher
+
+    from ablate.execution.ray_tune.driver import JobSearcher
+
+    searcher = JobSearcher([Job(trials[0], "", Resources())], lambda: False, lambda job: None)
+    searcher.suggest("one")
+    if error is None:
+        (tmp_path / "one").write_bytes(b"")
+    assert searcher.given_up(Lost("one", error, tmp_path)) == 1
+    assert searcher.suggest("two") == Searcher.FINISHED

@@ -165,8 +165,11 @@ def test_the_loss_of_the_classes_is_that_of_the_code(tmp_path: Path) -> None:
     expected = -(targets.numpy() * np.log(softmax + 1e-8)).sum(axis=1).mean()
     found = training._step.loss(logits, targets).item()
     without = plain._step.loss(logits, targets).item()
+    with torch.autocast("cpu", dtype=torch.float16):
+        half = training._step.loss(10 * logits.half(), targets.half()).item()
     training.close()
     plain.close()
+    assert np.isfinite(half), "1e-8 is nothing in half precision"
     assert found == pytest.approx(expected, abs=1e-12)
     assert without > found + 1
 

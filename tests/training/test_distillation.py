@@ -73,6 +73,20 @@ def test_soft_distillation_is_equation_2(
     assert loss_of(recipe)(own, labels, taught).item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["soft", "soft-code", "hard"])
+def test_distillation_in_half_precision_keeps_its_digits(kind: str) -> None:
+    """Two nearly equal logarithms of probabilities are subtracted."""
+    torch.manual_seed(0)
+    own = torch.randn(8, 1000).bfloat16()
+    taught = (own + 0.1 * torch.randn(8, 1000)).bfloat16()
+    labels = torch.arange(8)
+    recipe = replace(RECIPE, distillation=kind, distillation_share=1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = loss_of(recipe)(own, labels, taught).item()
+    exact = loss_of(recipe)(own.double(), labels, taught.double()).item()
+    assert found == pytest.approx(exact, rel=1e-3)
+
+
 def test_a_declared_distillation_token_is_that_of_timm() -> None:
     """The same parameters under the same names, and with equal weights the same numbers, from one head and from both."""
     published = timm.create_model("deit_tiny_distilled_patch16_224", num_classes=10, img_size=32)
@@ -91,12 +105,13 @@ def test_a_declared_distillation_token_is_that_of_timm() -> None:
 def test_a_distillation_token_leaves_the_other_weights_as_they_are_drawn() -> None:
     def made(pool: str) -> dict[str, Tensor]:
         torch.manual_seed(5)
-        return build(resolve("vit", 8, 1, 10, {**SIZES, "size.pool": pool})).state_dict()
+        return build(resolve("vit", 8, 1, 10, {**SIZES, "size.pool": pool, "ffn.kernel": 3})).state_dict()
 
     plain, distilled = made("token"), made("distilled")
     assert set(distilled) - set(plain) == {"dist_token", "head_dist.weight", "head_dist.bias"}
     assert all(torch.equal(distilled[name], plain[name]) for name in plain if name != "pos_embed")
     position = distilled["pos_embed"]
+    assert not torch.equal(position[0, 1], distilled["dist_token"][0, 0])
     assert torch.equal(torch.cat((position[:, :1], position[:, 2:]), dim=1), plain["pos_embed"])
 
 
@@ -280,6 +295,12 @@ def test_a_study_with_a_teacher_runs_and_its_store_says_so(teacher: Teacher, tmp
         (("  weights: {weights}", "  weights: {weights}\n  settings: {{shortcuts.count: -1}}"), 6, "shortcuts.count"),
         (("  weights: {weights}", "  weights: {weights}\n  settings: {{recipe.lr: 1}}"), 6, "recipe.lr is no setting"),
         (("  weights: {weights}", "  weights: {weights}\n  settings: {{size.width: 8}}"), 6, "size.width is also among"),
+        (
+            ("  weights: {weights}", "  weights: {weights}\n  settings: {{drop.path: 0.1}}"),
+            6,
+            "drop.path is read in training only",
+        ),
+        (("  weights: {weights}", "  weights: {weights}\n  settings: {{shortcuts.b: 8}}"), 6, "shortcuts.b is not read"),
     ],
 )
 def test_mistakes_are_told_with_their_line(change: tuple[str, str], line: int, message: str, teacher: Teacher) -> None:
@@ -326,6 +347,18 @@ def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     training = Training(taught(teacher, replace(HARD, epochs=1, warmup_epochs=0)), tmp_path / "run")
     assert np.isfinite(training.epoch().train_loss)
     training.close()
+
+
+def test_a_teacher_of_another_side_is_refused_in_the_plan(tmp_path: Path) -> None:
+    """This one takes no other side than its own."""
+    data = trial().data
+    name = "mobilevit_xxs"
+    torch.save(timm.create_model(name, in_chans=1, num_classes=10).state_dict(), tmp_path / "weights.pth")
+    assert find_teacher(DeclaredTeacher(name, str(tmp_path / "weights.pth")), HARD, data) is not None
+    name = "eva02_tiny_patch14_224"
+    torch.save(timm.create_model(name, in_chans=1, num_classes=10).state_dict(), tmp_path / "eva.pth")
+    with pytest.raises(Infeasible, match=f"teacher: .*{name}"):
+        find_teacher(DeclaredTeacher(name, str(tmp_path / "eva.pth")), HARD, data)
 
 
 def test_a_file_that_changed_since_the_plan_is_refused(teacher: Teacher, tmp_path: Path) -> None:

@@ -178,6 +178,17 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_batch_norm_of_two_processes_takes_half_precision(precision: str, tmp_path: Path) -> None:
+    recipe = replace(SHARED, epochs=1, warmup_epochs=0, optimizer="sgd", lr=0.05, precision=precision)
+    wanted = trial(recipe, **{"ffn.kernel": 3})
+    (alone,), _ = trained(wanted, tmp_path / "one", 1)
+    (shared,), weights = trained(wanted, tmp_path / "two", 2)
+    assert shared == pytest.approx(alone, rel=0.02, abs=2.0)
+    assert all(tensor.dtype == torch.float32 for name, tensor in weights.items() if "running_var" in name)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_batch_norm_of_two_processes_is_that_of_one(accumulate: int, tmp_path: Path) -> None:
     """Its statistics are those of all images of a batch, or of a part; so are the running ones, which tests use."""

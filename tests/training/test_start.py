@@ -331,3 +331,41 @@ def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
 def test_mistakes_of_weights_that_vary_are_told(change: tuple[str, str], message: str, own: Path) -> None:
     with pytest.raises(SpaceError, match=re.escape(message)):
         space.load(STARTS.replace(*change).format(file=own), "s.yaml")
+
+
+@pytest.mark.parametrize(("of", "to"), [("token", "distilled"), ("distilled", "token"), ("distilled", "mean"), ("mean", "token")])
+def test_prefix_tokens_take_the_positions_that_are_theirs(of: str, to: str) -> None:
+    prefixes = {"mean": 0, "token": 1, "distilled": 2}
+    torch.manual_seed(1)
+    source = build(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": of})).state_dict()
+    torch.manual_seed(2)
+    drawn = build(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to})).state_dict()["pos_embed"]
+    torch.manual_seed(2)
+    model, loaded = build_from(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to}), source)
+    found, given = model.state_dict()["pos_embed"], source["pos_embed"]
+    old, new = prefixes[of], prefixes[to]
+    shared = min(old, new)
+    assert torch.equal(found[:, :shared], given[:, :shared])
+    assert torch.equal(found[:, shared:new], drawn[:, shared:new])
+    assert torch.equal(found[:, new:], given[:, old:])
+    assert "pos_embed" in loaded.resampled
+
+
+def test_a_row_that_names_no_weights_starts_without_them(own: Path) -> None:
+    rows = "rows: [{attnscale: true}, {attnscale: true, pretrained: FILE}]\ndesign: rows\n".replace("FILE", str(own))
+    text = STARTS.format(file=own).replace("[false, ", "[").replace("factors:", "factors:\n  attnscale: [true]") + rows
+    first, second = make_plan(space.load(text, "s.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1)).cells
+    assert first.trials[0].start is None
+    assert second.trials[0].start is not None
+
+
+def test_a_long_name_of_a_file_is_refused_as_a_level_only(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 150) / ("y" * 80)
+    folder.mkdir(parents=True)
+    file = folder / "own.pth"
+    torch.save(vit().state_dict(), file)
+    with pytest.raises(SpaceError, match="a level has at most 200 characters"):
+        space.load(STARTS.format(file=file), "s.yaml")
+    space.load(STARTS.format(file=file), "s.yaml", stored=True)
+    alone = STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]") + "pretrained: {file}\n"
+    assert space.load(alone.format(file=file), "s.yaml").pretrained == str(file)

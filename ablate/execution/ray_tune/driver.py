@@ -86,16 +86,16 @@ class JobSearcher(Searcher):
         if not error:
             self._out.pop(trial_id, None)
 
-    def given_up(self, trial: TuneTrial) -> bool:
-        """Whether a trial that Tune has given up is so for good; else its job is told again."""
+    def given_up(self, trial: TuneTrial) -> int:
+        """How often a trial has failed that Tune has given up; 0 where its job is told again."""
         job = self._out.pop(trial.trial_id)
         key = job.trial.hash
-        self._losses[key] += trial.num_failures
+        # Ray does not count the loss of a worker that a cloud has taken back.
+        self._losses[key] += max(1, trial.num_failures)
         if self._losses[key] > MAX_FAILURES or not _lost_its_worker(trial):
-            print("GIVEN", key, self._losses, type(trial.get_pickled_error()), trial.num_failures, flush=True)
-            return True
+            return self._losses[key]
         self._again.append(job)
-        return False
+        return 0
 
     def save(self, checkpoint_path: str) -> None:
         pass
@@ -113,7 +113,7 @@ class Teller(Callback):
 
     def __init__(self, emit: Emit, stop: Stop, watch: Watch, loggers: Loggers) -> None:
         self._emit, self._stop, self._watch, self._loggers = emit, stop, watch, loggers
-        self.given_up: Callable[[TuneTrial], bool] = lambda trial: True
+        self.given_up: Callable[[TuneTrial], int] = lambda trial: 1
         self.open: set[str] = set()
         self.failure: Exception | None = None
 
@@ -144,8 +144,9 @@ class Teller(Callback):
             self.tell(Ended(key, Status.PRUNED))
 
     def on_trial_error(self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any) -> None:
-        if self.given_up(trial):
-            self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial)))
+        failures = self.given_up(trial)
+        if failures:
+            self.tell(Ended(str(trial.config["trial"]), Status.FAILED, _last_words(trial, failures)))
 
     def tell(self, event: Event) -> None:
         if self.failure is not None:
@@ -171,17 +172,18 @@ def _lost_its_worker(trial: TuneTrial) -> bool:
         with open(trial.pickled_error_file, "rb") as stream:
             # Tune's own file in this run's private folder.
             return isinstance(cloudpickle.load(stream), RayActorError)
-    except (OSError, TypeError):
+    except Exception:
+        # No file, or one that was cut: then nobody knows.
         return False
 
 
-def _last_words(trial: TuneTrial) -> str:
+def _last_words(trial: TuneTrial, failures: int) -> str:
     try:
         with open(trial.error_file) as stream:
             text = stream.read()[-4000:]
     except (OSError, TypeError):
         text = "no message"
-    return f"its worker failed {trial.num_failures} times; the last time: {text}"
+    return f"its worker failed, {failures} in all; the last time: {text}"
 
 
 class RuledScheduler(FIFOScheduler):

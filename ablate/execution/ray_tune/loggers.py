@@ -86,13 +86,17 @@ class Run:
 def _levels(trial: Trial) -> dict[str, str | int | float]:
     """By the names of factors, what a trial is; what these services cannot show as it is, as JSON."""
     architecture = trial.architecture
-    found = {
+    found: dict[str, Any] = {
         "backbone": architecture.backbone,
         "data.name": trial.data.name,
         "data.image_size": architecture.image_size,
         **architecture.settings,
         **{f"recipe.{name}": value for name, value in asdict(trial.recipe).items()},
     }
+    if trial.start is not None:
+        found["pretrained"] = trial.start.identity
+    if trial.teacher is not None:
+        found["teacher"] = trial.teacher.identity
     return {name: value if isinstance(value, str | int | float) else canonical_json(value) for name, value in found.items()}
 
 
