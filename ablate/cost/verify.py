@@ -9,8 +9,11 @@ cost is in one of three classes:
 
 A convention is words: a way of counting of `ablate.cost.counters`, and forms of print,
 
-    truncated    the print drops digits instead of rounding
-    printed sum  a row that changes another one's network prints that row's print plus the counted addition
+    truncated      the print drops digits instead of rounding
+    printed sum    a row that changes another one's network prints that row's print plus the counted addition
+    doubled depth  a row with twice another one's layers prints twice that row's print
+    half of both   a row with one of two branches prints half of what the row with both prints
+    quoted augreg  a row that changes nothing of its backbone has the print of that publication
 """
 
 from __future__ import annotations
@@ -26,16 +29,28 @@ from ablate.cost.counters import COUNTS, DEFAULTS, OF_COST, CostName, find
 from ablate.errors import UnknownName, unknown
 from ablate.families import resolve
 from ablate.published import Cause, Row, Table, sources, tables
-from ablate.records import Architecture, Cost
+from ablate.records import Architecture, Cost, Settings
 
 UNITS: Mapping[CostName, tuple[str, int]] = {"params": ("M", 10**6), "FLOPs": ("G", 10**9)}
 """The unit of each printed cost, and how much it is."""
 
 TRUNCATED = "truncated"
 PRINTED_SUM = "printed sum"
+DOUBLED = "doubled depth"
+HALVED = "half of both"
+DEPTH = "size.depth"
+PLACEMENT = "shortcuts.placement"
+QUOTES: Mapping[str, str] = {"quoted augreg": "augreg"}
+"""Forms of print that quote a publication, with its key among the sources."""
 FORMS: Mapping[str, str] = {
     TRUNCATED: "the print drops digits instead of rounding",
     PRINTED_SUM: "a row that changes another one's network prints that row's print plus the counted addition",
+    DOUBLED: "a row with twice another one's layers prints twice that row's print",
+    HALVED: "a row with one of two branches prints half of what the row with both prints",
+    **{
+        word: f"a row that changes nothing of its backbone has the print of the source {source}"
+        for word, source in QUOTES.items()
+    },
 }
 """The forms of print that a convention may name."""
 
@@ -195,6 +210,9 @@ def way_of(cost: CostName, words: Sequence[str]) -> str:
 def _predicted(table: Table, row: Row, cost: CostName, words: Sequence[str], book: Book) -> Decimal:
     """What a convention says that a row prints, before it is rounded, in M or G."""
     way = way_of(cost, words)
+    other_print = _from_prints(table, row, cost, words)
+    if other_print is not None:
+        return other_print
     value = _counted(row, cost, way, book)
     if row.printed[cost].startswith("+"):
         return value - _counted(table.rows[0], cost, way, book)
@@ -202,6 +220,42 @@ def _predicted(table: Table, row: Row, cost: CostName, words: Sequence[str], boo
         base = table.row(row.base)
         return Decimal(base.printed[cost]) + value - _counted(base, cost, way, book)
     return value
+
+
+def _from_prints(table: Table, row: Row, cost: CostName, words: Sequence[str]) -> Decimal | None:
+    """What other prints say that a row prints, by the forms that a convention names; None where they say nothing."""
+    if DOUBLED in words:
+        half = _half_as_deep(table, row)
+        if half is not None:
+            return 2 * Decimal(half.printed[cost])
+    if HALVED in words and row.levels.get(PLACEMENT) in ("msa", "mlp"):
+        both = _row_with(table, {**row.levels, PLACEMENT: "both"})
+        if both is not None:
+            return Decimal(both.printed[cost]) / 2
+    for word, source in QUOTES.items():
+        numbers = sources()[source].numbers
+        if word in words and row.backbone in numbers and _changes_nothing(table, row):
+            return Decimal(numbers[row.backbone][cost])
+    return None
+
+
+def _half_as_deep(table: Table, row: Row) -> Row | None:
+    """The row of a table that is the same with the backbone's own layers, of a row with twice as many."""
+    own = families.find(row.backbone).dimensions(row.backbone).depth
+    if row.levels.get(DEPTH) != 2 * own:
+        return None
+    return _row_with(table, {name: level for name, level in row.levels.items() if name != DEPTH})
+
+
+def _row_with(table: Table, levels: Settings) -> Row | None:
+    return next((row for row in table.rows if row.levels == levels), None)
+
+
+def _changes_nothing(table: Table, row: Row) -> bool:
+    """Whether a row has no setting that some other row has not."""
+    shared = [architecture_of(other).settings for other in table.rows]
+    mine = architecture_of(row).settings
+    return all(settings.get(name) == level for settings in shared for name, level in mine.items())
 
 
 def _counted(row: Row, cost: CostName, way: str, book: Book) -> Decimal:
