@@ -375,13 +375,13 @@ def test_diagnose_and_plot(trained: Say) -> None:
 
 
 def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
-    code, shown, _ = say("verify-costs", "augvit/table4", "--format", "md")
+    code, shown, _ = say("verify-costs", "augvit/table3", "--format", "md")
     assert code == 0
-    assert "| different  | half of both" in shown
-    assert "half of the printed 0.07" in shown
-    assert "equal: 3 of 8;" in shown
-    assert "convention: 3 of 8;" in shown
-    assert "different: 2 of 8;" in shown
+    assert "| different  | three times one" in shown
+    assert "three times the printed 0.04" in shown
+    assert "equal: 5 of 8;" in shown
+    assert "convention: 2 of 8;" in shown
+    assert "different: 1 of 8;" in shown
     assert "convention matrix: 4 of 4 equal;" in shown
 
 
@@ -389,11 +389,11 @@ def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
 def test_verify_costs_fails_where_a_print_is_unexplained(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     from ablate import published
 
-    table = published.tables()["augvit/table4"]
+    table = published.tables()["augvit/table3"]
     bare = [replace(row, causes={}) for row in table.rows]
-    monkeypatch.setattr(published, "tables", lambda: {"augvit/table4": replace(table, rows=tuple(bare))})
-    code, shown, _ = say("verify-costs", "augvit/table4", "--format", "json")
+    monkeypatch.setattr(published, "tables", lambda: {"augvit/table3": replace(table, rows=tuple(bare))})
+    code, shown, _ = say("verify-costs", "augvit/table3", "--format", "json")
     assert code == 1
     rows = json.loads(shown)
-    assert [row["row"] for row in rows if not row["explained"]] == ["MSA", "MLP"]
+    assert [row["row"] for row in rows if not row["explained"]] == ["3"]
     assert {row["class"] for row in rows} == {"equal", "convention", "different"}
