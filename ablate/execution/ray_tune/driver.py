@@ -50,7 +50,7 @@ class JobSearcher(Searcher):
     """Tells Tune one job after another, that there is none now, or that there will be no more.
 
     Tune tries a trial again whose worker died while it trained. It gives up a trial at once whose warm worker died after the
-    trial before it. Such a job is told again, as another trial of Tune's.
+    trial before it. This class hands such a job out again, as another trial of Tune's.
     """
 
     def __init__(self, jobs: Iterable[Job | None], stop: Stop, follow: Callable[[Job], None]) -> None:
@@ -87,7 +87,7 @@ class JobSearcher(Searcher):
             self._out.pop(trial_id, None)
 
     def given_up(self, trial: TuneTrial) -> int:
-        """How often a trial has failed that Tune has given up; 0 where its job is told again."""
+        """How often a trial has failed that Tune has given up; 0 where its job is handed out again."""
         job = self._out.pop(trial.trial_id)
         key = job.trial.hash
         # Ray does not count the loss of a worker that a cloud has taken back.
@@ -173,7 +173,7 @@ def _lost_its_worker(trial: TuneTrial) -> bool:
             # Tune's own file in this run's private folder.
             return isinstance(cloudpickle.load(stream), RayActorError)
     except Exception:
-        # No file, or one that was cut: then nobody knows.
+        # The file is missing or cut, so the cause is unknown. A callback that raises would end the whole run.
         return False
 
 
