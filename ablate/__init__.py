@@ -1,7 +1,7 @@
 """ablate: which part of an architecture earns its cost.
 
-One YAML file declares a space; the harness plans the trials, trains each exactly once, counts its cost, keeps everything in
-SQL, and prints the table. Data flows one way:
+One YAML file declares a space; the harness plans the trials, trains each exactly once,
+counts its cost, keeps everything in SQL, and prints the table. Data flows one way:
 
     search_spaces/*.yaml
           |  space       read, validate, name every mistake       -> Space
@@ -16,8 +16,8 @@ SQL, and prints the table. Data flows one way:
           v
              report      effects, tables                          -> what people read
 
-`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names below are the public face; importing
-`ablate` loads none of the heavy ones.
+`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names
+below are the public face; importing `ablate` loads none of the heavy ones.
 """
 
 from __future__ import annotations
@@ -36,4 +36,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'ablate' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module("ablate.study" if name == "Study" else "ablate.api"), name)
+    return getattr(
+        import_module("ablate.study" if name == "Study" else "ablate.api"), name
+    )

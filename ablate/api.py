@@ -24,13 +24,23 @@ def _read(declared: Declared) -> tuple[Space, str]:
         import yaml
 
         if "name" not in declared:
-            raise AblateError("a space that is not a file needs a name: add the key `name`")
+            raise AblateError(
+                "a space that is not a file needs a name: add the key `name`"
+            )
         name = str(declared["name"])
-        return space.load(yaml.safe_dump(dict(declared), sort_keys=False, allow_unicode=True), name), name
+        return (
+            space.load(
+                yaml.safe_dump(dict(declared), sort_keys=False, allow_unicode=True),
+                name,
+            ),
+            name,
+        )
     return space.read(Path(declared)), str(declared)
 
 
-def preview(declared: Declared, *, runs: str | Path = "runs", store: str = "") -> Preview:
+def preview(
+    declared: Declared, *, runs: str | Path = "runs", store: str = ""
+) -> Preview:
     """What running a space would do; nothing is trained.
 
     Raises:
@@ -57,18 +67,32 @@ def run(
     Args:
         declared: a YAML file, or a mapping with the same keys.
         executor: ray or inline.
-        ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray starts on this machine.
+        ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray
+            starts on this machine.
         checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
         log: services that each epoch is told to as well: tensorboard, mlflow, wandb.
 
     Raises:
-        AblateError: the space, the data or the machine do not allow it, or trials failed.
+        AblateError: the space, the data or the machine do not allow it, or trials
+            failed.
     """
     found, file = _read(declared)
-    options = Options(Path(runs), store, executor, cpus, gpus, ray_address, checkpoints, tuple(log))
+    options = Options(
+        runs=Path(runs),
+        store=store,
+        executor=executor,
+        cpus=cpus,
+        gpus=gpus,
+        ray_address=ray_address,
+        checkpoints=checkpoints,
+        log=tuple(log),
+    )
     outcome = pipeline.run(found, file, options)
     if outcome.failed:
-        raise AblateError(f"{outcome.failed} trials of {outcome.study} failed: {advice.command('status', outcome.study)}")
+        raise AblateError(
+            f"{outcome.failed} trials of {outcome.study} failed:"
+            f" {advice.command('status', outcome.study)}"
+        )
     return Study(outcome.study, options.url)
 
 
@@ -78,9 +102,15 @@ def open_study(name: str, *, runs: str | Path = "runs", store: str = "") -> Stud
 
 
 def create_model(
-    backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
+    backbone: str,
+    settings: Settings | None = None,
+    *,
+    image_size: int | None = None,
+    channels: int = 3,
+    classes: int = 1000,
 ) -> nn.Module:
-    """A network with factors at given levels, initialised from torch's global random state.
+    """A network with factors at given levels, initialised from torch's global random
+    state.
 
     >>> ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
 
@@ -96,15 +126,24 @@ def create_model(
     from ablate.models import build
 
     size = image_size or find(backbone).image_size(backbone)
-    return build(resolve(backbone, size, channels, classes, factors.check(settings or {})))
+    return build(
+        resolve(backbone, size, channels, classes, factors.check(settings or {}))
+    )
 
 
 def model_cost(
-    backbone: str, settings: Settings | None = None, *, image_size: int | None = None, channels: int = 3, classes: int = 1000
+    backbone: str,
+    settings: Settings | None = None,
+    *,
+    image_size: int | None = None,
+    channels: int = 3,
+    classes: int = 1000,
 ) -> Cost:
     """The cost of a network with factors at given levels. Raises as `create_model`."""
     from ablate.cost import count
     from ablate.families import find, resolve
 
     size = image_size or find(backbone).image_size(backbone)
-    return count(resolve(backbone, size, channels, classes, factors.check(settings or {})))
+    return count(
+        resolve(backbone, size, channels, classes, factors.check(settings or {}))
+    )

@@ -14,7 +14,9 @@ from ablate.store.reader import Reader
 
 @dataclass(frozen=True)
 class Looked:
-    """What a diagnosis came to: trials looked at, and those that are not trained to their end or have no checkpoint."""
+    """What a diagnosis came to: trials looked at, and those that are not trained to
+    their end or have no checkpoint.
+    """
 
     studies: tuple[str, ...]
     trials: int
@@ -22,7 +24,10 @@ class Looked:
 
 
 def diagnose(
-    targets: tuple[str, ...], wanted: Diagnostics, options: Options, hear: Callable[[int, int], None] = lambda done, all_: None
+    targets: tuple[str, ...],
+    wanted: Diagnostics,
+    options: Options,
+    hear: Callable[[int, int], None] = lambda done, all_: None,
 ) -> Looked:
     """Takes diagnostics of trained networks from their checkpoints, and stores them.
 
@@ -46,21 +51,39 @@ def diagnose(
         documents = {study: reader.study(study) for study in studies}
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in found:
-            declared = space.load(documents[study].document, documents[study].file, stored=True)
+            declared = space.load(
+                documents[study].document, documents[study].file, stored=True
+            )
             for trial in reader.trained(study):
                 if key in (None, trial.hash):
-                    # Images as the network was trained on them: published weights say how they are normalised and cut.
-                    data = replace(declared.data, image_size=trial.architecture.image_size)
-                    weights = PUBLISHED_WEIGHTS if trial.start.startswith(f"{PUBLISHED_WEIGHTS} ") else ""
-                    chosen[trial.hash] = trial, prepared(data, trial.recipe, weights, trial.architecture.backbone)
+                    # Images as the network was trained on them: published weights say
+                    # how they are normalised and cut.
+                    data = replace(
+                        declared.data, image_size=trial.architecture.image_size
+                    )
+                    if trial.start.startswith(f"{PUBLISHED_WEIGHTS} "):
+                        weights = PUBLISHED_WEIGHTS
+                    else:
+                        weights = ""
+                    chosen[trial.hash] = (
+                        trial,
+                        prepared(
+                            data, trial.recipe, weights, trial.architecture.backbone
+                        ),
+                    )
     without = 0
     with Writer(options.url) as writer:
         root = options.checkpoints_of(writer.store_id)
         for done, (trial, data) in enumerate(chosen.values(), 1):
-            taken = look(trial, data, f"{root}/{trial.hash}", wanted) if trial.completed else None
+            if trial.completed:
+                taken = look(trial, data, f"{root}/{trial.hash}", wanted)
+            else:
+                taken = None
             if taken is None:
                 without += 1
             elif not writer.write(Measured(trial.hash, taken)):
-                raise StoreError(f"another driver trains {trial.hash}; wait for it, then look inside")
+                raise StoreError(
+                    f"another driver trains {trial.hash}; wait for it, then look inside"
+                )
             hear(done, len(chosen))
     return Looked(studies, len(chosen) - without, without)

@@ -1,7 +1,8 @@
 """What checkpoints occupy on disk, and freeing what no result needs.
 
-A checkpoint lets an unfinished trial go on, a longer training begin where a shorter one ended, and `ablate diagnose` look
-inside a network. Results are in the store: freeing a checkpoint loses none.
+A checkpoint lets an unfinished trial go on, a longer training begin where a shorter one
+ended, and `ablate diagnose` look inside a network. Results are in the store: freeing a
+checkpoint loses none.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from ablate.store.reader import Reader
 Kind = Literal["unfinished", "finished", "unused", "other-stores"]
 KINDS: tuple[Kind, ...] = ("unfinished", "finished", "unused", "other-stores")
 FREEABLE: tuple[Kind, ...] = ("finished", "unused", "other-stores")
-OURS = re.compile(r"(?P<store>[0-9a-f]{12})/(?P<trial>[0-9a-f]{16,})/(?:last\.pt(?:\.unreadable)?|last\.part|lock)")
-"""A file of a trial's checkpoint, below the root of all stores."""
+# A file of a trial's checkpoint, below the root of all stores.
+OURS = re.compile(
+    r"(?P<store>[0-9a-f]{12})/(?P<trial>[0-9a-f]{16,})/(?:last\.pt(?:\.unreadable)?|last\.part|lock)"
+)
 NEEDED_FOR = {
     "unfinished": "going on: ablate resume",
     "finished": "ablate diagnose, and longer trainings that begin there",
     "unused": "nothing: no study has the trial",
-    "other-stores": "another store, if there still is one: its unfinished trials would start again",
+    "other-stores": (
+        "another store, if there still is one: its unfinished trials would start again"
+    ),
 }
 
 
@@ -54,7 +59,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Freed:
-    """What was freed: folders and bytes. `busy` folders were left, because a process holds them."""
+    """What was freed: folders and bytes.
+
+    `busy` folders were left, because a process holds them.
+    """
 
     folders: int
     size: int
@@ -69,7 +77,8 @@ def usage(options: Options) -> list[Place]:
         CheckpointError: the URL's protocol is unknown.
     """
     with Reader(options.url) as reader:
-        store, trials = reader.store_id(), reader.states()
+        store = reader.store_id()
+        trials = reader.states()
     system, root = _files(options)
     sizes: dict[tuple[str, str], int] = {}
     for path, size in _found(system, root):
@@ -79,17 +88,32 @@ def usage(options: Options) -> list[Place]:
             continue
         place = found["store"], found["trial"]
         sizes[place] = sizes.get(place, 0) + size
-    return [_place(root, owner, trial, size, store, trials) for (owner, trial), size in sorted(sizes.items())]
+    return [
+        _place(root, owner, trial, size, store, trials)
+        for (owner, trial), size in sorted(sizes.items())
+    ]
 
 
-def _place(root: str, first: str, trial: str, size: int, store: str, trials: dict[str, tuple[Status, str]]) -> Place:
+def _place(
+    root: str,
+    first: str,
+    trial: str,
+    size: int,
+    store: str,
+    trials: dict[str, tuple[Status, str]],
+) -> Place:
     path = f"{root}/{first}/{trial}"
     if first != store:
         return Place(path=path, kind="other-stores", study=first, size=size)
     if trial not in trials:
         return Place(path=path, kind="unused", study="", size=size)
     status, study = trials[trial]
-    return Place(path=path, kind="finished" if status in KNOWN else "unfinished", study=study, size=size)
+    return Place(
+        path=path,
+        kind="finished" if status in KNOWN else "unfinished",
+        study=study,
+        size=size,
+    )
 
 
 def free(options: Options, kinds: Iterable[Kind]) -> Freed:
@@ -97,17 +121,22 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
 
     Raises:
         StoreError: there is no store, or another process is writing to it.
-        CheckpointError: checkpoints of other stores at a URL: nothing there says whether a trial is at work.
+        CheckpointError: checkpoints of other stores at a URL: nothing there says
+            whether a trial is at work.
     """
     from ablate.store.writer import Writer
 
     wanted = set(kinds) & set(FREEABLE)
     if "other-stores" in wanted and "://" in options.checkpoints_root:
         raise CheckpointError(
-            f"checkpoints of other stores at {masked(options.checkpoints_root)} may be in use; remove their folders by hand"
+            f"checkpoints of other stores at {masked(options.checkpoints_root)} may be"
+            " in use; remove their folders by hand"
         )
-    folders, size, busy = 0, 0, 0
-    # Only the one who may write may remove: a trial that is being trained is not looked at as finished.
+    folders = 0
+    size = 0
+    busy = 0
+    # Only the one who may write may remove: a trial that is being trained is not looked
+    # at as finished.
     with Writer(options.url):
         system, _ = _files(options)
         for place in usage(options):

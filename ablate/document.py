@@ -1,7 +1,8 @@
 """YAML text to plain values, remembering the line of each.
 
-YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. Nothing that is read can run code: libyaml parses the text
-to events, PyYAML's composer makes nodes of them, and nodes become plain values here; tags are refused. Whatever is too large is
+YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. Nothing that is
+read can run code: libyaml parses the text to events, PyYAML's composer makes nodes of
+them, and nodes become plain values here; tags are refused. Whatever is too large is
 refused where it begins to be, before the rest is read.
 """
 
@@ -21,18 +22,21 @@ from ablate.errors import Problem, SpaceError, shortened, unknown
 
 Where = tuple[str | int, ...]
 
+# Bytes of a document. The largest of the five papers' spaces has 2 kB; what is larger
+# was not meant to be a space.
 MOST_BYTES = 1_000_000
-"""Bytes of a document. The largest of the five papers' spaces has 2 kB; what is larger was not meant to be a space."""
+# Values of a document, those of an alias counted wherever it stands, so that a few
+# lines cannot become gigabytes.
 MOST_VALUES = 20_000
-"""Values of a document, those of an alias counted wherever it stands, so that a few lines cannot become gigabytes."""
+# Levels of nesting. A space has four.
 MOST_DEPTH = 30
-"""Levels of nesting. A space has four."""
+# The largest whole number that every database takes.
 MOST_INTEGER = 2**63 - 1
-"""The largest whole number that every database takes."""
 
 
 class _Yaml12(Composer, yaml.CBaseLoader):
-    """Nodes from libyaml's events, with the scalars of YAML 1.2's core schema, and no more of them than a document may have.
+    """Nodes from libyaml's events, with the scalars of YAML 1.2's core schema, and no
+    more of them than a document may have.
 
     libyaml is ten times faster than PyYAML's own parser.
     """
@@ -46,7 +50,8 @@ class _Yaml12(Composer, yaml.CBaseLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, with those inside it."""
-        self._depth, self._nodes = self._depth + 1, self._nodes + 1
+        self._depth = self._depth + 1
+        self._nodes = self._nodes + 1
         if self._depth > MOST_DEPTH:
             raise _TooLarge(self._line(), _too_deep())
         # A mapping has twice as many nodes as values.
@@ -58,7 +63,9 @@ class _Yaml12(Composer, yaml.CBaseLoader):
 
     def _line(self) -> int:
         mark = getattr(self.peek_event(), "start_mark", None)
-        return mark.line + 1 if mark else 1
+        if mark is None:
+            return 1
+        return int(mark.line) + 1
 
 
 class _TooLarge(Exception):
@@ -70,11 +77,16 @@ class _TooLarge(Exception):
 
 
 def _too_deep() -> str:
-    return f"the document is nested deeper than {MOST_DEPTH} levels, or refers to itself"
+    return (
+        f"the document is nested deeper than {MOST_DEPTH} levels, or refers to itself"
+    )
 
 
 def _too_many() -> str:
-    return f"the document is too large: it has more than {MOST_VALUES:,} values, or refers to itself"
+    return (
+        f"the document is too large: it has more than {MOST_VALUES:,} values, or refers"
+        " to itself"
+    )
 
 
 for _tag, _pattern, _first in (
@@ -87,12 +99,16 @@ for _tag, _pattern, _first in (
         list("-+.0123456789"),
     ),
 ):
-    _Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+    _Yaml12.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
+    )
 
 
 @dataclass
 class Document:
-    """A parsed document: its values, and the line of each by its place, as in `("factors", "drop.path", 1)`."""
+    """A parsed document: its values, and the line of each by its place, as in
+    `("factors", "drop.path", 1)`.
+    """
 
     file: str
     text: str
@@ -113,19 +129,32 @@ def read_text(path: Path) -> str:
     """The text of a document's file.
 
     Raises:
-        SpaceError: it cannot be read, is no regular file, is larger than a document may be, or is not UTF-8 text.
+        SpaceError: it cannot be read, is no regular file, is larger than a document may
+            be, or is not UTF-8 text.
     """
     try:
         if not str(path).isprintable():
-            raise _refused(str(path), 0, "the file's name has characters that are no text; rename it")
+            raise _refused(
+                str(path),
+                0,
+                "the file's name has characters that are no text; rename it",
+            )
         # Opening a FIFO waits for a writer, and a device may never end.
         if path.exists() and not path.is_file():
-            raise _refused(str(path), 0, "cannot be read: it is not a regular file; save the space to a file and name that")
+            raise _refused(
+                str(path),
+                0,
+                "cannot be read: it is not a regular file; save the space to a file and"
+                " name that",
+            )
         with path.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
         text = "" if len(content) > MOST_BYTES else content.decode()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = "it is not UTF-8 text"
         raise _refused(str(path), 0, f"cannot be read: {reason}") from None
     if len(content) > MOST_BYTES:
         raise _refused(str(path), 0, _too_long())
@@ -139,7 +168,8 @@ def _refused(file: str, line: int, text: str) -> SpaceError:
 
 def _too_long() -> str:
     return (
-        f"the document is larger than {MOST_BYTES:,} bytes; a space is a page of text, and images and weights are files beside it"
+        f"the document is larger than {MOST_BYTES:,} bytes; a space is a page of text,"
+        " and images and weights are files beside it"
     )
 
 
@@ -147,7 +177,8 @@ def parse(text: str, file: str) -> Document:
     """Parses one YAML document.
 
     Raises:
-        SpaceError: it is not one mapping of YAML 1.2 with plain values, or is absurdly large.
+        SpaceError: it is not one mapping of YAML 1.2 with plain values, or is absurdly
+            large.
     """
 
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
@@ -158,19 +189,41 @@ def parse(text: str, file: str) -> Document:
         raise _refused(file, error.line, error.text) from None
     except yaml.MarkedYAMLError as error:
         # What was never closed is found at the end, but stands where it was opened.
-        unclosed = error.context_mark is not None and any(word in str(error.context) for word in ("flow", "quoted"))
-        mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
+        unclosed = error.context_mark is not None and any(
+            word in str(error.context) for word in ("flow", "quoted")
+        )
+        if unclosed:
+            mark = error.context_mark
+        else:
+            mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        raise _refused(file, mark.line + 1 if mark else 1, f"not valid YAML: {what}") from None
+        raise _refused(
+            file, mark.line + 1 if mark else 1, f"not valid YAML: {what}"
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.encode("utf-8", "replace")[: error.position].count(b"\n") + 1
         raise _refused(file, line, f"not valid YAML: {error.reason}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise _refused(file, 1, f"not valid YAML: {' '.join(str(error).split())}") from None
-    if root is None or (isinstance(root, yaml.ScalarNode) and not root.value and root.style not in ('"', "'")):
-        raise _refused(file, 1, "the document is empty; a space needs at least question, backbone and factors")
+        raise _refused(
+            file, 1, f"not valid YAML: {' '.join(str(error).split())}"
+        ) from None
+    if root is None or (
+        isinstance(root, yaml.ScalarNode)
+        and not root.value
+        and root.style not in ('"', "'")
+    ):
+        raise _refused(
+            file,
+            1,
+            "the document is empty; a space needs at least question, backbone and"
+            " factors",
+        )
     if not isinstance(root, yaml.MappingNode):
-        raise _refused(file, root.start_mark.line + 1, "a space is a mapping of keys to values, as in `question: ...`")
+        raise _refused(
+            file,
+            root.start_mark.line + 1,
+            "a space is a mapping of keys to values, as in `question: ...`",
+        )
     document = Document(file, text, {})
     document.values = _Reader(document).read(root, ())
     return document
@@ -203,7 +256,10 @@ class _Reader:
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(node, where)
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-            return [self.read(item, (*where, index)) for index, item in enumerate(node.value)]
+            return [
+                self.read(item, (*where, index))
+                for index, item in enumerate(node.value)
+            ]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
         raise self._refused(line, f"the tag {shortened(node.tag)} is not allowed")
@@ -224,20 +280,36 @@ class _Reader:
 
     def _key(self, node: yaml.Node, line: int) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self._refused(line, f"a key must be text, found a {getattr(node, 'id', 'node')}")
+            raise self._refused(
+                line, f"a key must be text, found a {getattr(node, 'id', 'node')}"
+            )
         key = self._scalar(node, line)
         if not isinstance(key, str):
-            raise self._refused(line, f"a key must be text, found {shortened(node.value)!r}; put it in quotes")
+            raise self._refused(
+                line,
+                f"a key must be text, found {shortened(node.value)!r}; put it in"
+                " quotes",
+            )
         return key
 
     def _scalar(self, node: yaml.ScalarNode, line: int) -> Any:
-        tag, text = node.tag.rpartition(":")[2], str(node.value)
-        if not node.tag.startswith("tag:yaml.org,2002:") or tag not in ("null", "bool", "int", "float", "str"):
+        tag = node.tag.rpartition(":")[2]
+        text = str(node.value)
+        if not node.tag.startswith("tag:yaml.org,2002:") or tag not in (
+            "null",
+            "bool",
+            "int",
+            "float",
+            "str",
+        ):
             raise self._refused(line, f"the tag {shortened(node.tag)} is not allowed")
         try:
             return _plain(tag, text)
         except (ValueError, KeyError) as error:
-            reason = error.args[0] if isinstance(error, _Refused) else f"is no finite {tag}"
+            if isinstance(error, _Refused):
+                reason = error.args[0]
+            else:
+                reason = f"is no finite {tag}"
             raise self._refused(line, f"'{shortened(text)}' {reason}") from None
 
 
@@ -258,7 +330,10 @@ def _plain(tag: str, text: str) -> bool | int | float | str | None:
             raise ValueError(text)
         return number
     if "\0" in text:
-        raise _Refused("holds the character NUL, which databases and file names do not take; leave it out")
+        raise _Refused(
+            "holds the character NUL, which databases and file names do not take; leave"
+            " it out"
+        )
     return text
 
 
@@ -267,7 +342,9 @@ def _integer(text: str) -> int:
     digits = text.lstrip("-+").lstrip("0") or "0"
     if len(digits) > len(str(MOST_INTEGER)) or int(digits) > MOST_INTEGER:
         raise _Refused(f"is beyond 64 bits; whole numbers go up to {MOST_INTEGER:,}")
-    return -int(digits) if text.startswith("-") else int(digits)
+    if text.startswith("-"):
+        return -int(digits)
+    return int(digits)
 
 
 def unknown_key(found: str, known: list[str]) -> str:

@@ -12,19 +12,34 @@ from ablate.report.factorial import Factorial, Term
 from ablate.store.reader import Reader
 from ablate.study import Study
 
-KINDS = ("effects", "factors", "interactions", "contributions", "pareto", "curves", "importance", "parallel")
+KINDS = (
+    "effects",
+    "factors",
+    "interactions",
+    "contributions",
+    "pareto",
+    "curves",
+    "importance",
+    "parallel",
+)
 POOLED = ("factors", "interactions", "contributions")
 
 
 def chart(
-    study: Study, of: str, *, rows: Sequence[int] | None = None, metric: str = "", cost: str = "flops"
+    study: Study,
+    of: str,
+    *,
+    rows: Sequence[int] | None = None,
+    metric: str = "",
+    cost: str = "flops",
 ) -> Chart | Coordinates:
     """One chart of a study.
 
     Args:
         of: one of `KINDS`.
         rows: of curves: those of these rows; by default all.
-        metric: of curves: top1, top5, loss or train_loss; by default the study's metric.
+        metric: of curves: top1, top5, loss or train_loss; by default the study's
+            metric.
         cost: of pareto: the cost on x.
 
     Raises:
@@ -40,17 +55,32 @@ def chart(
         found = study.pareto([f"{results.metric}={direction}", f"{cost}=min"])
         return charts.pareto_chart(results, found.data, cost)
 
-    def terms(find: Callable[[Factorial], list[Term]], title: str) -> Callable[[], Chart]:
-        return lambda: charts.terms_chart(results, find(Factorial(results, declared.baseline, declared.looks)), title)
+    def terms(
+        find: Callable[[Factorial], list[Term]], title: str
+    ) -> Callable[[], Chart]:
+        return lambda: charts.terms_chart(
+            results, find(Factorial(results, declared.baseline, declared.looks)), title
+        )
 
     made: dict[str, Callable[[], Chart | Coordinates]] = {
         "effects": lambda: charts.effects_chart(results, study.effects(), margin),
-        "factors": terms(lambda model: model.main_effects(margin, direction), "Main effects"),
-        "interactions": terms(lambda model: model.interactions(margin, direction), "Interactions"),
-        "contributions": terms(lambda model: model.contributions(declared.full, margin, direction), "Contributions"),
+        "factors": terms(
+            lambda model: model.main_effects(margin, direction), "Main effects"
+        ),
+        "interactions": terms(
+            lambda model: model.interactions(margin, direction), "Interactions"
+        ),
+        "contributions": terms(
+            lambda model: model.contributions(declared.full, margin, direction),
+            "Contributions",
+        ),
         "pareto": front,
-        "curves": lambda: charts.curves_chart(results, curves(study), metric or results.metric, rows),
-        "importance": lambda: charts.importance_chart(results, study.effects_grid("importance").data),
+        "curves": lambda: charts.curves_chart(
+            results, curves(study), metric or results.metric, rows
+        ),
+        "importance": lambda: charts.importance_chart(
+            results, study.effects_grid("importance").data
+        ),
         "parallel": lambda: charts.coordinates(results),
     }
     return made[of]()
@@ -67,8 +97,15 @@ def curves(study: Study) -> dict[int, list[Any]]:
 
 
 def averages(study: Study) -> bool:
-    """Whether effects of factors say more than rows do: in a grid, a fraction or a random draw they are averages over cells."""
-    return study.declared().design.name in ("grid", "fractional", "plackett-burman", "random")
+    """Whether effects of factors say more than rows do: in a grid, a fraction or a
+    random draw they are averages over cells.
+    """
+    return study.declared().design.name in (
+        "grid",
+        "fractional",
+        "plackett-burman",
+        "random",
+    )
 
 
 def drawable(study: Study) -> dict[str, Chart | Coordinates]:

@@ -1,4 +1,6 @@
-"""Numbers of seconds that the environment may set, for those who run ablate where the usual ones do not fit."""
+"""Numbers of seconds that the environment may set, for those who run ablate where the
+usual ones do not fit.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +27,7 @@ def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
     if math.isfinite(found) and (found > 0 or (or_never and found == 0)):
         return found
     least = "0 (never) or more" if or_never else "above 0"
-    raise AblateError(f"{name} = {said!r} is no number of seconds {least}; write one as in {name}={usual:g}, or unset it")
+    raise AblateError(
+        f"{name} = {said!r} is no number of seconds {least}; write one as in"
+        f" {name}={usual:g}, or unset it"
+    )

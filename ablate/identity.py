@@ -1,7 +1,8 @@
 """Canonical form and content hash of what is trained.
 
-Equal content has equal bytes and so an equal hash, on every machine and in every version. What equals its default is left
-out by the callers before hashing, so that a new option whose default is the old behaviour changes no hash.
+Equal content has equal bytes and so an equal hash, on every machine and in every
+version. What equals its default is left out by the callers before hashing, so that a
+new option whose default is the old behaviour changes no hash.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+# Hex digits of a hash: 80 bits, so that a million trials collide with probability
+# 4e-13.
 DIGITS = 20
-"""Hex digits of a hash: 80 bits, so that a million trials collide with probability 4e-13."""
 
-Canonical: TypeAlias = "bool | int | float | str | None | Sequence[Canonical] | Mapping[str, Canonical]"
+Canonical: TypeAlias = (
+    "bool | int | float | str | None | Sequence[Canonical] | Mapping[str, Canonical]"
+)
 
 
 def canonical(value: Canonical) -> Canonical:
@@ -31,7 +35,9 @@ def canonical(value: Canonical) -> Canonical:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} has no canonical form")
-        return int(value) if value.is_integer() else value
+        if value.is_integer():
+            return int(value)
+        return value
     if isinstance(value, Mapping):
         return {key: canonical(value[key]) for key in sorted(value)}
     if isinstance(value, Sequence):
@@ -41,7 +47,13 @@ def canonical(value: Canonical) -> Canonical:
 
 def canonical_json(value: Canonical) -> str:
     """Canonical form as one line of JSON."""
-    return json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        canonical(value),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+    )
 
 
 def content_hash(value: Canonical) -> str:

@@ -31,15 +31,19 @@ HEADINGS = {
     "importance": "Importance of factors",
     "parallel": "All cells",
 }
+# Rows of a table that a person reads.
 MOST_ROWS = 200
-"""Rows of a table that a person reads."""
 
 
-def write_page(study: Study, to: Path, *, interactive: bool = False, where: str = "") -> None:
-    """Writes the report of a study: question, claim, verdicts, tables, figures, findings, cost, provenance, commands.
+def write_page(
+    study: Study, to: Path, *, interactive: bool = False, where: str = ""
+) -> None:
+    """Writes the report of a study: question, claim, verdicts, tables, figures,
+    findings, cost, provenance, commands.
 
     Args:
-        interactive: figures that can be zoomed (5 MB more for Plotly's script); else still ones.
+        interactive: figures that can be zoomed (5 MB more for Plotly's script); else
+            still ones.
         where: what commands need to find the store, as ` --runs DIR`.
 
     Raises:
@@ -48,24 +52,42 @@ def write_page(study: Study, to: Path, *, interactive: bool = False, where: str 
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("ablate.report", "templates")
-    environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=True, finalize=_finished, trim_blocks=False)
-    text = environment.get_template("report.html").render(_content(study, interactive, where))
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=_finished,
+        trim_blocks=False,
+    )
+    text = environment.get_template("report.html").render(
+        _content(study, interactive, where)
+    )
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
 
 
 def _finished(value: Any) -> Any:
-    """A value as it stands in the page: text is escaped, HTML that was made here stands as it is."""
-    return escape.html(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+    """A value as it stands in the page: text is escaped, HTML that was made here stands
+    as it is.
+    """
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return escape.html(value)
+    return value
 
 
 def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     results, declared = study.read()
     with Reader(study.store) as reader:
         status = reader.study(study.name)
-        spent, circumstances = reader.spent(study.name), reader.circumstances(study.name)
-    done, trials = status.states.get(Status.COMPLETED, 0), sum(status.states.values())
-    others = "".join(f", {number} {state}" for state, number in status.states.items() if state != Status.COMPLETED and number)
+        spent = reader.spent(study.name)
+        circumstances = reader.circumstances(study.name)
+    done = status.states.get(Status.COMPLETED, 0)
+    trials = sum(status.states.values())
+    others = "".join(
+        f", {number} {state}"
+        for state, number in status.states.items()
+        if state != Status.COMPLETED and number
+    )
     found = study.effects()
     return {
         "name": study.name,
@@ -74,23 +96,36 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "source": results.source,
         "state": f"{done} of {trials} trials completed{others}",
         "sentences": [
-            (str(effect.verdict).replace(" ", "-"), sentence(effect, results.metric, declared.margin))
+            (
+                str(effect.verdict).replace(" ", "-"),
+                sentence(effect, results.metric, declared.margin),
+            )
             for effect in found[:MOST_ROWS]
         ],
         "nothing": "the study has one row.",
-        "policy": f"{METRIC_NAMES[results.metric]}: {policy(declared)}. Differences seed by seed; verdicts hold for all rows "
-        f"together at 5 % (Holm); the least difference that counts is {declared.margin:g}.",
+        "policy": (
+            f"{METRIC_NAMES[results.metric]}: {policy(declared)}. Differences seed by"
+            " seed; verdicts hold for all rows together at 5 % (Holm); the least"
+            f" difference that counts is {declared.margin:g}."
+        ),
         "tables": _tables(study, bool(found)),
         "figures": [
-            (HEADINGS[of], _figure(of, chart, interactive), interactive) for of, chart in drawing.drawable(study).items()
+            (HEADINGS[of], _figure(of, chart, interactive), interactive)
+            for of, chart in drawing.drawable(study).items()
         ],
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
         "script": _script() if interactive else Markup(),
         "findings": review(study.name, study.store, where),
         "costs": _costs(spent),
         "provenance": _ran_on(circumstances),
-        "commands": f"{command(declared, status.file)}{where}\nablate report {escape.shell(study.name)}{where}\n"
-        + "".join(f"ablate reproduce {escape.shell(one['trial'])}{where}\n" for one in circumstances[:1]),
+        "commands": (
+            f"{command(declared, status.file)}{where}\nablate report"
+            f" {escape.shell(study.name)}{where}\n"
+            + "".join(
+                f"ablate reproduce {escape.shell(one['trial'])}{where}\n"
+                for one in circumstances[:1]
+            )
+        ),
         "document": results.document,
     }
 
@@ -115,8 +150,13 @@ def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:
         return Markup(svg(chart))
     from ablate.report.interactive import draw
 
-    # Plotly writes its data into a script of the page, where it writes a less-than sign as \u003c.
-    return Markup(draw(chart).to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}"))
+    # Plotly writes its data into a script of the page, where it writes a less-than sign
+    # as \u003c.
+    return Markup(
+        draw(chart).to_html(
+            include_plotlyjs=False, full_html=False, div_id=f"figure-{of}"
+        )
+    )
 
 
 def _script() -> Markup:
@@ -131,9 +171,15 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
         several = re.search(r" x([0-9]+)$", row["device"])
         kind = "GPU" if row["device"].startswith("cuda") else "CPU"
         hours = row["seconds"] * int(several[1] if several else 1) / 3600
-        told = f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of training and testing"
+        told = (
+            f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of"
+            " training and testing"
+        )
         if row["metered"]:
-            part = "" if row["metered"] == row["epochs"] else f" in the {row['metered']} of {row['epochs']} epochs metered"
+            if row["metered"] == row["epochs"]:
+                part = ""
+            else:
+                part = f" in the {row['metered']} of {row['epochs']} epochs metered"
             told += f", {row['joules'] / 3.6e6:.3g} kWh drawn by the {kind}s{part}"
         lines.append(told)
     return lines or ["Nothing was trained yet."]
@@ -146,5 +192,8 @@ def _ran_on(circumstances: list[dict[str, Any]]) -> Markup:
     for one in circumstances:
         key = (*(one[name] for name in shown), one["device"], one["threads"])
         kinds[key] = kinds.get(key, 0) + 1
-    data = [{"trials": n, **dict(zip((*shown, "device", "threads"), key, strict=True))} for key, n in kinds.items()]
+    data = [
+        {"trials": n, **dict(zip((*shown, "device", "threads"), key, strict=True))}
+        for key, n in kinds.items()
+    ]
     return html(plain(data))

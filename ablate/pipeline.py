@@ -1,4 +1,7 @@
-"""Connects the stages: space, plan, trial, execution, store, report. Whoever reads this file has read the system."""
+"""Connects the stages: space, plan, trial, execution, store, report.
+
+Whoever reads this file has read the system.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +63,12 @@ class Options:
         store: database URL or SQLite file.
         executor: ray or inline.
         cpus, gpus: how much of this machine may be used; by default all of it.
-        ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray starts on this machine.
-        checkpoints: folder, or URL of fsspec, that all nodes share; by default `runs`/checkpoints.
-        log: to which services epochs are told while trials run: tensorboard, mlflow, wandb.
+        ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray
+            starts on this machine.
+        checkpoints: folder, or URL of fsspec, that all nodes share; by default
+            `runs`/checkpoints.
+        log: to which services epochs are told while trials run: tensorboard, mlflow,
+            wandb.
 
     Raises:
         ExecutorError: options that exclude each other.
@@ -83,15 +89,23 @@ class Options:
             if name not in execution.SERVICES:
                 raise UnknownName(unknown("service", name, tuple(execution.SERVICES)))
         if self.log and self.executor != "ray":
-            raise ExecutorError(f"--log {self.log[0]} goes with --executor ray, not with {self.executor}")
+            raise ExecutorError(
+                f"--log {self.log[0]} goes with --executor ray, not with"
+                f" {self.executor}"
+            )
         if not self.ray_address:
             return
         if self.executor != "ray":
-            raise ExecutorError(f"--ray-address {self.ray_address} goes with --executor ray, not with {self.executor}")
+            raise ExecutorError(
+                f"--ray-address {self.ray_address} goes with --executor ray, not with"
+                f" {self.executor}"
+            )
         if self.cpus is not None or self.gpus is not None:
             raise ExecutorError(
-                f"--cpus and --gpus are for this machine; with --ray-address {self.ray_address} the cluster's nodes say what "
-                "they have (ray start --num-cpus, --num-gpus), and the space what a trial needs (resources)"
+                "--cpus and --gpus are for this machine; with --ray-address"
+                f" {self.ray_address} the cluster's nodes say what they have (ray start"
+                " --num-cpus, --num-gpus), and the space what a trial needs"
+                " (resources)"
             )
 
     @property
@@ -99,22 +113,28 @@ class Options:
         return self.store or str(self.runs / "ablate.db")
 
     def checkpoints_of(self, store_id: str) -> str:
-        """Where the checkpoints of a store's trials are: a URL, or a folder that is the same from every working directory."""
+        """Where the checkpoints of a store's trials are: a URL, or a folder that is the
+        same from every working directory.
+        """
         return f"{self.checkpoints_root}/{store_id}"
 
     @property
     def checkpoints_root(self) -> str:
         """Where the checkpoints of all stores are: a URL, or an absolute folder."""
         root = self.checkpoints or str(self.runs / "checkpoints")
-        return root.rstrip("/") if "://" in root else str(Path(root).resolve())
+        if "://" in root:
+            return root.rstrip("/")
+        return str(Path(root).resolve())
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A plan, what is known of its trials, and how long the rest would take in seconds (None: nobody can say).
+    """A plan, what is known of its trials, and how long the rest would take in seconds
+    (None: nobody can say).
 
-    Of a search it is what has been proposed so far; `more` cells are to come (None: as many as there are). Where seeds are added
-    until something is decided, it has those that are due by now, and `whole` all that there may be.
+    Of a search it is what has been proposed so far; `more` cells are to come (None: as
+    many as there are). Where seeds are added until something is decided, it has those
+    that are due by now, and `whole` all that there may be.
     """
 
     plan: Plan
@@ -127,8 +147,11 @@ class Preview:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `undiagnosed` counts trials that were known before, in which nobody has looked yet, though the space
-    asks for it."""
+    """What a run came to.
+
+    `undiagnosed` counts trials that were known before, in which nobody has looked yet,
+    though the space asks for it.
+    """
 
     study: str
     trials: int
@@ -145,7 +168,9 @@ class Hooks:
     """What the caller wants to hear of while a study runs, and how it asks to stop."""
 
     planned: Callable[[Preview], None] = lambda preview: None
-    proposed: Callable[[list[Cell]], None] = lambda cells: None  # with the trials that are to be trained
+    proposed: Callable[[list[Cell]], None] = lambda cells: (
+        None
+    )  # with the trials that are to be trained
     event: Listener = lambda event: None
     stop: Callable[[], bool] = lambda: False
 
@@ -176,28 +201,49 @@ class Costs:
         return self._known[key]
 
 
-def preview(declared: Space, url: str, options: Options | None = None, *, probe: bool = True) -> Preview:
-    """What running a space would do. Reads the store if there is one; `probe` times a few steps where it holds no times."""
+def preview(
+    declared: Space, url: str, options: Options | None = None, *, probe: bool = True
+) -> Preview:
+    """What running a space would do.
+
+    Reads the store if there is one; `probe` times a few steps where it holds no times.
+    """
     found, more = _plan(declared, url)
     known, whole = _known(url, found), None
     if declared.looks:
         from ablate.rounds import granted
 
         whole, again = found, _again(declared)
-        found, _ = granted(found, {key: one for key, one in known.items() if one.status not in again})
+        found, _ = granted(
+            found, {key: one for key, one in known.items() if one.status not in again}
+        )
     to_train = tuple(
-        trial for trial in found.trials if trial.hash not in known or known[trial.hash].status not in _results(declared)
+        trial
+        for trial in found.trials
+        if trial.hash not in known or known[trial.hash].status not in _results(declared)
     )
-    return Preview(found, known, to_train, _estimate(found, to_train, url, options or Options(), probe), more, whole)
+    return Preview(
+        plan=found,
+        known=known,
+        to_train=to_train,
+        seconds=_estimate(found, to_train, url, options or Options(), probe),
+        more=more,
+        whole=whole,
+    )
 
 
 def run(
-    declared: Space, file: str, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None
+    declared: Space,
+    file: str,
+    options: Options,
+    hooks: Hooks | None = None,
+    executor: execution.Executor | None = None,
 ) -> Outcome:
     """Trains whatever of a space is not known yet, and stores it.
 
-    The same space again trains nothing; a new level or seed trains what is new; after any kill, it goes on where it was. Several
-    drivers may do so at once where the store is shared by them.
+    The same space again trains nothing; a new level or seed trains what is new; after
+    any kill, it goes on where it was. Several drivers may do so at once where the store
+    is shared by them.
 
     Raises:
         AblateError: the store, the data or the executor cannot do it; nothing is lost.
@@ -206,9 +252,15 @@ def run(
 
     hooks = hooks or Hooks()
     with ExitStack() as opened:
-        logs = execution.Logs(options.log, options.runs, declared.name, _naming(declared))
-        # A new store is made when the plan stands: what is refused leaves nothing behind.
-        writer = opened.enter_context(Writer(options.url)) if exists(options.url) else None
+        logs = execution.Logs(
+            options.log, options.runs, declared.name, _naming(declared)
+        )
+        # A new store is made when the plan stands: what is refused leaves nothing
+        # behind.
+        if exists(options.url):
+            writer = opened.enter_context(Writer(options.url))
+        else:
+            writer = None
         work = executor or execution.make(options.executor, options.ray_address, logs)
         try:
             if writer is None or not _seems_done(declared, options.url):
@@ -221,9 +273,12 @@ def run(
                     shown = preview(declared, options.url, options, probe=False)
             hooks.planned(shown)
             with Reader(options.url) as reader:
-                # What a search has proposed may be more than this driver knows of; rows of a design are none of it.
+                # What a search has proposed may be more than this driver knows of; rows
+                # of a design are none of it.
                 whole = shown.more == 0 or not _was_search(declared, reader)
-            study = writer.register(shown.plan, file, COST_REVISION, _again(declared), whole=whole)
+            study = writer.register(
+                shown.plan, file, COST_REVISION, _again(declared), whole=whole
+            )
             tally = _Tally(writer.write, hooks.event)
             if declared.keep == "none":
                 folder = options.checkpoints_of(writer.store_id)
@@ -255,8 +310,17 @@ def _holds_studies(url: str) -> bool:
 
 
 def _naming(declared: Space) -> tuple[str, ...]:
-    """The factors whose levels name a trial's run elsewhere: a control is told from the baseline by its width."""
-    return (*declared.factors, *(["size.width"] if declared.control and "size.width" not in declared.factors else []))
+    """The factors whose levels name a trial's run elsewhere: a control is told from the
+    baseline by its width.
+    """
+    return (
+        *declared.factors,
+        *(
+            ["size.width"]
+            if declared.control and "size.width" not in declared.factors
+            else []
+        ),
+    )
 
 
 def _try_out(checkpoints: str) -> None:
@@ -267,115 +331,206 @@ def _try_out(checkpoints: str) -> None:
 
 
 def _results(declared: Space) -> tuple[Status, ...]:
-    """States that count as a result. A trial that another study's scheduler stopped has one only where trials are stopped too."""
-    return (*KNOWN, Status.PRUNED) if declared.scheduler.name != "fifo" else KNOWN
+    """States that count as a result.
+
+    A trial that another study's scheduler stopped has one only where trials are stopped
+    too.
+    """
+    if declared.scheduler.name != "fifo":
+        return (*KNOWN, Status.PRUNED)
+    return KNOWN
 
 
 def _again(declared: Space) -> tuple[Status, ...]:
     """States of trials that are to be trained again, or on."""
-    return tuple(status for status in (Status.FAILED, Status.PRUNED) if status not in _results(declared))
+    return tuple(
+        status
+        for status in (Status.FAILED, Status.PRUNED)
+        if status not in _results(declared)
+    )
 
 
-def _source(shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks) -> queue.Source:
-    """Where the trials come from: the plan, or a search that goes on from what is stored of it."""
+def _source(
+    shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks
+) -> queue.Source:
+    """Where the trials come from: the plan, or a search that goes on from what is
+    stored of it.
+    """
     declared = shown.plan.space
-    if declared.strategy is None and declared.scheduler.name == "fifo" and shown.whole is None:
+    if (
+        declared.strategy is None
+        and declared.scheduler.name == "fifo"
+        and shown.whole is None
+    ):
         return queue.Planned(shown.to_train)
     if declared.strategy is None and shown.whole is None:
-        # A scheduler compares each trial with those before it: neighbours of a grid, one after the other, would mislead it.
-        return queue.Planned(tuple(sorted(shown.to_train, key=lambda trial: trial.hash)))
+        # A scheduler compares each trial with those before it: neighbours of a grid,
+        # one after the other, would mislead it.
+        return queue.Planned(
+            tuple(sorted(shown.to_train, key=lambda trial: trial.hash))
+        )
     registered = {trial.hash for trial in shown.plan.trials}
     again = _again(declared)
 
     def results(hashes: Iterable[str], with_epochs: bool = True) -> dict[str, Known]:
-        # Before a cell is registered, its trials may stand there as failed in some other study; afterwards that is news. One
-        # that another study's scheduler stopped is to be trained on.
+        # Before a cell is registered, its trials may stand there as failed in some
+        # other study; afterwards that is news. One that another study's scheduler
+        # stopped is to be trained on.
         known = reader.known(hashes, with_epochs=with_epochs).items()
         return {
             key: found
             for key, found in known
-            if found.status not in again or (found.status == Status.FAILED and key in registered)
+            if found.status not in again
+            or (found.status == Status.FAILED and key in registered)
         }
 
     def proposed(changed: list[Cell]) -> None:
         writer.extend(study, changed, COST_REVISION, again, registered)
         hashes = [trial.hash for cell in changed for trial in cell.trials]
         registered.update(hashes)
-        done = {key for key, known in results(hashes).items() if known.status in _results(declared)}
-        hooks.proposed([replace(c, trials=tuple(trial for trial in c.trials if trial.hash not in done)) for c in changed])
+        done = {
+            key
+            for key, known in results(hashes).items()
+            if known.status in _results(declared)
+        }
+        hooks.proposed(
+            [
+                replace(
+                    c,
+                    trials=tuple(trial for trial in c.trials if trial.hash not in done),
+                )
+                for c in changed
+            ]
+        )
 
     if shown.whole is not None:
         from ablate.rounds import UntilDecided
 
-        return UntilDecided(shown.whole, shown.plan, partial(results, with_epochs=False), proposed)
+        return UntilDecided(
+            shown.whole, shown.plan, partial(results, with_epochs=False), proposed
+        )
     return queue.Searched(_search(declared, reader, results), proposed)
 
 
-def _search(declared: Space, reader: Reader | None, results: Callable[[Iterable[str]], dict[str, Known]]) -> Search:
-    """The search of a space, with what was proposed of it before; of a study that was a design, with what is known of it."""
+def _search(
+    declared: Space,
+    reader: Reader | None,
+    results: Callable[[Iterable[str]], dict[str, Known]],
+) -> Search:
+    """The search of a space, with what was proposed of it before; of a study that was a
+    design, with what is known of it.
+    """
     from ablate.plan.search import Search
 
     if reader is None:
         return Search(declared, Costs({}), results)
-    chosen = reader.proposed(declared.name, only_known=not _was_search(declared, reader))
+    chosen = reader.proposed(
+        declared.name, only_known=not _was_search(declared, reader)
+    )
     return Search(declared, Costs(reader.costs(COST_REVISION)), results, chosen)
 
 
 def _was_search(declared: Space, reader: Reader) -> bool:
     """Whether the study was a search when it was last run."""
     stored = (study for study in reader.studies() if study.name == declared.name)
-    return any(space.load(study.document, study.file, stored=True).strategy is not None for study in stored)
+    return any(
+        space.load(study.document, study.file, stored=True).strategy is not None
+        for study in stored
+    )
 
 
 def _outcome(declared: Space, url: str, tally: _Tally, finished: bool) -> Outcome:
     """What a run came to, by what is stored of its study."""
     with Reader(url) as reader:
         states = reader.study(declared.name).states
-        looked = reader.undiagnosed(declared.name, declared.diagnostics.names) if declared.diagnostics.names else 0
-    total, failed = sum(states.values()), states.get(Status.FAILED, 0)
+        if declared.diagnostics.names:
+            looked = reader.undiagnosed(declared.name, declared.diagnostics.names)
+        else:
+            looked = 0
+    total = sum(states.values())
+    failed = states.get(Status.FAILED, 0)
     unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
-    trained = sum(status not in (Status.FAILED, Status.RUNNING) for status in tally.ended.values())
+    trained = sum(
+        status not in (Status.FAILED, Status.RUNNING) for status in tally.ended.values()
+    )
     known = total - failed - unfinished - trained
-    return Outcome(declared.name, total, known, trained, failed, unfinished, not finished or unfinished > 0, looked)
+    return Outcome(
+        study=declared.name,
+        trials=total,
+        known_before=known,
+        trained=trained,
+        failed=failed,
+        unfinished=unfinished,
+        interrupted=not finished or unfinished > 0,
+        undiagnosed=looked,
+    )
 
 
 def resume(
-    study: str | None, options: Options, hooks: Hooks | None = None, executor: execution.Executor | None = None
+    study: str | None,
+    options: Options,
+    hooks: Hooks | None = None,
+    executor: execution.Executor | None = None,
 ) -> Outcome:
-    """Finishes what was not finished of a study, by default of the one last worked on, from its stored declaration.
+    """Finishes what was not finished of a study, by default of the one last worked on,
+    from its stored declaration.
 
     Raises:
         UnknownName: the store has no such study.
         StoreError: there is nothing to resume.
     """
     with Reader(options.url) as reader:
-        found = reader.study(study) if study else _last_unfinished(reader.studies())
-    return run(space.load(found.document, found.file), found.file, options, hooks, executor)
+        if study:
+            found = reader.study(study)
+        else:
+            found = _last_unfinished(reader.studies())
+    return run(
+        space.load(found.document, found.file), found.file, options, hooks, executor
+    )
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     if not studies:
         raise StoreError("the store holds no study yet; `ablate run FILE` makes one")
-    return next((study for study in reversed(studies) if study.unfinished or not study.finished), studies[-1])
+    return next(
+        (
+            study
+            for study in reversed(studies)
+            if study.unfinished or not study.finished
+        ),
+        studies[-1],
+    )
 
 
 def cost_plan(declared: Space, url: str) -> Plan:
-    """The plan of a space with the cost of each cell; cells may all be infeasible. Needs neither data nor a store."""
+    """The plan of a space with the cost of each cell; cells may all be infeasible.
+
+    Needs neither data nor a store.
+    """
     return _proposals(declared, url)[0]
 
 
 def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
-    """All cells of a design, or those that a search has proposed, and how many are to come."""
+    """All cells of a design, or those that a search has proposed, and how many are to
+    come.
+    """
     from ablate.plan import make_plan
 
     with Reader(url) if exists(url) else nullcontext() as reader:
         if declared.strategy is None:
-            return make_plan(declared, Costs(reader.costs(COST_REVISION) if reader else {})), 0
+            return (
+                make_plan(
+                    declared, Costs(reader.costs(COST_REVISION) if reader else {})
+                ),
+                0,
+            )
         again = _again(declared)
 
         def results(hashes: Iterable[str]) -> dict[str, Known]:
             known = reader.known(hashes) if reader else {}
-            return {key: found for key, found in known.items() if found.status not in again}
+            return {
+                key: found for key, found in known.items() if found.status not in again
+            }
 
         search = _search(declared, reader, results)
         search.advance()
@@ -386,7 +541,13 @@ def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
     made, more = _proposals(declared, url)
     if not made.trials and not more:
         reasons = "\n".join(
-            first([f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}" for cell in made.cells], "rows")
+            first(
+                [
+                    f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}"
+                    for cell in made.cells
+                ],
+                "rows",
+            )
         )
         raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
     return made, more
@@ -400,25 +561,43 @@ def _known(url: str, found: Plan) -> dict[str, Known]:
 
 
 def _seems_done(declared: Space, url: str) -> bool:
-    """Whether this very document was run to its end, so that starting workers would most likely be for nothing."""
+    """Whether this very document was run to its end, so that starting workers would
+    most likely be for nothing.
+    """
     with Reader(url) as reader:
         return any(
-            study.name == declared.name and study.document == declared.document and not study.unfinished and study.finished
+            study.name == declared.name
+            and study.document == declared.document
+            and not study.unfinished
+            and study.finished
             for study in reader.studies()
         )
 
 
-def _queue(shown: Preview, options: Options, writer: Writer, reader: Reader, source: queue.Source) -> queue.Queue:
+def _queue(
+    shown: Preview,
+    options: Options,
+    writer: Writer,
+    reader: Reader,
+    source: queue.Source,
+) -> queue.Queue:
     declared = shown.plan.space
     folder = options.checkpoints_of(writer.store_id)
     if "://" not in folder.removeprefix("file://"):
-        Path(folder.removeprefix("file://")).mkdir(mode=0o700, parents=True, exist_ok=True)
-    # What failed in an earlier run was planned again when the study was registered: what fails now, failed.
+        Path(folder.removeprefix("file://")).mkdir(
+            mode=0o700, parents=True, exist_ok=True
+        )
+    # What failed in an earlier run was planned again when the study was registered:
+    # what fails now, failed.
     results = (*_results(declared), Status.FAILED)
 
     def job(trial: Trial) -> Job:
-        changing = declared.strategy is not None or shown.whole is not None or writer.shared
-        known = (reader.known([trial.hash]) if changing else shown.known).get(trial.hash)
+        changing = (
+            declared.strategy is not None or shown.whole is not None or writer.shared
+        )
+        known = (reader.known([trial.hash]) if changing else shown.known).get(
+            trial.hash
+        )
         history = known.epochs if known else ()
         return Job(
             trial=trial,
@@ -438,56 +617,88 @@ def _order(shown: Preview, options: Options, jobs: queue.Queue) -> Order:
     mine = {trial.hash for trial in shown.to_train}
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(
-        jobs,
-        declared.metric,
-        declared.direction,
-        declared.resources,
-        max(int(number) for number in epochs),
-        declared.scheduler,
-        options.cpus,
-        options.gpus,
-        {key: known.epochs for key, known in shown.known.items() if known.epochs and key not in mine},
+        jobs=jobs,
+        metric=declared.metric,
+        direction=declared.direction,
+        resources=declared.resources,
+        epochs=max(int(number) for number in epochs),
+        scheduler=declared.scheduler,
+        cpus=options.cpus,
+        gpus=options.gpus,
+        peers={
+            key: known.epochs
+            for key, known in shown.known.items()
+            if known.epochs and key not in mine
+        },
     )
 
 
-def _estimate(found: Plan, to_train: tuple[Trial, ...], url: str, options: Options, probe: bool) -> float | None:
-    """Seconds that training would take: from epochs that the store has of these data, else from a few timed steps."""
+def _estimate(
+    found: Plan, to_train: tuple[Trial, ...], url: str, options: Options, probe: bool
+) -> float | None:
+    """Seconds that training would take: from epochs that the store has of these data,
+    else from a few timed steps.
+    """
     if not to_train:
         return 0.0
     declared = found.space
-    costs = {cell.architecture.hash: cell.cost for cell in found.cells if cell.architecture and cell.cost}
+    costs = {
+        cell.architecture.hash: cell.cost
+        for cell in found.cells
+        if cell.architecture and cell.cost
+    }
     per_flop = None
     if exists(url):
         with Reader(url) as reader:
             per_flop = reader.seconds_per_flop_epoch(to_train[0].data.canonical())
-    if per_flop is None and probe and declared.data.images and not declared.resources.gpus:
+    if (
+        per_flop is None
+        and probe
+        and declared.data.images
+        and not declared.resources.gpus
+    ):
         from ablate.training.probe import seconds_per_image
 
         first = to_train[0]
-        per_image = seconds_per_image(first.architecture, first.recipe.batch_size, threads=max(1, int(declared.resources.cpus)))
-        per_flop = per_image * declared.data.images / costs[first.architecture.hash].flops
+        per_image = seconds_per_image(
+            first.architecture,
+            first.recipe.batch_size,
+            threads=max(1, int(declared.resources.cpus)),
+        )
+        per_flop = (
+            per_image * declared.data.images / costs[first.architecture.hash].flops
+        )
     if per_flop is None:
         return None
     slots = max(1, int((options.cpus or os.cpu_count() or 1) / declared.resources.cpus))
-    total = sum(per_flop * costs[trial.architecture.hash].flops * trial.recipe.epochs for trial in to_train)
+    total = sum(
+        per_flop * costs[trial.architecture.hash].flops * trial.recipe.epochs
+        for trial in to_train
+    )
     return total / min(slots, len(to_train))
 
 
 @dataclass
 class _Tally:
-    """Stores each event, then passes it on; remembers how trials ended. Executors may call from any thread."""
+    """Stores each event, then passes it on; remembers how trials ended.
+
+    Executors may call from any thread.
+    """
 
     write: Callable[[Event], bool]
     listener: Listener
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
-    completed: Callable[[str], None] = lambda key: None  # once its result is in the store
+    completed: Callable[[str], None] = lambda key: (
+        None
+    )  # once its result is in the store
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def emit(self, event: Event) -> None:
         with self._lock:
             if not self.write(event):
-                # Another driver has taken the trial over, because this one was not heard of for too long.
+                # Another driver has taken the trial over, because this one was not
+                # heard of for too long.
                 self.returned(event.trial)
                 return
             if isinstance(event, Ended):

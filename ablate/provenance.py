@@ -14,8 +14,8 @@ from pathlib import Path
 from ablate.masking import masked
 from ablate.records import Provenance
 
+# Name on the package index, where `ablate` belongs to another project.
 DISTRIBUTION = "ablate-harness"
-"""Name on the package index, where `ablate` belongs to another project."""
 
 
 def install_extra(name: str) -> str:
@@ -44,7 +44,9 @@ def collect() -> Provenance:
         host=socket.gethostname(),
         cpu=_cpu(),
         cores=os.cpu_count() or 1,
-        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        memory_gb=round(
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1
+        ),
         gpus=_gpus(),
     )
 
@@ -58,21 +60,34 @@ def _version(package: str) -> str:
 
 def _output(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, cwd=Path(__file__).parent)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+            cwd=Path(__file__).parent,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if done.returncode == 0:
+        return done.stdout.strip()
+    return ""
 
 
 def _commit() -> tuple[str, bool]:
-    """Commit of the checkout that this code runs from, and whether it was changed since; empty outside a checkout.
+    """Commit of the checkout that this code runs from, and whether it was changed
+    since; empty outside a checkout.
 
-    An environment may lie in the repository of another project: its commits do not have this file.
+    An environment may lie in the repository of another project: its commits do not have
+    this file.
     """
     if not _output("git", "ls-files", Path(__file__).name):
         return "", False
     commit = _output("git", "rev-parse", "HEAD")
-    return commit, bool(commit and _output("git", "status", "--porcelain", "--untracked-files=no"))
+    return commit, bool(
+        commit and _output("git", "status", "--porcelain", "--untracked-files=no")
+    )
 
 
 def _cpu() -> str:
@@ -80,8 +95,19 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (
+            line.partition(":")[2].strip()
+            for line in lines
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
 
 
 def _gpus() -> str:
-    return _output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+    return _output(
+        "nvidia-smi",
+        "--query-gpu=name,memory.total,driver_version",
+        "--format=csv,noheader",
+    )

@@ -1,4 +1,6 @@
-"""What is to be trained next: trials of a plan or of a search, each leased before it is handed out as a job."""
+"""What is to be trained next: trials of a plan or of a search, each leased before it is
+handed out as a job.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from ablate.records import Cell, Job, Trial
 if TYPE_CHECKING:
     from ablate.plan.search import Search
 
+# How often one trial may come back before it is left for another run.
 MOST_RETURNS = 5
-"""How often one trial may come back before it is left for another run."""
 Claim = Callable[[str], Literal["granted", "taken", "known"]]
 
 
@@ -46,7 +48,8 @@ class Searched:
     """The trials of a search, as results allow.
 
     Args:
-        proposed: is given each new cell, and each one that gets another seed, before its trials are.
+        proposed: is given each new cell, and each one that gets another seed, before
+            its trials are.
     """
 
     def __init__(self, search: Search, proposed: Callable[[list[Cell]], None]) -> None:
@@ -69,13 +72,19 @@ class Searched:
 
 
 class Queue:
-    """Hands out one job after another, as an order takes them: None where others have what is left, or where a search waits.
+    """Hands out one job after another, as an order takes them: None where others have
+    what is left, or where a search waits.
 
-    It ends when each trial has a result, whoever trained it. A trial whose other driver is lost is handed out in the end.
+    It ends when each trial has a result, whoever trained it. A trial whose other driver
+    is lost is handed out in the end.
     """
 
-    def __init__(self, source: Source, claim: Claim, make: Callable[[Trial], Job]) -> None:
-        self._source, self._claim, self._make = source, claim, make
+    def __init__(
+        self, source: Source, claim: Claim, make: Callable[[Trial], Job]
+    ) -> None:
+        self._source = source
+        self._claim = claim
+        self._make = make
         self._waiting: deque[Trial] = deque()
         self._given: dict[str, Trial] = {}
         self._returns: Counter[str] = Counter()
@@ -103,7 +112,9 @@ class Queue:
         return None
 
     def returned(self, key: str) -> None:
-        """A trial that was handed out came back without a result: its lease was lost, or another process still trains it."""
+        """A trial that was handed out came back without a result: its lease was lost,
+        or another process still trains it.
+        """
         trial = self._given.pop(key, None)
         self._returns[key] += 1
         if trial is not None and self._returns[key] <= MOST_RETURNS:

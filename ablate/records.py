@@ -13,31 +13,38 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from ablate.identity import canonical_json, text_hash
 
+# Characters of a level that is a word; the store's column has so many.
 LONGEST_LEVEL = 200
-"""Characters of a level that is a word; the store's column has so many."""
+# Pixels of an image's side: one image of it, and what a first layer makes of it, fit
+# into memory.
 MOST_SIDE = 4_096
-"""Pixels of an image's side: one image of it, and what a first layer makes of it, fit into memory."""
+# Classes: the largest labelled sets have tens of thousands.
 MOST_CLASSES = 1_000_000
-"""Classes: the largest labelled sets have tens of thousands."""
+# The largest whole number that the store's columns of sizes and epochs take on every
+# database.
 MOST_WHOLE = 2**31 - 1
-"""The largest whole number that the store's columns of sizes and epochs take on every database."""
+# Cells of a study: a table of more is read by nobody, and planning them takes minutes.
 MOST_CELLS = 100_000
-"""Cells of a study: a table of more is read by nobody, and planning them takes minutes."""
+# Cells in training at once, and CPUs, GPUs or processes of one trial: more than the
+# largest clusters have.
 MOST_AT_ONCE = 10_000
-"""Cells in training at once, and CPUs, GPUs or processes of one trial: more than the largest clusters have."""
+# Times that an image is drawn in an epoch, and pixels that its border is padded by:
+# memory grows with both.
 MOST_REPEATS = 1_000
-"""Times that an image is drawn in an epoch, and pixels that its border is padded by: memory grows with both."""
 
+# The value of one factor in one cell.
 Level: TypeAlias = bool | int | float | str
-"""The value of one factor in one cell."""
 
+# Levels by factor name, as in `{"shortcuts.count": 2}`.
 Settings: TypeAlias = Mapping[str, Level]
-"""Levels by factor name, as in `{"shortcuts.count": 2}`."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What the network is. `settings` is canonical: what the model does not read is not in it."""
+    """What the network is.
+
+    `settings` is canonical: what the model does not read is not in it.
+    """
 
     backbone: str
     image_size: int
@@ -54,17 +61,19 @@ class Architecture:
         return text_hash(self.canonical_json)
 
 
+# Counted up when a rule of `cost/rules.py` changes, so that stored costs of older rules
+# are counted anew.
 COST_REVISION = 2
-"""Counted up when a rule of `cost/rules.py` changes, so that stored costs of older rules are counted anew."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """What a network costs for one image.
 
-    `flops` counts every operator that ran, by fvcore's convention (one multiply-add is one; adding, scaling and activating
-    single elements is outside and stands in `elementwise`). `flops_paper` counts convolutions, linear layers and matrix
-    products only, and circulant projections by their paper's formula. The two are never mixed.
+    `flops` counts every operator that ran, by fvcore's convention (one multiply-add is
+    one; adding, scaling and activating single elements is outside and stands in
+    `elementwise`). `flops_paper` counts convolutions, linear layers and matrix products
+    only, and circulant projections by their paper's formula. The two are never mixed.
     """
 
     params: int
@@ -78,28 +87,35 @@ class Cost:
 class Recipe:
     """How a network is trained. Each field can be a factor, as `recipe.lr`.
 
-    `repeats` is repeated augmentation: an epoch draws as many images as ever, each drawn one so often, augmented anew.
-    `select` says which weights are tested: those of the last epoch, or of the first one with the best top-1 on the validation
-    split; with `ema` they are the averaged ones.
-    `factor_decay` says which parameters of factors have weight decay: by the rule (matrices, and not scales and biases), or as
+    `repeats` is repeated augmentation: an epoch draws as many images as ever, each
+    drawn one so often, augmented anew. `select` says which weights are tested: those of
+    the last epoch, or of the first one with the best top-1 on the validation split;
+    with `ema` they are the averaged ones. `factor_decay` says which parameters of
+    factors have weight decay: by the rule (matrices, and not scales and biases), or as
     in the papers' published code.
 
-    `interpolation` resizes training images, and test images too unless the data say otherwise; `random` draws between bilinear
-    and bicubic, and tests with bicubic. `crop_scale` is the least share of an image's area that a random crop takes, and its
-    sides are at most `crop_ratio` to one. `crop_padding` takes images as they are instead, padded by so many pixels, and cuts
-    them to size. `color_jitter` is the strength of random brightness, contrast and saturation. `three_augment` is DeiT III's
-    augmentation: each image is made grey, solarised or blurred.
+    `interpolation` resizes training images, and test images too unless the data say
+    otherwise; `random` draws between bilinear and bicubic, and tests with bicubic.
+    `crop_scale` is the least share of an image's area that a random crop takes, and its
+    sides are at most `crop_ratio` to one. `crop_padding` takes images as they are
+    instead, padded by so many pixels, and cuts them to size. `color_jitter` is the
+    strength of random brightness, contrast and saturation. `three_augment` is DeiT
+    III's augmentation: each image is made grey, solarised or blurred.
 
-    `lr` is for a batch of `lr_batch` images, and grows with `batch_size` in proportion; with 0 it is for the batch as it is.
-    Warm-up begins at `warmup_lr`, with 0 at a thousandth of the learning rate. `eps` of 0 is the optimiser's own.
-    `layer_decay` is the ratio of the learning rates of a layer and the next. `accumulate` trains a batch in so many parts, one
-    after the other, and takes one step. `ema_warmup` averages fewer updates at first. `mixup_mode` draws how images are mixed
-    once a batch, a pair or an image, and `mixup_prob` says how often any are; after `mixup_off_epoch` epochs none are (0 is
-    never).
+    `lr` is for a batch of `lr_batch` images, and grows with `batch_size` in proportion;
+    with 0 it is for the batch as it is. Warm-up begins at `warmup_lr`, with 0 at a
+    thousandth of the learning rate. `eps` of 0 is the optimiser's own. `layer_decay` is
+    the ratio of the learning rates of a layer and the next. `accumulate` trains a batch
+    in so many parts, one after the other, and takes one step. `ema_warmup` averages
+    fewer updates at first. `mixup_mode` draws how images are mixed once a batch, a pair
+    or an image, and `mixup_prob` says how often any are; after `mixup_off_epoch` epochs
+    none are (0 is never).
 
-    With `distillation` the network also learns from a teacher: from its probabilities (`soft`; `soft-code` divides that loss by
-    the number of classes, as DeiT's code does) or from the class that it predicts (`hard`). `distillation_share` is the
-    teacher's share of the loss. `distillation_temperature` divides the logits of both networks.
+    With `distillation` the network also learns from a teacher: from its probabilities
+    (`soft`; `soft-code` divides that loss by the number of classes, as DeiT's code
+    does) or from the class that it predicts (`hard`). `distillation_share` is the
+    teacher's share of the loss. `distillation_temperature` divides the logits of both
+    networks.
     """
 
     epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
@@ -159,30 +175,40 @@ class Recipe:
     @property
     def rate(self) -> float:
         """The learning rate for a batch as it is."""
-        return self.lr * self.batch_size / self.lr_batch if self.lr_batch else self.lr
+        if self.lr_batch:
+            return self.lr * self.batch_size / self.lr_batch
+        return self.lr
 
     @property
     def test_interpolation(self) -> Literal["bilinear", "bicubic"]:
         """How test images are resized where the data do not say."""
-        return "bicubic" if self.interpolation == "random" else self.interpolation
+        if self.interpolation == "random":
+            return "bicubic"
+        return self.interpolation
 
     @property
     def extends(self) -> bool:
-        """Whether a longer training begins as a shorter one: a cosine is stretched over all epochs, a constant rate is not."""
+        """Whether a longer training begins as a shorter one: a cosine is stretched over
+        all epochs, a constant rate is not.
+        """
         return self.schedule == "constant"
 
     def fitted(self) -> Recipe:
         """The same recipe with no more warm-up than leaves one epoch after it."""
         most = max(0, self.epochs - 1)
-        return self if self.warmup_epochs <= most else replace(self, warmup_epochs=most)
+        if self.warmup_epochs <= most:
+            return self
+        return replace(self, warmup_epochs=most)
 
     def refusal(self) -> str:
-        """Why nothing can be trained by this recipe, with what to write; empty if something can."""
+        """Why nothing can be trained by this recipe, with what to write; empty if
+        something can.
+        """
         if self.warmup_epochs < self.epochs:
             return ""
         return (
-            f"{self.warmup_epochs} warm-up epochs leave nothing of {self.epochs} epochs; "
-            f"set recipe.warmup_epochs below {self.epochs}"
+            f"{self.warmup_epochs} warm-up epochs leave nothing of {self.epochs}"
+            f" epochs; set recipe.warmup_epochs below {self.epochs}"
         )
 
     def unread(self) -> dict[str, str]:
@@ -190,18 +216,46 @@ class Recipe:
         mixes_in_time = self.mixup_off_epoch < self.epochs
         rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
             (self.optimizer == "sgd", ("momentum",), "optimizer is sgd"),
-            (self.optimizer != "sgd", ("eps", "beta1", "beta2"), "optimizer is adamw, lamb or nadamw"),
+            (
+                self.optimizer != "sgd",
+                ("eps", "beta1", "beta2"),
+                "optimizer is adamw, lamb or nadamw",
+            ),
             (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
             (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),
             (self.ema > 0, ("ema_warmup",), "ema is above 0"),
-            (self.mixes, ("mixup_prob", "mixup_mode", "mixup_off_epoch"), "mixup or cutmix is used"),
-            (mixes_in_time or not self.mixes, ("mixup_off_epoch",), "it is below epochs"),
-            (self.distils, ("distillation_share",), "distillation is soft, soft-code or hard"),
-            (self.distillation in ("soft", "soft-code"), ("distillation_temperature",), "distillation is soft or soft-code"),
+            (
+                self.mixes,
+                ("mixup_prob", "mixup_mode", "mixup_off_epoch"),
+                "mixup or cutmix is used",
+            ),
+            (
+                mixes_in_time or not self.mixes,
+                ("mixup_off_epoch",),
+                "it is below epochs",
+            ),
+            (
+                self.distils,
+                ("distillation_share",),
+                "distillation is soft, soft-code or hard",
+            ),
+            (
+                self.distillation in ("soft", "soft-code"),
+                ("distillation_temperature",),
+                "distillation is soft or soft-code",
+            ),
             (self.schedule == "cosine", ("min_lr",), "schedule is cosine"),
-            (bool(self.mixup and self.cutmix), ("mixup_switch",), "both mixup and cutmix are used"),
+            (
+                bool(self.mixup and self.cutmix),
+                ("mixup_switch",),
+                "both mixup and cutmix are used",
+            ),
             (not self.crop_padding, ("crop_scale", "crop_ratio"), "crop_padding is 0"),
-            (not self.crop_padding or bool(self.rand_augment), ("interpolation",), "crop_padding is 0"),
+            (
+                not self.crop_padding or bool(self.rand_augment),
+                ("interpolation",),
+                "crop_padding is 0",
+            ),
             (not self.rand_augment, ("color_jitter",), "rand_augment is empty"),
         )
         found: dict[str, str] = {}
@@ -211,7 +265,9 @@ class Recipe:
         return found
 
     def told(self) -> dict[str, Level]:
-        """The fields that a summary of the recipe shows: those that training reads and that differ from their defaults."""
+        """The fields that a summary of the recipe shows: those that training reads and
+        that differ from their defaults.
+        """
         unread = self.unread()
         default = Recipe()
         always = (
@@ -234,7 +290,10 @@ class Recipe:
         return found
 
     def canonical(self) -> dict[str, Level]:
-        """The fields that training reads and that differ from their defaults. Two ways to say one learning rate are one."""
+        """The fields that training reads and that differ from their defaults.
+
+        Two ways to say one learning rate are one.
+        """
         if self.lr_batch:
             return replace(self, lr=self.rate, lr_batch=0).canonical()
         if self.warmup_lr == self.lr / 1000:
@@ -242,31 +301,40 @@ class Recipe:
         unread = self.unread()
         default = Recipe()
         names = (f.name for f in fields(self) if f.name not in unread)
-        # The number of epochs is what a trial is asked for: it always stands there to be read.
-        return {n: getattr(self, n) for n in names if n == "epochs" or getattr(self, n) != getattr(default, n)}
+        # The number of epochs is what a trial is asked for: it always stands there to
+        # be read.
+        return {
+            n: getattr(self, n)
+            for n in names
+            if n == "epochs" or getattr(self, n) != getattr(default, n)
+        }
 
     @cached_property
     def canonical_json(self) -> str:
         return canonical_json(self.canonical())
 
 
+# Data sets that are read from image files, batch by batch.
 IMAGE_FILES = frozenset({"imagenet", "folder", "flowers102", "pets"})
-"""Data sets that are read from image files, batch by batch."""
 
 
 @dataclass(frozen=True)
 class Data:
     """Which images, and what shape they have when the network sees them.
 
-    `fingerprint` is the content's hash where the content is the user's own (files and folders), so that moving a file
-    changes no identity and editing it does; sets that are the same everywhere are told by their name. `images` is the number
-    of training images, 0 where nobody has counted them. `validation` is the share of the training images that is held out: each
-    epoch is measured on them, and the test set is looked at once, at the end.
+    `fingerprint` is the content's hash where the content is the user's own (files and
+    folders), so that moving a file changes no identity and editing it does; sets that
+    are the same everywhere are told by their name. `images` is the number of training
+    images, 0 where nobody has counted them. `validation` is the share of the training
+    images that is held out: each epoch is measured on them, and the test set is looked
+    at once, at the end.
 
-    `mean` and `std` (of values from 0 to 1, one for all channels or one each) normalise the images; empty, they are ImageNet's
-    for image files, and the training images' own in memory. The others are for image files: `crop` is the share of a test image's
-    shorter side that the central crop takes (0 is 0.875); `crop_mode` says whether the image keeps its proportions (`center`, the
-    default), is made square first (`squash`) or padded to a square (`border`); `interpolation` resizes test images, and is the
+    `mean` and `std` (of values from 0 to 1, one for all channels or one each) normalise
+    the images; empty, they are ImageNet's for image files, and the training images' own
+    in memory. The others are for image files: `crop` is the share of a test image's
+    shorter side that the central crop takes (0 is 0.875); `crop_mode` says whether the
+    image keeps its proportions (`center`, the default), is made square first (`squash`)
+    or padded to a square (`border`); `interpolation` resizes test images, and is the
     recipe's where it is not said.
     """
 
@@ -300,22 +368,26 @@ class Data:
             "crop_mode": self.crop_mode,
             "interpolation": self.interpolation,
         }
-        return {"name": self.name, "image_size": self.image_size} | {k: v for k, v in subset.items() if v}
+        return {"name": self.name, "image_size": self.image_size} | {
+            k: v for k, v in subset.items() if v
+        }
 
     @cached_property
     def canonical_json(self) -> str:
         return canonical_json(self.canonical())
 
 
+# The weights that timm publishes for a backbone, where a file could be named.
 PUBLISHED_WEIGHTS = "timm"
-"""The weights that timm publishes for a backbone, where a file could be named."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """The weights that training starts from: those that timm publishes for the backbone, or a file's.
+    """The weights that training starts from: those that timm publishes for the
+    backbone, or a file's.
 
-    `identity` names their content: timm's name with its tag, or the file's hash; `path` is where a file lies.
+    `identity` names their content: timm's name with its tag, or the file's hash; `path`
+    is where a file lies.
     """
 
     identity: str
@@ -323,15 +395,23 @@ class Start:
 
 
 def weights_named(said: Level) -> str:
-    """What `pretrained` of a space means: `timm` for true, nothing for false, else a file."""
+    """What `pretrained` of a space means: `timm` for true, nothing for false, else a
+    file.
+    """
     if isinstance(said, bool):
-        return PUBLISHED_WEIGHTS if said else ""
-    return f"./{said}" if said == PUBLISHED_WEIGHTS else str(said)
+        if said:
+            return PUBLISHED_WEIGHTS
+        return ""
+    if said == PUBLISHED_WEIGHTS:
+        return f"./{said}"
+    return str(said)
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """The trained network whose predictions a trial learns from: what it is, and its weights."""
+    """The trained network whose predictions a trial learns from: what it is, and its
+    weights.
+    """
 
     architecture: Architecture
     weights: Start
@@ -339,15 +419,19 @@ class Teacher:
     @property
     def identity(self) -> str:
         """What decides its predictions."""
-        return f"{self.architecture.backbone} {self.architecture.hash}, {self.weights.identity}"
+        return (
+            f"{self.architecture.backbone} {self.architecture.hash},"
+            f" {self.weights.identity}"
+        )
 
 
 @dataclass(frozen=True)
 class Trial:
     """One training: architecture x recipe x data x seed.
 
-    `start` names the weights that training starts from, if they are not drawn anew. `teacher` is the network that the trial
-    learns from, if it does. Equal trials have equal hashes and are trained once.
+    `start` names the weights that training starts from, if they are not drawn anew.
+    `teacher` is the network that the trial learns from, if it does. Equal trials have
+    equal hashes and are trained once.
     """
 
     architecture: Architecture
@@ -359,17 +443,33 @@ class Trial:
 
     @cached_property
     def hash(self) -> str:
-        # The canonical JSON of a mapping of these, put together from parts that many trials share.
-        start = f',"start":{canonical_json(self.start.identity)}' if self.start else ""
-        teacher = f',"teacher":{canonical_json(self.teacher.identity)}' if self.teacher else ""
+        # The canonical JSON of a mapping of these, put together from parts that many
+        # trials share.
+        if self.start:
+            start = f',"start":{canonical_json(self.start.identity)}'
+        else:
+            start = ""
+        if self.teacher:
+            teacher = f',"teacher":{canonical_json(self.teacher.identity)}'
+        else:
+            teacher = ""
         corrected = _corrections(self.architecture, self.recipe, self.data)
-        revision = f',"corrections":{canonical_json(corrected)}' if corrected else ""
+        if corrected:
+            revision = f',"corrections":{canonical_json(corrected)}'
+        else:
+            revision = ""
         what = f'"architecture":{self.architecture.canonical_json},"data":{self.data.canonical_json}'
-        return text_hash(f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}{teacher}{revision}}}')
+        return text_hash(
+            f'{{{what},"recipe":{self.recipe.canonical_json},"seed":{self.seed}{start}{teacher}{revision}}}'
+        )
 
 
-def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict[str, int]:
-    """Revisions of what a trial reads and what was computed wrongly before: its stored results are not those of the old code."""
+def _corrections(
+    architecture: Architecture, recipe: Recipe, data: Data
+) -> dict[str, int]:
+    """Revisions of what a trial reads and what was computed wrongly before: its stored
+    results are not those of the old code.
+    """
     found = {}
     settings = architecture.settings
     if recipe.mixup:
@@ -381,8 +481,12 @@ def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict
     if settings.get("ffn.form") == "sum" and recipe.weight_decay:
         # Until revision 2 scales and biases of the sum had weight decay.
         found["ffn.form"] = 2
-    # A backbone whose own pooling is the mean says so in its name; its own level is not among the settings.
-    averages = "gap" in architecture.backbone or architecture.backbone in ("test_vit2", "test_vit4")
+    # A backbone whose own pooling is the mean says so in its name; its own level is not
+    # among the settings.
+    averages = "gap" in architecture.backbone or architecture.backbone in (
+        "test_vit2",
+        "test_vit4",
+    )
     pool = settings.get("size.pool", "mean" if averages else "token")
     if pool == "mean" and any(name.startswith("patch.") for name in settings):
         # Until revision 2 the losses saw tokens that were not normalised.
@@ -395,7 +499,9 @@ def _corrections(architecture: Architecture, recipe: Recipe, data: Data) -> dict
 
 @dataclass(frozen=True)
 class Trained:
-    """A trial as the store has it: what its network is, how and on what side of images it was trained, from which weights."""
+    """A trial as the store has it: what its network is, how and on what side of images
+    it was trained, from which weights.
+    """
 
     hash: str
     architecture: Architecture
@@ -405,7 +511,10 @@ class Trained:
 
 
 class Status(StrEnum):
-    """Where a trial stands. Completed, pruned and diverged are results; only completed ones enter a mean."""
+    """Where a trial stands.
+
+    Completed, pruned and diverged are results; only completed ones enter a mean.
+    """
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -415,16 +524,19 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+# States that no further training would change.
 KNOWN = (Status.COMPLETED, Status.DIVERGED)
-"""States that no further training would change."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial occupies. Fractions share a device; `cpus` also sets the threads, and so the last bits of a sum.
+    """What one trial occupies.
 
-    `processes` train one trial together, each on its even share of every batch: one on each of `gpus`, or all on the CPU, where
-    they share `cpus`.
+    Fractions share a device; `cpus` also sets the threads, and so the last bits of a
+    sum.
+
+    `processes` train one trial together, each on its even share of every batch: one on
+    each of `gpus`, or all on the CPU, where they share `cpus`.
     """
 
     cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
@@ -433,7 +545,11 @@ class Resources:
 
     @property
     def threads(self) -> int:
-        """Threads of each process. Sums depend on their number in the last bit, so it is the same in every executor."""
+        """Threads of each process.
+
+        Sums depend on their number in the last bit, so it is the same in every
+        executor.
+        """
         return max(1, int(self.cpus / self.processes))
 
 
@@ -441,8 +557,9 @@ class Resources:
 class Scheduler:
     """Which trials are stopped early: none, or by one of Ray Tune's rules.
 
-    `grace_epochs` is how long every trial is trained at least, `reduction` the factor between rungs (ASHA, HyperBand), `samples`
-    of how many other trials the median is taken at least.
+    `grace_epochs` is how long every trial is trained at least, `reduction` the factor
+    between rungs (ASHA, HyperBand), `samples` of how many other trials the median is
+    taken at least.
     """
 
     name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
@@ -453,18 +570,32 @@ class Scheduler:
     @property
     def read(self) -> frozenset[str]:
         """The fields that this scheduler reads beside its name."""
-        return frozenset({"fifo": (), "median": ("grace_epochs", "samples")}.get(self.name, ("grace_epochs", "reduction")))
+        return frozenset(
+            {"fifo": (), "median": ("grace_epochs", "samples")}.get(
+                self.name, ("grace_epochs", "reduction")
+            )
+        )
 
 
 @dataclass(frozen=True)
 class Design:
-    """Which cells of the space are trained. `cells` and `seed` are read by the random design only, `resolution` by the
-    fractional:
-    how many factors an effect must have together with another one that it cannot be told from."""
+    """Which cells of the space are trained.
 
-    name: Literal["grid", "one-at-a-time", "leave-one-out", "add-one-in", "fractional", "plackett-burman", "random", "rows"] = (
-        "grid"
-    )
+    `cells` and `seed` are read by the random design only, `resolution` by the
+    fractional: how many factors an effect must have together with another one that it
+    cannot be told from.
+    """
+
+    name: Literal[
+        "grid",
+        "one-at-a-time",
+        "leave-one-out",
+        "add-one-in",
+        "fractional",
+        "plackett-burman",
+        "random",
+        "rows",
+    ] = "grid"
     cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
     resolution: Annotated[int, Ge(3), Le(5)] = 4
@@ -472,23 +603,36 @@ class Design:
     @property
     def read(self) -> frozenset[str]:
         """The fields that this design reads beside its name."""
-        return frozenset({"random": ("cells", "seed"), "fractional": ("resolution",)}.get(self.name, ()))
+        return frozenset(
+            {"random": ("cells", "seed"), "fractional": ("resolution",)}.get(
+                self.name, ()
+            )
+        )
 
     @property
     def two_levels(self) -> bool:
         """Whether each factor is at its baseline or at its full level."""
-        return self.name in ("leave-one-out", "add-one-in", "fractional", "plackett-burman")
+        return self.name in (
+            "leave-one-out",
+            "add-one-in",
+            "fractional",
+            "plackett-burman",
+        )
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """How a search proposes cells, until there are `cells` distinct ones that fit the limits, the baseline among them.
+    """How a search proposes cells, until there are `cells` distinct ones that fit the
+    limits, the baseline among them.
 
-    A proposal is made from the results of all but the `parallel` - 1 proposals before it, whatever was ready when: so it depends
-    on the seed and on results, never on timing, kills or machines. At most `parallel` cells are in training at once.
+    A proposal is made from the results of all but the `parallel` - 1 proposals before
+    it, whatever was ready when: so it depends on the seed and on results, never on
+    timing, kills or machines. At most `parallel` cells are in training at once.
     """
 
-    name: Literal["random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"] = "tpe"
+    name: Literal[
+        "random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"
+    ] = "tpe"
     cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     seed: Annotated[int, Ge(0)] = 0
     parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
@@ -496,8 +640,9 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Looks:
-    """At which numbers of seeds verdicts are taken: at `first`, then after every `step` more, at most at `most`; cells that are
-    decided get no further seed."""
+    """At which numbers of seeds verdicts are taken: at `first`, then after every `step`
+    more, at most at `most`; cells that are decided get no further seed.
+    """
 
     first: int
     most: int
@@ -515,7 +660,9 @@ class Looks:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What is looked at inside a network: which diagnostics, on how many test images, and each how many epochs beside the end."""
+    """What is looked at inside a network: which diagnostics, on how many test images,
+    and each how many epochs beside the end.
+    """
 
     names: tuple[str, ...] = ()
     images: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 64
@@ -523,7 +670,9 @@ class Diagnostics:
 
     def due(self, epoch: int, epochs: int) -> bool:
         """Whether anything is looked at after an epoch."""
-        return bool(self.names) and (epoch == epochs or (self.every is not None and epoch % self.every == 0))
+        return bool(self.names) and (
+            epoch == epochs or (self.every is not None and epoch % self.every == 0)
+        )
 
 
 Relation: TypeAlias = Literal["<=", "<", ">=", ">"]
@@ -559,14 +708,18 @@ class Limit:
     right: Term
 
 
+# What stays of a completed trial's checkpoint: all of it, so that a longer training can
+# begin there; the last weights and those that were best on a validation split, without
+# the optimiser; or nothing.
 Keep: TypeAlias = Literal["last", "best", "none"]
-"""What stays of a completed trial's checkpoint: all of it, so that a longer training can begin there; the last weights and those
-that were best on a validation split, without the optimiser; or nothing."""
 
 
 @dataclass(frozen=True)
 class DeclaredTeacher:
-    """A teacher as a space names it. `weights` is a checkpoint file, or `timm` for the published weights."""
+    """A teacher as a space names it.
+
+    `weights` is a checkpoint file, or `timm` for the published weights.
+    """
 
     backbone: str
     weights: str
@@ -578,17 +731,20 @@ class Space:
     """A declared study, every name known and every level allowed.
 
     `named` says whether the document says the name; else it is that of the file.
-    `factors` holds the levels by factor name, first the baseline's; `backbone`, `data.image_size` and `recipe.FIELD` can vary
-    too. `full` holds the levels that leave-one-out starts from and add-one-in adds; `rows` the cells of the design `rows`; what
-    a row does not name is as in the unmodified backbone. `published` names the table of a paper whose rows these are.
-    With a `strategy` the space is searched, and `design` is not read; `objectives` are what it is searched for, `metric` the
-    first of them; with `adaptive` seeds a cell gets its next seed only while it is no worse than the best one so far.
-    With a `control`, each variant gets a baseline of its own, of the same cost.
-    `pretrained` is a checkpoint file, `timm` for the published weights, or empty; it can vary too. Cells whose recipe distils
-    learn from the `teacher`.
-    `margin` is the least difference of the metric that counts as one. With `looks`, `seeds` are the most that a cell may get.
-    `keep` says what stays on disk of a completed trial.
-    With `warmup_fits` the document sets no warm-up: each cell has that of the preset, cut to leave at least one epoch after it.
+    `factors` holds the levels by factor name, first the baseline's; `backbone`,
+    `data.image_size` and `recipe.FIELD` can vary too. `full` holds the levels that
+    leave-one-out starts from and add-one-in adds; `rows` the cells of the design
+    `rows`; what a row does not name is as in the unmodified backbone. `published` names
+    the table of a paper whose rows these are. With a `strategy` the space is searched,
+    and `design` is not read; `objectives` are what it is searched for, `metric` the
+    first of them; with `adaptive` seeds a cell gets its next seed only while it is no
+    worse than the best one so far. With a `control`, each variant gets a baseline of
+    its own, of the same cost. `pretrained` is a checkpoint file, `timm` for the
+    published weights, or empty; it can vary too. Cells whose recipe distils learn from
+    the `teacher`. `margin` is the least difference of the metric that counts as one.
+    With `looks`, `seeds` are the most that a cell may get. `keep` says what stays on
+    disk of a completed trial. With `warmup_fits` the document sets no warm-up: each
+    cell has that of the preset, cut to leave at least one epoch after it.
     """
 
     name: str
@@ -633,9 +789,11 @@ Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
 class Cell:
     """One combination of levels in a plan.
 
-    Exactly one of these holds: it is to be trained (`trials`, one a seed), it is `same_as` another cell, or it is
-    infeasible. `note` says why in the last two cases. A control is that of the variant with number `control_of`.
-    `unread` names the factors that the model does not read at these levels, as the number of blocks of no shortcut.
+    Exactly one of these holds: it is to be trained (`trials`, one a seed), it is
+    `same_as` another cell, or it is infeasible. `note` says why in the last two cases.
+    A control is that of the variant with number `control_of`. `unread` names the
+    factors that the model does not read at these levels, as the number of blocks of no
+    shortcut.
     """
 
     index: int
@@ -663,18 +821,28 @@ class Plan:
 
     @cached_property
     def trials(self) -> tuple[Trial, ...]:
-        """Each distinct trial once, seed by seed, so that an interrupted study has whole rows of few seeds."""
+        """Each distinct trial once, seed by seed, so that an interrupted study has
+        whole rows of few seeds.
+        """
         rows = [cell.trials for cell in self.cells if cell.trials]
-        in_turn = (trial for seed in itertools.zip_longest(*rows) for trial in seed if trial is not None)
+        in_turn = (
+            trial
+            for seed in itertools.zip_longest(*rows)
+            for trial in seed
+            if trial is not None
+        )
         return tuple({trial.hash: trial for trial in in_turn}.values())
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch gave. Losses are means over images; `top1` and `top5` are per cent; `seconds` and `joules` are circumstance
-    (None where the hardware does not say).
+    """What one epoch gave.
 
-    `loss`, `top1` and `top5` are of the validation split where there is one, else of the test set.
+    Losses are means over images; `top1` and `top5` are per cent; `seconds` and `joules`
+    are circumstance (None where the hardware does not say).
+
+    `loss`, `top1` and `top5` are of the validation split where there is one, else of
+    the test set.
     """
 
     number: int
@@ -699,7 +867,9 @@ class Tested:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a trial: its state, its epochs, and if it is completed what it came to, by metric."""
+    """What is known of a trial: its state, its epochs, and if it is completed what it
+    came to, by metric.
+    """
 
     status: Status
     epochs: tuple[Epoch, ...]
@@ -719,7 +889,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Started:
-    """An attempt has begun, or gone on from a checkpoint after `epoch` epochs. `weights` says what it took from a start."""
+    """An attempt has begun, or gone on from a checkpoint after `epoch` epochs.
+
+    `weights` says what it took from a start.
+    """
 
     trial: str
     place: Place
@@ -729,7 +902,10 @@ class Started:
 
 @dataclass(frozen=True)
 class Progressed:
-    """Epochs were trained. The same epoch may be told again after a fault; it is the same epoch."""
+    """Epochs were trained.
+
+    The same epoch may be told again after a fault; it is the same epoch.
+    """
 
     trial: str
     epochs: tuple[Epoch, ...]
@@ -737,7 +913,9 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One diagnostic of one layer after an epoch: a number, or numbers (a vector, or the rows of a matrix)."""
+    """One diagnostic of one layer after an epoch: a number, or numbers (a vector, or
+    the rows of a matrix).
+    """
 
     epoch: int
     name: str
@@ -756,8 +934,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt has ended. `status` running means: interrupted, to be resumed. `tested` is what a completed trial with a
-    validation split came to; without one it is its last epoch."""
+    """An attempt has ended.
+
+    `status` running means: interrupted, to be resumed. `tested` is what a completed
+    trial with a validation split came to; without one it is its last epoch.
+    """
 
     trial: str
     status: Status
@@ -770,11 +951,14 @@ Event: TypeAlias = Started | Progressed | Measured | Ended
 
 @dataclass(frozen=True)
 class Job:
-    """A trial as an executor gets it. `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is known
-    of it.
+    """A trial as an executor gets it.
 
-    `keep` says what stays of its checkpoint when it is completed.
-    `beginnings` are trials that are the same but for fewer epochs, the longest first: it may go on from where one of them ended.
+    `checkpoints` is the folder or URL of all trials' checkpoints, `history` what is
+    known of it.
+
+    `keep` says what stays of its checkpoint when it is completed. `beginnings` are
+    trials that are the same but for fewer epochs, the longest first: it may go on from
+    where one of them ended.
     """
 
     trial: Trial
@@ -788,11 +972,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Order:
-    """What an executor is to do: the jobs in their order, and by which rule they may be stopped early.
+    """What an executor is to do: the jobs in their order, and by which rule they may be
+    stopped early.
 
-    `jobs` gives one job after another as they are asked for, None where there is none now but may be one later, and ends when
-    there will be no more. All jobs occupy `resources`; none has more than `epochs` epochs. `peers` are curves of trials that are
-    not among the jobs.
+    `jobs` gives one job after another as they are asked for, None where there is none
+    now but may be one later, and ends when there will be no more. All jobs occupy
+    `resources`; none has more than `epochs` epochs. `peers` are curves of trials that
+    are not among the jobs.
     """
 
     jobs: Iterable[Job | None]
@@ -808,7 +994,9 @@ class Order:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What is known of one cell: its levels, its cost, and by seed the state and, where completed, the metric's value."""
+    """What is known of one cell: its levels, its cost, and by seed the state and, where
+    completed, the metric's value.
+    """
 
     index: int
     levels: Settings

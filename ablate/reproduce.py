@@ -1,4 +1,6 @@
-"""Trains a stored trial again, from what the store says of it, and holds every epoch against what was stored."""
+"""Trains a stored trial again, from what the store says of it, and holds every epoch
+against what was stored.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,20 @@ from scipy import special
 from ablate import advice, execution, provenance, space
 from ablate.errors import AblateError, StoreError
 from ablate.pipeline import Options, cost_plan
-from ablate.records import COST_REVISION, Ended, Epoch, Event, Job, Order, Progressed, Space, Status, StudyResults, Tested, Trial
+from ablate.records import (
+    COST_REVISION,
+    Ended,
+    Epoch,
+    Event,
+    Job,
+    Order,
+    Progressed,
+    Space,
+    Status,
+    StudyResults,
+    Tested,
+    Trial,
+)
 from ablate.report.blocks import pooled_spread
 from ablate.store.reader import Reader
 
@@ -26,11 +41,14 @@ class Reproduced:
     """What came of training a trial again.
 
     Attributes:
-        same: every number of every epoch, and of the test at the end, is the same to the last bit.
+        same: every number of every epoch, and of the test at the end, is the same to
+            the last bit.
         first: the first epoch that differs; None where none does.
         stored, found: the metric that the trial came to.
-        noise: the largest difference that chance alone gives two trainings in 99 of 100 cases, None where nobody can say.
-        changed: what is not as it was: versions, commit, hardware, by name with before and now.
+        noise: the largest difference that chance alone gives two trainings in 99 of 100
+            cases, None where nobody can say.
+        changed: what is not as it was: versions, commit, hardware, by name with before
+            and now.
     """
 
     study: str
@@ -51,15 +69,24 @@ class Reproduced:
 
     @property
     def agrees(self) -> bool:
-        """On the same kind of CPU to the last bit; elsewhere within the noise of a seed."""
+        """On the same kind of CPU to the last bit; elsewhere within the noise of a
+        seed.
+        """
         exact = self.device == "cpu" and not {"torch", "cpu"} & set(self.changed)
         return self.same or (not exact and self.within_noise)
 
 
-def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = lambda done, of: None) -> Reproduced:
-    """Trains a completed trial again in this process. Nothing is written to the store.
+def reproduce(
+    text: str,
+    options: Options,
+    hear: Callable[[int, int], None] = lambda done, of: None,
+) -> Reproduced:
+    """Trains a completed trial again in this process.
 
-    Killed, it goes on from its own checkpoint (under RUNS/reproduced) when it is called again.
+    Nothing is written to the store.
+
+    Killed, it goes on from its own checkpoint (under RUNS/reproduced) when it is called
+    again.
 
     Args:
         text: the trial's hash, or the beginning of it.
@@ -67,47 +94,70 @@ def reproduce(text: str, options: Options, hear: Callable[[int, int], None] = la
 
     Raises:
         UnknownName: there is no such trial.
-        AblateError: it is not completed, or not part of its study's plan any more, or fails.
+        AblateError: it is not completed, or not part of its study's plan any more, or
+            fails.
     """
     with Reader(options.url) as reader:
         study, key = reader.target(text)
         if key is None:
-            raise AblateError(f"'{text}' is a study; name one of its trials, as `{advice.command('status', text)}` lists them")
+            raise AblateError(
+                f"'{text}' is a study; name one of its trials, as"
+                f" `{advice.command('status', text)}` lists them"
+            )
         stored = reader.study(study)
         known = reader.known([key])[key]
         results = reader.results(study)
-        before = next((one for one in reader.circumstances(study) if one["trial"] == key), None)
+        before = next(
+            (one for one in reader.circumstances(study) if one["trial"] == key), None
+        )
     if known.status != Status.COMPLETED or before is None:
         raise AblateError(
-            f"trial {key} is {known.status}; only completed trials can be reproduced: {advice.command('resume', study)}"
+            f"trial {key} is {known.status}; only completed trials can be reproduced:"
+            f" {advice.command('resume', study)}"
         )
     declared = space.load(stored.document, stored.file)
-    trial = next((t for t in cost_plan(declared, options.url).trials if t.hash == key), None)
+    trial = next(
+        (t for t in cost_plan(declared, options.url).trials if t.hash == key), None
+    )
     if trial is None:
         raise StoreError(
-            f"trial {key} is not in the plan of {study} any more (cost rules {COST_REVISION}); run it with ablate run"
+            f"trial {key} is not in the plan of {study} any more (cost rules"
+            f" {COST_REVISION}); run it with ablate run"
         )
     folder = options.runs / "reproduced" / Path(options.url).stem
     folder.mkdir(parents=True, exist_ok=True)
     epochs, tested = _trained(trial, declared, folder, hear)
     shutil.rmtree(folder / key, ignore_errors=True)
     now = vars(provenance.collect())
-    first = next((e.number for e, old in zip(epochs, known.epochs, strict=False) if _differs(e, old)), None)
+    first = next(
+        (
+            e.number
+            for e, old in zip(epochs, known.epochs, strict=False)
+            if _differs(e, old)
+        ),
+        None,
+    )
     metric = declared.metric
     # What a trial with a validation split came to is what its test gave.
     final = {name: float(getattr(tested or epochs[-1], name)) for name in known.final}
     return Reproduced(
-        study,
-        key,
-        metric,
-        len(epochs),
-        first is None and len(epochs) == len(known.epochs) and final == dict(known.final),
-        first,
-        known.final[metric],
-        final[metric],
-        _noise(results),
-        before["device"],
-        {name: (str(before[name]), str(now[name])) for name in CIRCUMSTANCES if str(before[name]) != str(now[name])},
+        study=study,
+        trial=key,
+        metric=metric,
+        epochs=len(epochs),
+        same=first is None
+        and len(epochs) == len(known.epochs)
+        and final == dict(known.final),
+        first=first,
+        stored=known.final[metric],
+        found=final[metric],
+        noise=_noise(results),
+        device=before["device"],
+        changed={
+            name: (str(before[name]), str(now[name]))
+            for name in CIRCUMSTANCES
+            if str(before[name]) != str(now[name])
+        },
     )
 
 
@@ -123,8 +173,12 @@ def _differs(one: Epoch, other: Epoch) -> bool:
     return any(getattr(one, name) != getattr(other, name) for name in COMPARED)
 
 
-def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]) -> tuple[list[Epoch], Tested | None]:
-    """The epochs of the trial, trained here, and what its test gave where it has a validation split."""
+def _trained(
+    trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]
+) -> tuple[list[Epoch], Tested | None]:
+    """The epochs of the trial, trained here, and what its test gave where it has a
+    validation split.
+    """
     epochs: dict[int, Epoch] = {}
     ended: list[Ended] = []
 
@@ -136,9 +190,18 @@ def _trained(trial: Trial, declared: Space, folder: Path, hear: Callable[[int, i
             ended.append(event)
 
     job = Job(trial, str(folder.resolve()), declared.resources)
-    order = Order([job], declared.metric, declared.direction, declared.resources, trial.recipe.epochs)
+    order = Order(
+        jobs=[job],
+        metric=declared.metric,
+        direction=declared.direction,
+        resources=declared.resources,
+        epochs=trial.recipe.epochs,
+    )
     execution.make("inline").run(order, emit, lambda: False)
     if not ended or ended[-1].status != Status.COMPLETED:
         reason = ended[-1].error.strip().splitlines()[-1:] if ended else []
-        raise AblateError(f"trial {trial.hash} did not complete this time: {' '.join(reason) or 'it was stopped'}")
+        raise AblateError(
+            f"trial {trial.hash} did not complete this time:"
+            f" {' '.join(reason) or 'it was stopped'}"
+        )
     return [epochs[number] for number in sorted(epochs)], ended[-1].tested

@@ -1,6 +1,8 @@
-"""Seeds until something can be said: every cell gets the first seeds, and those of which nothing can be said get more.
+"""Seeds until something can be said: every cell gets the first seeds, and those of
+which nothing can be said get more.
 
-Which cells have which seeds is a function of the plan and of results, never of timing: made again after a kill, it is the same.
+Which cells have which seeds is a function of the plan and of results, never of timing:
+made again after a kill, it is the same.
 """
 
 from __future__ import annotations
@@ -17,16 +19,24 @@ Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
 
 def granted(plan: Plan, known: Mapping[str, Known]) -> tuple[Plan, bool]:
-    """The plan with the seeds that its cells have come to, and whether none will get more.
+    """The plan with the seeds that its cells have come to, and whether none will get
+    more.
 
-    All cells begin with the first number of seeds. When all of them are trained verdicts are taken; undecided cells, their
-    controls, and the reference go on to the next number, as long as there is one.
+    All cells begin with the first number of seeds. When all of them are trained
+    verdicts are taken; undecided cells, their controls, and the reference go on to the
+    next number, as long as there is one.
     """
     looks = plan.space.looks
     assert looks is not None
     counts = {cell.index: looks.first for cell in plan.cells if cell.trials}
     for count in (*looks.at[1:], None):
-        cut = Plan(plan.space, tuple(replace(cell, trials=cell.trials[: counts.get(cell.index, 0)]) for cell in plan.cells))
+        cut = Plan(
+            plan.space,
+            tuple(
+                replace(cell, trials=cell.trials[: counts.get(cell.index, 0)])
+                for cell in plan.cells
+            ),
+        )
         trials = [trial for cell in cut.cells for trial in cell.trials]
         if not all(_resolved(trial, known) for trial in trials):
             return cut, False
@@ -42,30 +52,56 @@ def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
 
 
 def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
-    """The cells that need more seeds: those of which nothing can be said, and what they are compared with."""
-    found = effects(results_of(plan, known), plan.space.margin, plan.space.looks, predict=False)
+    """The cells that need more seeds: those of which nothing can be said, and what they
+    are compared with.
+    """
+    found = effects(
+        results_of(plan, known), plan.space.margin, plan.space.looks, predict=False
+    )
     most = max(len(cell.trials) for cell in plan.cells)
-    # A cell that was decided at an earlier look has fewer seeds than the reference; it stays as it was said.
+    # A cell that was decided at an earlier look has fewer seeds than the reference; it
+    # stays as it was said.
     counts = {cell.index: len(cell.trials) for cell in plan.cells}
-    open_ = {effect.row for effect in found if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most}
-    controls = {cell.index if cell.same_as is None else cell.same_as for cell in plan.cells if cell.control_of in open_}
-    return open_ | controls | {0} if open_ else set()
+    open_ = {
+        effect.row
+        for effect in found
+        if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most
+    }
+    controls = {
+        cell.index if cell.same_as is None else cell.same_as
+        for cell in plan.cells
+        if cell.control_of in open_
+    }
+    if open_:
+        return open_ | controls | {0}
+    return set()
 
 
 def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
     """What is known of a planned cell."""
-    found = {trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known}
+    found = {
+        trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
+    }
     return CellResult(
-        cell.index,
-        cell.levels,
-        cell.unread,
-        cell.role,
-        cell.note,
-        cell.same_as,
-        cell.cost,
-        {trial.seed: found[trial.seed].status if trial.seed in found else Status.PLANNED for trial in cell.trials},
-        {seed: one.final[metric] for seed, one in found.items() if one.status == Status.COMPLETED and metric in one.final},
-        cell.control_of,
+        index=cell.index,
+        levels=cell.levels,
+        unread=cell.unread,
+        role=cell.role,
+        note=cell.note,
+        same_as=cell.same_as,
+        cost=cell.cost,
+        states={
+            trial.seed: (
+                found[trial.seed].status if trial.seed in found else Status.PLANNED
+            )
+            for trial in cell.trials
+        },
+        values={
+            seed: one.final[metric]
+            for seed, one in found.items()
+            if one.status == Status.COMPLETED and metric in one.final
+        },
+        control_of=cell.control_of,
     )
 
 
@@ -74,15 +110,15 @@ def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
     space = plan.space
     cells = tuple(_cell_result(cell, known, space.metric) for cell in plan.cells)
     return StudyResults(
-        space.name,
-        space.question,
-        space.expect,
-        space.source,
-        space.metric,
-        space.direction,
-        tuple(space.factors),
-        cells,
-        space.document,
+        name=space.name,
+        question=space.question,
+        expect=space.expect,
+        source=space.source,
+        metric=space.metric,
+        direction=space.direction,
+        factors=tuple(space.factors),
+        cells=cells,
+        document=space.document,
     )
 
 
@@ -95,8 +131,16 @@ class UntilDecided:
         more: is given each cell that gets seeds, before its trials are.
     """
 
-    def __init__(self, plan: Plan, begun: Plan, results: Results, more: Callable[[list[Cell]], None]) -> None:
-        self._plan, self._results, self._more = plan, results, more
+    def __init__(
+        self,
+        plan: Plan,
+        begun: Plan,
+        results: Results,
+        more: Callable[[list[Cell]], None],
+    ) -> None:
+        self._plan = plan
+        self._results = results
+        self._more = more
         self._given: set[str] = set()
         self._known: dict[str, Known] | None = None
         self._counts = {cell.index: len(cell.trials) for cell in begun.cells}
@@ -106,17 +150,25 @@ class UntilDecided:
         if self._last:
             return []
         before = self._known or {}
-        found = self._results(trial.hash for trial in self._plan.trials if trial.hash not in before)
+        found = self._results(
+            trial.hash for trial in self._plan.trials if trial.hash not in before
+        )
         new = {key: one for key, one in found.items() if one.status in RESOLVED}
         if not new and self._known is not None:
             return []
         known = self._known = {**before, **new}
         cut, self._last = granted(self._plan, known)
-        changed = [cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]]
+        changed = [
+            cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]
+        ]
         if changed:
             self._more(changed)
             self._counts |= {cell.index: len(cell.trials) for cell in changed}
-        open_ = [trial for trial in cut.trials if trial.hash not in self._given and not _resolved(trial, known)]
+        open_ = [
+            trial
+            for trial in cut.trials
+            if trial.hash not in self._given and not _resolved(trial, known)
+        ]
         self._given |= {trial.hash for trial in open_}
         return open_
 

@@ -55,23 +55,31 @@ class Study:
         """
         results, declared = self.read()
         printed = self.published() if published else None
-        return report.results_grid(results, printed, looks=declared.looks, policy=policy(declared), group=group)
+        return report.results_grid(
+            results, printed, looks=declared.looks, policy=policy(declared), group=group
+        )
 
     def table(self, form: str = "md") -> str:
         """The study's table as md, latex, html, csv or json."""
         return report.render(self.grid(), form)
 
     def effects(self, margin: float | None = None) -> list[Effect]:
-        """What each row does against the first: paired differences with intervals, adjusted p values and verdicts.
+        """What each row does against the first: paired differences with intervals,
+        adjusted p values and verdicts.
 
         Args:
             margin: the least difference that counts as one; by default the study's.
         """
         results, declared = self.read()
-        return effects(results, declared.margin if margin is None else margin, declared.looks)
+        return effects(
+            results, declared.margin if margin is None else margin, declared.looks
+        )
 
-    def effects_grid(self, of: str = "rows", margin: float | None = None) -> report.Grid:
-        """Effects of rows, controls, factors, interactions or contributions as a table; or the importance of factors.
+    def effects_grid(
+        self, of: str = "rows", margin: float | None = None
+    ) -> report.Grid:
+        """Effects of rows, controls, factors, interactions or contributions as a table;
+        or the importance of factors.
 
         Raises:
             AblateError: there are not the cells or seeds to tell them.
@@ -82,45 +90,91 @@ class Study:
         least = declared.margin if margin is None else margin
         if of == "importance":
             if margin is not None:
-                raise AblateError(f"--margin {margin:g} is of verdicts; --of importance has none: leave it out")
+                raise AblateError(
+                    f"--margin {margin:g} is of verdicts; --of importance has none:"
+                    " leave it out"
+                )
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
-            return grids.factors_grid(results, declared.baseline, least, declared.looks, interactions=of == "interactions")
+            return grids.factors_grid(
+                results,
+                declared.baseline,
+                least,
+                declared.looks,
+                interactions=of == "interactions",
+            )
         if of == "contributions":
-            return grids.contributions_grid(results, declared.baseline, declared.full, least, declared.looks)
-        found = control_effects(results, least, declared.looks) if of == "controls" else self.effects(least)
+            return grids.contributions_grid(
+                results, declared.baseline, declared.full, least, declared.looks
+            )
+        if of == "controls":
+            found = control_effects(results, least, declared.looks)
+        else:
+            found = self.effects(least)
         if not found:
-            missing = "no variant with an iso-cost control; add `control: iso-flops`" if of == "controls" else "no variant"
+            if of == "controls":
+                missing = (
+                    "no variant with an iso-cost control; add `control: iso-flops`"
+                )
+            else:
+                missing = "no variant"
             raise AblateError(f"{self.name} has {missing}")
         return grids.effects_grid(results, found, least, controls=of == "controls")
 
     def _importance(self, results: StudyResults, declared: Space) -> report.Grid:
         from ablate.plan.strategies import importances
 
-        found = importances(self._exported(results, declared), declared.factors, results.direction)
-        names = sorted(results.factors, key=lambda name: -found["ped_anova"].get(name, 0.0))
-        data = [{"factor": name, **{by: shares.get(name) for by, shares in found.items()}} for name in names]
+        found = importances(
+            self._exported(results, declared), declared.factors, results.direction
+        )
+        names = sorted(
+            results.factors, key=lambda name: -found["ped_anova"].get(name, 0.0)
+        )
+        data = []
+        for name in names:
+            shares = {evaluator: found[evaluator].get(name) for evaluator in found}
+            data.append({"factor": name, **shares})
         grid = plain(data, results.question)
         notes = [
-            "Shares of what each factor matters for the metric among completed cells: ped_anova by what sets the better "
-            "cells off, "
-            "fanova by the variance that a random forest explains (only factors that every cell reads)."
+            "Shares of what each factor matters for the metric among completed cells:"
+            " ped_anova by what sets the better cells off, fanova by the variance that"
+            " a random forest explains (only factors that every cell reads)."
         ]
         return replace(grid, notes=notes)
 
     def published(self) -> dict[int, float]:
-        """The top-1 that the study's paper prints, by row. Raises AblateError where the study names no table."""
+        """The top-1 that the study's paper prints, by row.
+
+        Raises AblateError where the study names no table.
+        """
         from ablate.published import matching_row, tables
 
         results, declared = self.read()
         if not declared.published:
-            raise AblateError(f"{self.name} names no published table; add one to its file, as in `published: augvit/table3`")
+            raise AblateError(
+                f"{self.name} names no published table; add one to its file, as in"
+                " `published: augvit/table3`"
+            )
         table = tables()[declared.published]
-        fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
-        rows = {cell.index: matching_row(table, report.shown_levels(cell), fixed) for cell in results.cells}
-        found = {index: row.top1 for index, row in rows.items() if row is not None and row.top1 is not None}
+        fixed = {
+            "backbone": declared.backbone,
+            "data.image_size": declared.data.image_size,
+            **declared.fixed,
+        }
+        rows = {
+            cell.index: matching_row(table, report.shown_levels(cell), fixed)
+            for cell in results.cells
+        }
+        found = {
+            index: row.top1
+            for index, row in rows.items()
+            if row is not None and row.top1 is not None
+        }
         if not found:
-            raise AblateError(f"no row of {self.name} is one of {declared.published}, so there is nothing to show beside it")
+            raise AblateError(
+                f"no row of {self.name} is one of {declared.published}, so there is"
+                " nothing to show beside it"
+            )
         return found
 
     def diagnostics(self) -> list[str]:
@@ -129,9 +183,14 @@ class Study:
             return reader.diagnostics(self.name)
 
     def layers(self, diagnostic: str) -> list[report.Line]:
-        """A diagnostic by layer, means over seeds, one line a cell. Raises UnknownName where none is stored."""
+        """A diagnostic by layer, means over seeds, one line a cell.
+
+        Raises UnknownName where none is stored.
+        """
         with Reader(self.store) as reader:
-            return report.lines(reader.results(self.name), reader.layers(self.name, diagnostic))
+            return report.lines(
+                reader.results(self.name), reader.layers(self.name, diagnostic)
+            )
 
     def frame(self) -> pd.DataFrame:
         """One row a cell and seed: a column for each factor, metric and cost."""
@@ -140,33 +199,47 @@ class Study:
         columns, rows = self.wide()
         return pd.DataFrame(rows, columns=columns)
 
-    def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> report.Grid:
+    def pareto(
+        self, objectives: Sequence[str] = (), *, history: bool = False
+    ) -> report.Grid:
         """The Pareto front of the study, or its hypervolume cell by cell.
 
         Args:
-            objectives: as `params=min`; by default those of the search, or the metric and fewest FLOPs.
+            objectives: as `params=min`; by default those of the search, or the metric
+                and fewest FLOPs.
 
         Raises:
-            AblateError: an objective is not NAME=max or NAME=min, or no cell is completed.
+            AblateError: an objective is not NAME=max or NAME=min, or no cell is
+                completed.
         """
         from ablate.report.pareto import pareto_grid
 
         results, declared = self.read()
-        found = dict(declared.objectives) if len(declared.objectives) > 1 else {results.metric: results.direction, "flops": "min"}
+        found: dict[str, str] = {results.metric: results.direction, "flops": "min"}
+        if len(declared.objectives) > 1:
+            found = dict(declared.objectives)
         if objectives:
             costs = [field.name for field in fields(Cost)]
             pairs = [text.partition("=")[::2] for text in objectives]
             for name, direction in pairs:
-                if name not in (results.metric, *costs) or direction not in ("max", "min"):
+                if name not in (results.metric, *costs) or direction not in (
+                    "max",
+                    "min",
+                ):
                     known = ", ".join((results.metric, *costs))
-                    raise AblateError(f"--objective {name}={direction}: write NAME=max or NAME=min, with a NAME of {known}")
+                    raise AblateError(
+                        f"--objective {name}={direction}: write NAME=max or NAME=min,"
+                        f" with a NAME of {known}"
+                    )
             found = dict(pairs)
         return pareto_grid(results, found, history=history)
 
     def export(self, to: Path) -> int:
-        """Writes the frame to a .parquet, .csv or .json file; gives the number of its rows.
+        """Writes the frame to a .parquet, .csv or .json file; gives the number of its
+        rows.
 
-        In CSV, texts that a spreadsheet would take for formulas are marked (`ablate.escape.csv`); Parquet and JSON are exact.
+        In CSV, texts that a spreadsheet would take for formulas are marked
+        (`ablate.escape.csv`); Parquet and JSON are exact.
 
         Raises:
             AblateError: the file has another ending.
@@ -174,7 +247,10 @@ class Study:
         endings = (".parquet", ".csv", ".json")
         if to.suffix not in endings:
             like = to.parent / f"{to.stem or 'trials'}.parquet"
-            raise AblateError(f"{to}: trials are written to {', '.join(endings)}; name a file like {like}")
+            raise AblateError(
+                f"{to}: trials are written to {', '.join(endings)}; name a file like"
+                f" {like}"
+            )
         frame = self.frame()
         to.parent.mkdir(parents=True, exist_ok=True)
         if to.suffix == ".parquet":
@@ -182,17 +258,21 @@ class Study:
         elif to.suffix == ".csv":
             frame.map(escape.csv).rename(columns=escape.csv).to_csv(to, index=False)
         else:
-            to.write_text(escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8")
+            to.write_text(
+                escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8"
+            )
         return len(frame)
 
     def export_optuna(self, to: str) -> int:
-        """Writes the cells that have come to something as a study of the same name in an Optuna storage; gives their number.
+        """Writes the cells that have come to something as a study of the same name in
+        an Optuna storage; gives their number.
 
         Args:
             to: URL of the storage, as sqlite:///optuna.db.
 
         Raises:
-            AblateError: the storage has a study of that name already, or cannot be opened.
+            AblateError: the storage has a study of that name already, or cannot be
+                opened.
         """
         from ablate.plan.strategies import export
 
@@ -212,18 +292,53 @@ class Study:
             for trial in reader.trials(self.name):
                 hashes.setdefault(trial["row"], []).append(trial["trial"])
             known = reader.known(key for keys in hashes.values() for key in keys)
-        baseline = next((cell.cost for cell in results.cells if cell.role in ("reference", "baseline")), None)
+        baseline = next(
+            (
+                cell.cost
+                for cell in results.cells
+                if cell.role in ("reference", "baseline")
+            ),
+            None,
+        )
         found = []
         for cell in results.cells:
             each = [known[key] for key in hashes.get(cell.index, ())]
-            if cell.same_as is not None or cell.role == "control" or any(one.status not in RESOLVED for one in each):
+            if (
+                cell.same_as is not None
+                or cell.role == "control"
+                or any(one.status not in RESOLVED for one in each)
+            ):
                 continue
-            levels = {name: level for name, level in cell.levels.items() if name not in cell.unread}
-            broken = violations(declared.limits, cell.cost, baseline) if cell.cost else {}
-            attributes = {"row": cell.index, "trials": hashes.get(cell.index, []), "note": cell.note}
-            costs = {} if cell.cost is None else {"params": cell.cost.params, "flops": cell.cost.flops}
-            verdict = judge(each, declared.objectives, cell.cost) if each else Verdict("failed")
-            found.append(Exported(levels, verdict, broken, attributes | costs))
+            levels = {
+                name: level
+                for name, level in cell.levels.items()
+                if name not in cell.unread
+            }
+            if cell.cost:
+                broken = violations(declared.limits, cell.cost, baseline)
+            else:
+                broken = {}
+            attributes = {
+                "row": cell.index,
+                "trials": hashes.get(cell.index, []),
+                "note": cell.note,
+            }
+            if cell.cost is None:
+                costs = {}
+            else:
+                costs = {"params": cell.cost.params, "flops": cell.cost.flops}
+            if each:
+                verdict = judge(each, declared.objectives, cell.cost)
+            else:
+                verdict = Verdict("failed")
+            found.append(
+                Exported(
+                    levels=levels,
+                    verdict=verdict,
+                    violations=broken,
+                    attributes=attributes | costs,
+                )
+            )
         return found
 
     def wide(self) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -1,8 +1,8 @@
 """The dashboard on a store of 100,000 trials of ten epochs: `make bench-dashboard`.
 
-A study is planned and registered as ever; its trials and epochs are then filled in with made-up numbers. A real browser opens
-each page twice: what counts is the second time, from the address to the last thing on the page. Memory is that of all server
-processes.
+A study is planned and registered as ever; its trials and epochs are then filled in with
+made-up numbers. A real browser opens each page twice: what counts is the second time,
+from the address to the last thing on the page. Memory is that of all server processes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,13 @@ recipe: {{epochs: {epochs}, batch_size: 50, warmup_epochs: 0}}
 def build(folder: Path, trials: int) -> Options:
     """A store with one study of about so many trials, all completed."""
     side = round((trials / SEEDS / 2) ** 0.5)
-    levels = {"lr": [round(1e-4 * 1.05**i, 9) for i in range(side)], "decay": [round(0.001 * i, 6) for i in range(side)]}
-    declared = space.load(SPACE.format(**levels, seeds=SEEDS, epochs=EPOCHS), "scale.yaml")
+    levels = {
+        "lr": [round(1e-4 * 1.05**i, 9) for i in range(side)],
+        "decay": [round(0.001 * i, 6) for i in range(side)],
+    }
+    declared = space.load(
+        SPACE.format(**levels, seeds=SEEDS, epochs=EPOCHS), "scale.yaml"
+    )
     options = Options(runs=folder)
     with Writer(options.url) as writer:
         shown = pipeline.preview(declared, options.url, options, probe=False)
@@ -64,21 +69,60 @@ def build(folder: Path, trials: int) -> Options:
         for number, key in enumerate(hashes):
             top1 = 70 + generator.gauss(0, 2)
             curve = [top1 * (epoch / EPOCHS) ** 0.3 for epoch in range(1, EPOCHS + 1)]
-            rows += [(key, n, 1.0, 1.0, value, min(100.0, value + 20), 1e-3, 1.0) for n, value in enumerate(curve, 1)]
-            done.append((1.0, 1.0, curve[-1], min(100.0, curve[-1] + 20), float(EPOCHS), EPOCHS, EPOCHS, key))
-            tried.append(
-                (number + 1, key, 1, 1, "completed", "simulated", "host", 1, "cpu", 1, 0, "2026-01-01", "2026-01-01", "", "")
+            rows += [
+                (key, n, 1.0, 1.0, value, min(100.0, value + 20), 1e-3, 1.0)
+                for n, value in enumerate(curve, 1)
+            ]
+            done.append(
+                (
+                    1.0,
+                    1.0,
+                    curve[-1],
+                    min(100.0, curve[-1] + 20),
+                    float(EPOCHS),
+                    EPOCHS,
+                    EPOCHS,
+                    key,
+                )
             )
-        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+            tried.append(
+                (
+                    number + 1,
+                    key,
+                    1,
+                    1,
+                    "completed",
+                    "simulated",
+                    "host",
+                    1,
+                    "cpu",
+                    1,
+                    0,
+                    "2026-01-01",
+                    "2026-01-01",
+                    "",
+                    "",
+                )
+            )
         connection.executemany(
-            "UPDATE trials SET status = 'completed', train_loss = ?, loss = ?, top1 = ?, top5 = ?, seconds = ?, "
-            "selected_epoch = ?, "
-            "epochs_done = ? WHERE hash = ?",
+            "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows
+        )
+        connection.executemany(
+            "UPDATE trials SET status = 'completed', train_loss = ?, loss = ?, top1 ="
+            " ?, top5 = ?, seconds = ?, selected_epoch = ?, epochs_done = ? WHERE"
+            " hash = ?",
             done,
         )
-        names = "id, trial_hash, provenance_id, number, status, executor, host, pid, device, threads, first_epoch, started_at"
+        names = (
+            "id, trial_hash, provenance_id, number, status, executor, host, pid,"
+            " device, threads, first_epoch, started_at"
+        )
         marks = ", ".join("?" * 15)
-        connection.executemany(f"INSERT INTO attempts ({names}, ended_at, error, weights) VALUES ({marks})", tried)
+        connection.executemany(
+            f"INSERT INTO attempts ({names}, ended_at, error, weights) VALUES"
+            f" ({marks})",
+            tried,
+        )
     return options
 
 
@@ -100,7 +144,9 @@ def served(options: Options, *more: str) -> Iterator[tuple[str, psutil.Process]]
         "--no-browser",
         *more,
     ]
-    server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    server = subprocess.Popen(
+        command, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -110,7 +156,10 @@ def served(options: Options, *more: str) -> Iterator[tuple[str, psutil.Process]]
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port}", psutil.Process(server.pid)
     finally:
-        for process in [*psutil.Process(server.pid).children(recursive=True), psutil.Process(server.pid)]:
+        for process in [
+            *psutil.Process(server.pid).children(recursive=True),
+            psutil.Process(server.pid),
+        ]:
             process.kill()
         server.wait()
 
@@ -120,17 +169,27 @@ def seconds(page: Page, address: str, last: str) -> float:
     start = time.monotonic()
     page.goto(address)
     page.get_by_text(last).first.wait_for(timeout=180_000)
-    page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')", timeout=180_000)
+    page.wait_for_function(
+        "!document.querySelector('[data-testid=stStatusWidget]')", timeout=180_000
+    )
     return time.monotonic() - start
 
 
 def memory(server: psutil.Process) -> float:
     """GB of all processes of the server."""
-    return sum(process.memory_info().rss for process in [server, *server.children(recursive=True)]) / 2**30
+    return (
+        sum(
+            process.memory_info().rss
+            for process in [server, *server.children(recursive=True)]
+        )
+        / 2**30
+    )
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Seconds of each page the first time and then, seconds of the wide view, GB of memory."""
+    """Seconds of each page the first time and then, seconds of the wide view, GB of
+    memory.
+    """
     pages = {
         "overview": ("/", "Does the dashboard keep up?"),
         "study, verdicts": ("/study?study=scale", "verdicts hold for all rows"),
@@ -139,7 +198,9 @@ def measure(options: Options) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     with served(options) as (address, server), sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         page = browser.new_page()
         for name, (path, last) in pages.items():
             found[name] = [seconds(page, address + path, last) for _ in range(4)]
@@ -156,20 +217,33 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=100_000)
-    parser.add_argument("--store", type=Path, help="a folder to build the store in, or in which it was built before")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        help="a folder to build the store in, or in which it was built before",
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.store or Path(name)
-        options = Options(runs=folder) if (folder / "ablate.db").exists() else build(folder, arguments.trials)
+        options = (
+            Options(runs=folder)
+            if (folder / "ablate.db").exists()
+            else build(folder, arguments.trials)
+        )
         print(f"store: {os.path.getsize(options.url) / 2**20:.0f} MB", flush=True)
         found = measure(options)
     for name, times in found.items():
         if name == "memory":
             print(f"memory: {times:.2f} GB")
         else:
-            print(f"{name}: first {times[0]:.2f} s, then {statistics.median(times[1:]):.2f} s")
+            print(
+                f"{name}: first {times[0]:.2f} s, then"
+                f" {statistics.median(times[1:]):.2f} s"
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What the Ray path costs a trial: a study of 24 short trials against the same training in bare processes.
+"""What the Ray path costs a trial: a study of 24 short trials against the same training
+in bare processes.
 
     make bench-overhead
 
-Per-trial overhead = (wall seconds of `ablate run` - wall seconds of the bare processes) * slots / trials. Both include every
-start-up, import and shutdown; both train the same trials to the same last bit. Rounds alternate, and the median is told.
+Per-trial overhead = (wall seconds of `ablate run` - wall seconds of the bare processes)
+* slots / trials. Both include every start-up, import and shutdown; both train the same
+trials to the same last bit. Rounds alternate, and the median is told.
 """
 
 from __future__ import annotations
@@ -55,7 +57,17 @@ for trial in trials[mine::slots]:
 def study(folder: Path) -> float:
     """Wall seconds of the study through Ray."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "ablate", "run", "space.yaml", "--cpus", str(SLOTS), "--format", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "ablate",
+        "run",
+        "space.yaml",
+        "--cpus",
+        str(SLOTS),
+        "--format",
+        "json",
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - start
 
@@ -64,7 +76,11 @@ def bare(folder: Path) -> float:
     """Wall seconds of the same trials, shared out over bare processes."""
     start = time.perf_counter()
     running = [
-        subprocess.Popen([sys.executable, "-c", BARE, "space.yaml", str(mine), str(SLOTS)], cwd=folder) for mine in range(SLOTS)
+        subprocess.Popen(
+            [sys.executable, "-c", BARE, "space.yaml", str(mine), str(SLOTS)],
+            cwd=folder,
+        )
+        for mine in range(SLOTS)
     ]
     codes = [process.wait() for process in running]
     if any(codes):
@@ -77,22 +93,36 @@ def main(rounds: int) -> None:
     trials = 24
     pairs = []
     for number in range(rounds):
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        with (
+            tempfile.TemporaryDirectory() as one,
+            tempfile.TemporaryDirectory() as other,
+        ):
             for folder in (one, other):
                 Path(folder, "space.yaml").write_text(SPACE)
             pairs.append((study(Path(one)), bare(Path(other))))
-        print(f"round {number + 1}: ray {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s", flush=True)
+        print(
+            f"round {number + 1}: ray {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s",
+            flush=True,
+        )
     overheads = [(ray - bare_) * SLOTS / trials for ray, bare_ in pairs]
     ratios = [ray / bare_ for ray, bare_ in pairs]
     ratio = statistics.median(ratios)
     median, least, most = statistics.median(overheads), min(overheads), max(overheads)
     print(f"{trials} trials on {SLOTS} slots, median of {rounds} rounds:")
-    print(f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f}); ray / bare = {ratio:.2f}")
+    print(
+        f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f});"
+        f" ray / bare = {ratio:.2f}"
+    )
     machine = provenance.collect()
-    print(f"{machine.cpu}, {machine.cores} cores, Python {machine.python}, torch {machine.torch}, {datetime.now(UTC):%Y-%m-%d}")
+    print(
+        f"{machine.cpu}, {machine.cores} cores, Python {machine.python}, torch"
+        f" {machine.torch}, {datetime.now(UTC):%Y-%m-%d}"
+    )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     main(parser.parse_args().rounds)

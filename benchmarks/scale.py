@@ -1,9 +1,11 @@
-"""100,000 planned trials on the simulated executor: milliseconds a trial, memory, and how soon a resume starts its first trial.
+"""100,000 planned trials on the simulated executor: milliseconds a trial, memory, and
+how soon a resume starts its first trial.
 
     make bench-scale
 
-Two processes: the first plans, asks for and stores half of the trials, and is stopped; the second resumes, timed from the start
-of its process to its first trial, and to its end. Epochs are made up, so what is measured is the harness itself.
+Two processes: the first plans, asks for and stores half of the trials, and is stopped;
+the second resumes, timed from the start of its process to its first trial, and to its
+end. Epochs are made up, so what is measured is the harness itself.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ recipe: {{epochs: 1, batch_size: 50, warmup_epochs: 0}}
 def space_text(trials: int) -> str:
     """A grid of about `trials` / 5 cells, in two architectures."""
     side = round((trials / 10) ** 0.5)
-    return SPACE.format(lr=[round(1e-4 * 1.05**i, 9) for i in range(side)], decay=[round(0.001 * i, 6) for i in range(side)])
+    return SPACE.format(
+        lr=[round(1e-4 * 1.05**i, 9) for i in range(side)],
+        decay=[round(0.001 * i, 6) for i in range(side)],
+    )
 
 
 def drive(folder: Path, stop_after: int | None) -> dict[str, float]:
@@ -51,10 +56,18 @@ def drive(folder: Path, stop_after: int | None) -> dict[str, float]:
         first = first or time.monotonic()
         ended += isinstance(happened, Ended)
 
-    hooks = Hooks(event=event, stop=lambda: stop_after is not None and ended >= stop_after)
+    hooks = Hooks(
+        event=event, stop=lambda: stop_after is not None and ended >= stop_after
+    )
     declared = space.read(folder / "scale.yaml")
     begun = time.monotonic()
-    pipeline.run(declared, str(folder / "scale.yaml"), Options(runs=folder, cpus=16), hooks, SimulatedExecutor())
+    pipeline.run(
+        declared,
+        str(folder / "scale.yaml"),
+        Options(runs=folder, cpus=16),
+        hooks,
+        SimulatedExecutor(),
+    )
     return {
         "first_trial_s": first - START,
         "planned_s": first - begun,
@@ -65,7 +78,9 @@ def drive(folder: Path, stop_after: int | None) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--child", metavar="FOLDER")
     parser.add_argument("--stop-after", type=int)
@@ -77,12 +92,21 @@ def main() -> None:
         (Path(name) / "scale.yaml").write_text(space_text(arguments.trials))
         command = [sys.executable, __file__, "--child", name]
         half = ["--stop-after", str(arguments.trials // 2)]
-        for words, extra in (("half of them, from nothing", half), ("resumed, the other half", [])):
-            found = json.loads(subprocess.run([*command, *extra], check=True, capture_output=True, text=True).stdout)
+        for words, extra in (
+            ("half of them, from nothing", half),
+            ("resumed, the other half", []),
+        ):
+            found = json.loads(
+                subprocess.run(
+                    [*command, *extra], check=True, capture_output=True, text=True
+                ).stdout
+            )
             each = 1000 * found["all_s"] / found["trials"]
             print(
-                f"{words}: {found['trials']:.0f} trials, {each:.2f} ms a trial in all (planning {found['planned_s']:.1f} s), "
-                f"first trial {found['first_trial_s']:.1f} s after the start, {found['memory_gb']:.2f} GB"
+                f"{words}: {found['trials']:.0f} trials, {each:.2f} ms a trial in all"
+                f" (planning {found['planned_s']:.1f} s), first trial"
+                f" {found['first_trial_s']:.1f} s after the start,"
+                f" {found['memory_gb']:.2f} GB"
             )
 
 

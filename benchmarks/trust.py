@@ -1,7 +1,9 @@
-"""Whether the statistics keep their promises, on made-up studies whose truth is known: `make trust`.
+"""Whether the statistics keep their promises, on made-up studies whose truth is known:
+`make trust`.
 
-Studies are drawn from a known model (cell means, a random seed effect, noise), go through the very functions that tables,
-verdicts and dashboards use, and what these say is held against the truth. Writes docs/trust.md with --write.
+Studies are drawn from a known model (cell means, a random seed effect, noise), go
+through the very functions that tables, verdicts and dashboards use, and what these say
+is held against the truth. Writes docs/trust.md with --write.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ from ablate.report.pareto import pareto_grid
 from ablate.report.verdicts import Verdict
 from ablate.rounds import granted, results_of
 
+# Spread of seeds that all cells share, and of a single training beside, in points: as
+# on a small test set.
 SEED_SD, NOISE = 1.0, 0.5
-"""Spread of seeds that all cells share, and of a single training beside, in points: as on a small test set."""
 MARGIN = 0.5
 SAID = (Verdict.HELPS, Verdict.HURTS)
 Vector = np.ndarray[Any, Any]
@@ -59,7 +62,9 @@ Noise = Callable[[np.random.Generator, tuple[int, int]], Vector]
 
 @dataclass(frozen=True)
 class Proof:
-    """One promise: the share that was measured over so many repetitions, and between which bounds it must lie."""
+    """One promise: the share that was measured over so many repetitions, and between
+    which bounds it must lie.
+    """
 
     promise: str
     setting: str
@@ -70,28 +75,51 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Within the bounds, or so close that chance alone may have put it there (three standard errors of a share)."""
-        error = 3 * math.sqrt(max(self.measured * (1 - self.measured), 1e-9) / self.count)
+        """Within the bounds, or so close that chance alone may have put it there (three
+        standard errors of a share).
+        """
+        error = 3 * math.sqrt(
+            max(self.measured * (1 - self.measured), 1e-9) / self.count
+        )
         return self.low - error <= self.measured <= self.high + error
 
 
-def made(values: Vector, levels: Sequence[dict[str, Level]], flops: Sequence[int] | None = None) -> StudyResults:
+def made(
+    values: Vector,
+    levels: Sequence[dict[str, Level]],
+    flops: Sequence[int] | None = None,
+) -> StudyResults:
     """A study with these values, one row a cell and one column a seed."""
     cells = tuple(
         CellResult(
-            index,
-            own,
-            frozenset(),
-            "variant" if index else "reference",
-            "",
-            None,
-            Cost(1, flops[index] if flops else 1, 1, 1, 1),
-            dict.fromkeys(range(len(row)), Status.COMPLETED),
-            dict(enumerate(map(float, row))),
+            index=index,
+            levels=own,
+            unread=frozenset(),
+            role="variant" if index else "reference",
+            note="",
+            same_as=None,
+            cost=Cost(
+                params=1,
+                flops=flops[index] if flops else 1,
+                flops_paper=1,
+                activations=1,
+                elementwise=1,
+            ),
+            states=dict.fromkeys(range(len(row)), Status.COMPLETED),
+            values=dict(enumerate(map(float, row))),
         )
         for index, (own, row) in enumerate(zip(levels, values, strict=True))
     )
-    return StudyResults("made-up", "", "", "", "top1", "max", tuple(levels[0]), cells)
+    return StudyResults(
+        name="made-up",
+        question="",
+        expect="",
+        source="",
+        metric="top1",
+        direction="max",
+        factors=tuple(levels[0]),
+        cells=cells,
+    )
 
 
 def normal(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
@@ -99,13 +127,27 @@ def normal(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
 
 
 def heavy(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-    """Student's t with 4 degrees of freedom, of the same spread: now and then a bad run."""
+    """Student's t with 4 degrees of freedom, of the same spread: now and then a bad
+    run.
+    """
     return generator.standard_t(4, shape) * NOISE / math.sqrt(2)
 
 
-def drawn(generator: np.random.Generator, means: Sequence[float], seeds: int, noise: Noise = normal) -> Vector:
-    """Values of cells with these means: each seed raises or lowers all cells alike, and each training is noisy."""
-    return 75 + np.asarray(means)[:, None] + generator.normal(0, SEED_SD, (1, seeds)) + noise(generator, (len(means), seeds))
+def drawn(
+    generator: np.random.Generator,
+    means: Sequence[float],
+    seeds: int,
+    noise: Noise = normal,
+) -> Vector:
+    """Values of cells with these means: each seed raises or lowers all cells alike, and
+    each training is noisy.
+    """
+    return (
+        75
+        + np.asarray(means)[:, None]
+        + generator.normal(0, SEED_SD, (1, seeds))
+        + noise(generator, (len(means), seeds))
+    )
 
 
 def in_steps(values: Vector, images: int) -> Vector:
@@ -117,33 +159,49 @@ def names(count: int) -> list[dict[str, Level]]:
     return [{"cell": number} for number in range(count)]
 
 
-def false_verdicts(count: int, cells: int, seeds: int, noise: Noise = normal, images: int | None = None) -> float:
-    """The share of studies without any effect in which `helps` or `hurts` is said of some cell."""
+def false_verdicts(
+    count: int, cells: int, seeds: int, noise: Noise = normal, images: int | None = None
+) -> float:
+    """The share of studies without any effect in which `helps` or `hurts` is said of
+    some cell.
+    """
     generator = np.random.default_rng(cells * 1000 + seeds)
     wrong = 0
     for _ in range(count):
         values = drawn(generator, [0.0] * cells, seeds, noise)
         values = values if images is None else in_steps(values, images)
-        wrong += any(effect.verdict in SAID for effect in effects(made(values, names(cells)), MARGIN, predict=False))
+        wrong += any(
+            effect.verdict in SAID
+            for effect in effects(made(values, names(cells)), MARGIN, predict=False)
+        )
     return wrong / count
 
 
 def false_same(count: int) -> float:
-    """The share of studies in which `no difference` is said of a cell that differs by just the margin."""
+    """The share of studies in which `no difference` is said of a cell that differs by
+    just the margin.
+    """
     generator = np.random.default_rng(7)
     wrong = 0
     for _ in range(count):
-        found = effects(made(drawn(generator, [0, MARGIN, -MARGIN], 5), names(3)), MARGIN, predict=False)
+        found = effects(
+            made(drawn(generator, [0, MARGIN, -MARGIN], 5), names(3)),
+            MARGIN,
+            predict=False,
+        )
         wrong += any(effect.verdict is Verdict.SAME for effect in found)
     return wrong / count
 
 
 def planned(cells: int, looks: Looks) -> Plan:
     """A plan of cells that have as many seeds as they may come to."""
-    recipe, data = Recipe(), Data("digits", "", 8, 1, 10)
+    recipe, data = (
+        Recipe(),
+        Data(name="digits", path="", image_size=8, channels=1, classes=10),
+    )
     space = Space(
-        "made-up", True, "", "", "", "", "vit", {"cell": tuple(range(cells))}, {}, {"cell": 0}, {"cell": cells - 1}, Design(),
-        tuple(range(looks.most)), data, recipe, "top1", "max", (), Resources(), Scheduler(), margin=MARGIN, looks=looks,
+        name="made-up", named=True, document="", question="", expect="", source="", backbone="vit", factors={"cell": tuple(range(cells))}, fixed={}, baseline={"cell": 0}, full={"cell": cells - 1}, design=Design(),
+        seeds=tuple(range(looks.most)), data=data, recipe=recipe, metric="top1", direction="max", limits=(), resources=Resources(), scheduler=Scheduler(), margin=MARGIN, looks=looks,
     )  # fmt: skip
     return Plan(
         space,
@@ -152,59 +210,95 @@ def planned(cells: int, looks: Looks) -> Plan:
                 number,
                 {"cell": number},
                 "variant" if number else "reference",
-                architecture=(architecture := Architecture("vit", 8, 1, 10, {"cell": number})),
-                cost=Cost(1, 1, 1, 1, 1),
-                trials=tuple(Trial(architecture, recipe, data, seed) for seed in space.seeds),
+                architecture=(
+                    architecture := Architecture(
+                        backbone="vit",
+                        image_size=8,
+                        channels=1,
+                        classes=10,
+                        settings={"cell": number},
+                    )
+                ),
+                cost=Cost(
+                    params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+                ),
+                trials=tuple(
+                    Trial(
+                        architecture=architecture, recipe=recipe, data=data, seed=seed
+                    )
+                    for seed in space.seeds
+                ),
             )
             for number in range(cells)
         ),
     )
 
 
-def until_decided(count: int, means: Sequence[float], looks: Looks) -> tuple[float, float]:
-    """Studies to which seeds are added until each cell is decided: the share with `helps` or `hurts`, and the mean number of
-    trials in per cent of all that might have been."""
+def until_decided(
+    count: int, means: Sequence[float], looks: Looks
+) -> tuple[float, float]:
+    """Studies to which seeds are added until each cell is decided: the share with
+    `helps` or `hurts`, and the mean number of trials in per cent of all that might have
+    been.
+    """
     generator = np.random.default_rng(11)
     plan, said, trials = planned(len(means), looks), 0, 0
     for _ in range(count):
         values = drawn(generator, means, looks.most)
         known = {
-            trial.hash: Known(Status.COMPLETED, (), {"top1": float(values[cell.index, trial.seed])})
+            trial.hash: Known(
+                Status.COMPLETED, (), {"top1": float(values[cell.index, trial.seed])}
+            )
             for cell in plan.cells
             for trial in cell.trials
         }
         cut, _ = granted(plan, known)
         trials += sum(len(cell.trials) for cell in cut.cells)
-        said += any(effect.verdict in SAID for effect in effects(results_of(cut, known), MARGIN, looks, predict=False))
+        said += any(
+            effect.verdict in SAID
+            for effect in effects(results_of(cut, known), MARGIN, looks, predict=False)
+        )
     return said / count, 100 * trials / count / (len(means) * looks.most)
 
 
 def coverage_of_rows(count: int, seeds: int) -> tuple[float, float]:
-    """How often the 95 % interval of a row's effect holds the planted one, and the mean error of the effect in points."""
+    """How often the 95 % interval of a row's effect holds the planted one, and the mean
+    error of the effect in points.
+    """
     generator = np.random.default_rng(seeds)
     truth = np.array([0.0, 0.8, -0.4, 0.0])
     inside, errors = 0, []
     for _ in range(count):
-        for effect in effects(made(drawn(generator, truth, seeds), names(4)), MARGIN, predict=False):
+        for effect in effects(
+            made(drawn(generator, truth, seeds), names(4)), MARGIN, predict=False
+        ):
             assert effect.estimate is not None
             inside += effect.estimate.low <= truth[effect.row] <= effect.estimate.high
             errors.append(effect.estimate.value - truth[effect.row])
     return inside / (3 * count), float(np.mean(errors))
 
 
+# Planted effects of two factors, and what both do together beside.
 A, B, AB = 0.6, -0.3, 0.5
-"""Planted effects of two factors, and what both do together beside."""
 
 
 def factorial_study(generator: np.random.Generator, seeds: int) -> StudyResults:
-    levels: list[dict[str, Level]] = [dict(zip("abc", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1), (0, 1))]
-    means = [A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"]) for cell in levels]
+    levels: list[dict[str, Level]] = [
+        dict(zip("abc", cell, strict=True))
+        for cell in itertools.product((0, 1), (0, 1), (0, 1))
+    ]
+    means = [
+        A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"])
+        for cell in levels
+    ]
     return made(drawn(generator, means, seeds), levels)
 
 
 def truth_of(term: Term) -> float:
     """What was planted: averages over the other factor hold half of the interaction."""
-    found = {("a",): A + AB / 2, ("b",): B + AB / 2, ("c",): 0.0, ("a", "b"): AB}.get(term.factors, 0.0)
+    found = {("a",): A + AB / 2, ("b",): B + AB / 2, ("c",): 0.0, ("a", "b"): AB}.get(
+        term.factors, 0.0
+    )
     if term.kind == "alone":
         return {"a": A, "b": B}.get(term.factors[0], 0.0)
     if term.kind == "left out":
@@ -213,7 +307,9 @@ def truth_of(term: Term) -> float:
 
 
 def coverage_of_terms(count: int, seeds: int) -> Iterator[tuple[str, float, float]]:
-    """For each kind of term how often its interval holds what was planted, and its mean error."""
+    """For each kind of term how often its interval holds what was planted, and its mean
+    error.
+    """
     generator = np.random.default_rng(13)
     inside: dict[str, list[bool]] = {}
     errors: dict[str, list[float]] = {}
@@ -228,21 +324,30 @@ def coverage_of_terms(count: int, seeds: int) -> Iterator[tuple[str, float, floa
         ]
         for term in found:
             assert term.estimate is not None
-            inside.setdefault(term.kind, []).append(term.estimate.low <= truth_of(term) <= term.estimate.high)
-            errors.setdefault(term.kind, []).append(term.estimate.value - truth_of(term))
+            inside.setdefault(term.kind, []).append(
+                term.estimate.low <= truth_of(term) <= term.estimate.high
+            )
+            errors.setdefault(term.kind, []).append(
+                term.estimate.value - truth_of(term)
+            )
     for kind, held in inside.items():
         yield kind, float(np.mean(held)), float(np.mean(errors[kind]))
 
 
 def coverage_of_fraction(count: int, seeds: int) -> float:
-    """The same for main effects in a fraction of resolution IV of six factors, two of which interact."""
+    """The same for main effects in a fraction of resolution IV of six factors, two of
+    which interact.
+    """
     factors = dict.fromkeys("abcdef", (0, 1))
     space = Space(
-        "made-up", True, "", "", "", "", "vit", factors, {}, dict.fromkeys(factors, 0), dict.fromkeys(factors, 1),
-        Design("fractional"), (0,), Data("digits", "", 8, 1, 10), Recipe(), "top1", "max", (), Resources(), Scheduler(),
+        name="made-up", named=True, document="", question="", expect="", source="", backbone="vit", factors=factors, fixed={}, baseline=dict.fromkeys(factors, 0), full=dict.fromkeys(factors, 1),
+        design=Design("fractional"), seeds=(0,), data=Data(name="digits", path="", image_size=8, channels=1, classes=10), recipe=Recipe(), metric="top1", direction="max", limits=(), resources=Resources(), scheduler=Scheduler(),
     )  # fmt: skip
     levels = [dict(cell) for cell in combinations(space)]
-    means = [A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"]) for cell in levels]
+    means = [
+        A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"])
+        for cell in levels
+    ]
     generator = np.random.default_rng(17)
     inside = []
     for _ in range(count):
@@ -254,46 +359,75 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
 
 
 def predicted_seeds(count: int, seeds: int) -> tuple[float, float]:
-    """Of undecided cells the mean chance that the predicted number of further seeds was said to have, and the share that it
-    decides. Effects and noise are of any size: from nothing to three times the margin, from a tenth of it to twice."""
+    """Of undecided cells the mean chance that the predicted number of further seeds was
+    said to have, and the share that it decides.
+
+    Effects and noise are of any size: from nothing to three times the margin, from a
+    tenth of it to twice.
+    """
     generator = np.random.default_rng(19)
     told, decided = [], []
     while len(decided) < count:
-        effect, noise = generator.uniform(-3, 3) * MARGIN, MARGIN * math.exp(generator.uniform(math.log(0.1), math.log(2)))
+        effect, noise = (
+            generator.uniform(-3, 3) * MARGIN,
+            MARGIN * math.exp(generator.uniform(math.log(0.1), math.log(2))),
+        )
 
         def values(number: int, effect: float = effect, noise: float = noise) -> Vector:
-            return drawn(generator, [0, effect], number, lambda generator, shape: generator.normal(0, noise, shape))
+            return drawn(
+                generator,
+                [0, effect],
+                number,
+                lambda generator, shape: generator.normal(0, noise, shape),
+            )
 
         before = values(seeds)
         first = effects(made(before, names(2)), MARGIN)[0]
         if first.further is None or first.estimate is None or first.judged is None:
             continue
         sd = first.estimate.error * math.sqrt(seeds)
-        told.append(chances(seeds, first.estimate.value, sd, MARGIN, first.judged.level)[first.further - 1])
-        after = effects(made(np.concatenate([before, values(first.further)], axis=1), names(2)), MARGIN, predict=False)
+        told.append(
+            chances(seeds, first.estimate.value, sd, MARGIN, first.judged.level)[
+                first.further - 1
+            ]
+        )
+        after = effects(
+            made(np.concatenate([before, values(first.further)], axis=1), names(2)),
+            MARGIN,
+            predict=False,
+        )
         decided.append(after[0].verdict is not Verdict.INCONCLUSIVE)
     return float(np.mean(told)), float(np.mean(decided))
 
 
 def pareto_calibration(count: int) -> tuple[float, float]:
-    """Mean probability of being on the front that cells are given, and the share of them that truly are: of those between 0.2
-    and 0.8, where it matters."""
+    """Mean probability of being on the front that cells are given, and the share of
+    them that truly are: of those between 0.2 and 0.8, where it matters.
+    """
     generator = np.random.default_rng(23)
     told, true = [], []
     flops = [1, 1, 2, 2, 3, 3]
     for _ in range(count):
         means = generator.normal(0, 3 * NOISE, len(flops))
-        data = pareto_grid(made(drawn(generator, means, 4), names(len(flops)), flops), {"top1": "max", "flops": "min"}).data
+        data = pareto_grid(
+            made(drawn(generator, means, 4), names(len(flops)), flops),
+            {"top1": "max", "flops": "min"},
+        ).data
         for row in data:
             if 0.2 <= row["probability"] <= 0.8:
-                better = (m >= means[row["row"]] and f <= flops[row["row"]] for m, f in zip(means, flops, strict=True))
+                better = (
+                    m >= means[row["row"]] and f <= flops[row["row"]]
+                    for m, f in zip(means, flops, strict=True)
+                )
                 told.append(row["probability"])
                 true.append(sum(better) == 1)
     return float(np.mean(told)), float(np.mean(true))
 
 
 def against_mixed_model(count: int) -> float:
-    """The largest difference, in points, between our estimates and those of statsmodels' mixed model with random seeds."""
+    """The largest difference, in points, between our estimates and those of
+    statsmodels' mixed model with random seeds.
+    """
     import pandas as pd
     import statsmodels.formula.api as smf
 
@@ -301,15 +435,27 @@ def against_mixed_model(count: int) -> float:
     largest = 0.0
     for _ in range(count):
         results = factorial_study(generator, 5)
-        rows = [{**c.levels, "seed": seed, "y": value} for c in results.cells for seed, value in c.values.items()]
-        frame = pd.DataFrame(rows).assign(**{name: lambda f, n=name: f[n] - 0.5 for name in "abc"})
+        rows = [
+            {**c.levels, "seed": seed, "y": value}
+            for c in results.cells
+            for seed, value in c.values.items()
+        ]
+        frame = pd.DataFrame(rows).assign(
+            **{name: lambda f, n=name: f[n] - 0.5 for name in "abc"}
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = smf.mixedlm("y ~ a * b * c", frame, groups=frame["seed"]).fit()
         model = Factorial(results, dict.fromkeys("abc", 0))
-        for term in [*model.main_effects(MARGIN, "max"), *model.interactions(MARGIN, "max")]:
+        for term in [
+            *model.main_effects(MARGIN, "max"),
+            *model.interactions(MARGIN, "max"),
+        ]:
             assert term.estimate is not None
-            largest = max(largest, abs(term.estimate.value - fitted.params[":".join(term.factors)]))
+            largest = max(
+                largest,
+                abs(term.estimate.value - fitted.params[":".join(term.factors)]),
+            )
     return largest
 
 
@@ -317,34 +463,98 @@ def proofs(count: int) -> Iterator[Proof]:
     """All promises; `count` repetitions of those that are shares of studies."""
     wrong = "helps or hurts is said where nothing has an effect: at most 5 % of studies"
     for cells, seeds in ((2, 3), (5, 3), (9, 5)):
-        yield Proof(wrong, f"{cells} cells, {seeds} seeds", false_verdicts(count, cells, seeds), 0, 0.05, count)
-    yield Proof(wrong, "5 cells, 3 seeds, noise with heavy tails", false_verdicts(count, 5, 3, heavy), 0, 0.05, count)
-    yield Proof(wrong, "5 cells, 3 seeds, 360 test images", false_verdicts(count, 5, 3, images=360), 0, 0.05, count)
+        yield Proof(
+            promise=wrong,
+            setting=f"{cells} cells, {seeds} seeds",
+            measured=false_verdicts(count, cells, seeds),
+            low=0,
+            high=0.05,
+            count=count,
+        )
+    yield Proof(
+        promise=wrong,
+        setting="5 cells, 3 seeds, noise with heavy tails",
+        measured=false_verdicts(count, 5, 3, heavy),
+        low=0,
+        high=0.05,
+        count=count,
+    )
+    yield Proof(
+        promise=wrong,
+        setting="5 cells, 3 seeds, 360 test images",
+        measured=false_verdicts(count, 5, 3, images=360),
+        low=0,
+        high=0.05,
+        count=count,
+    )
     looks = Looks(3, 12, 3)
     share, _ = until_decided(count, [0.0] * 5, looks)
-    yield Proof(wrong, "5 cells, until decided, 3 to 12 seeds", share, 0, 0.05, count)
     yield Proof(
-        "no difference is said of a difference of just the margin: at most 5 %", "5 seeds", false_same(count), 0, 0.05, count
+        promise=wrong,
+        setting="5 cells, until decided, 3 to 12 seeds",
+        measured=share,
+        low=0,
+        high=0.05,
+        count=count,
+    )
+    yield Proof(
+        promise="no difference is said of a difference of just the margin: at most 5 %",
+        setting="5 seeds",
+        measured=false_same(count),
+        low=0,
+        high=0.05,
+        count=count,
     )
     held = "a 95 % interval holds the planted effect: 93 to 97 %"
     for seeds in (3, 5, 10):
-        yield Proof(held, f"rows, {seeds} seeds", coverage_of_rows(count, seeds)[0], 0.93, 0.97, count)
+        yield Proof(
+            promise=held,
+            setting=f"rows, {seeds} seeds",
+            measured=coverage_of_rows(count, seeds)[0],
+            low=0.93,
+            high=0.97,
+            count=count,
+        )
     few = max(200, count // 5)
     for kind, share, _ in coverage_of_terms(few, 3):
-        yield Proof(held, f"{kind}, 2 x 2 x 2 grid, 3 seeds", share, 0.93, 0.97, few)
-    yield Proof(held, "main effects, fraction of resolution IV, 3 seeds", coverage_of_fraction(few, 3), 0.93, 0.97, few)
+        yield Proof(
+            promise=held,
+            setting=f"{kind}, 2 x 2 x 2 grid, 3 seeds",
+            measured=share,
+            low=0.93,
+            high=0.97,
+            count=few,
+        )
+    yield Proof(
+        promise=held,
+        setting="main effects, fraction of resolution IV, 3 seeds",
+        measured=coverage_of_fraction(few, 3),
+        low=0.93,
+        high=0.97,
+        count=few,
+    )
     for seeds in (3, 5, 10):
         chance, share = predicted_seeds(few, seeds)
-        promise = f"the predicted seeds are said to decide {100 * chance:.0f} % of undecided cells: they do, within 7 points"
-        yield Proof(promise, f"{seeds} seeds, effects and noise of any size", share, chance - 0.07, chance + 0.07, few)
+        promise = (
+            f"the predicted seeds are said to decide {100 * chance:.0f} % of undecided"
+            " cells: they do, within 7 points"
+        )
+        yield Proof(
+            promise=promise,
+            setting=f"{seeds} seeds, effects and noise of any size",
+            measured=share,
+            low=chance - 0.07,
+            high=chance + 0.07,
+            count=few,
+        )
     probability, share = pareto_calibration(few)
     yield Proof(
-        f"P(front) is {probability:.2f} on average: as many are on the front",
-        "6 cells",
-        share,
-        probability - 0.03,
-        probability + 0.03,
-        few,
+        promise=f"P(front) is {probability:.2f} on average: as many are on the front",
+        setting="6 cells",
+        measured=share,
+        low=probability - 0.03,
+        high=probability + 0.03,
+        count=few,
     )
 
 
@@ -360,43 +570,67 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
     lines = [
         "# Can the verdicts be trusted?",
         "",
-        "Made-up studies with a known truth go through the functions that tables, verdicts and dashboards use "
-        "(`benchmarks/trust.py`). Each value is a cell's mean, plus a seed effect that all cells share (sd "
-        f"{SEED_SD:g} point), plus noise of a single training (sd {NOISE:g}); the margin is {MARGIN:g} points.",
+        (
+            "Made-up studies with a known truth go through the functions that tables,"
+            " verdicts and dashboards use (`benchmarks/trust.py`). Each value is a"
+            f" cell's mean, plus a seed effect that all cells share (sd {SEED_SD:g}"
+            f" point), plus noise of a single training (sd {NOISE:g}); the margin is"
+            f" {MARGIN:g} points."
+        ),
         "",
         "| promise | setting | measured | repetitions |",
         "|---------|---------|---------:|------------:|",
-        *(f"| {p.promise} | {p.setting} | {100 * p.measured:.1f} % | {p.count:,} |" for p in found),
+        *(
+            f"| {p.promise} | {p.setting} | {100 * p.measured:.1f} % | {p.count:,} |"
+            for p in found
+        ),
         "",
-        "Mean error of the estimates, in points (planted effects are 0.3 to 1.1 points):",
+        (
+            "Mean error of the estimates, in points (planted effects are 0.3 to 1.1"
+            " points):"
+        ),
         "",
         "| estimate | mean error |",
         "|----------|-----------:|",
         *(f"| {name} | {error:+.4f} |" for name, error in biases(count)),
         "",
-        f"Largest difference to statsmodels' mixed model with random seeds, over 20 studies: "
-        f"{against_mixed_model(20):.1e} points.",
+        (
+            "Largest difference to statsmodels' mixed model with random seeds, over 20"
+            f" studies: {against_mixed_model(20):.1e} points."
+        ),
         "",
-        "Until decided (3 to 12 seeds, looks after 3, 6, 9 and 12): of effects of 0, +1.5 and 0 points, "
-        f"{until_decided(count // 5, [0.0, 0.0, 1.5, 0.0], Looks(3, 12, 3))[1]:.0f} % of the trials of 12 seeds each were "
-        f"trained.",
+        (
+            "Until decided (3 to 12 seeds, looks after 3, 6, 9 and 12): of effects of"
+            " 0, +1.5 and 0 points,"
+            f" {until_decided(count // 5, [0.0, 0.0, 1.5, 0.0], Looks(3, 12, 3))[1]:.0f}"
+            " % of the trials of 12 seeds each were trained."
+        ),
         "",
-        f"Command: `make trust WRITE=1`, {date.today()}, {seconds:.0f} s on {os.cpu_count()} cores ({platform.machine()}). "
-        "A shorter run of the same proofs is in the tests (tests/benchmarks/test_trust.py).",
+        (
+            f"Command: `make trust WRITE=1`, {date.today()}, {seconds:.0f} s on"
+            f" {os.cpu_count()} cores ({platform.machine()}). A shorter run of the same"
+            " proofs is in the tests (tests/benchmarks/test_trust.py)."
+        ),
         "",
     ]
     return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=10_000, help="repetitions")
     parser.add_argument("--write", action="store_true", help="write docs/trust.md")
     arguments = parser.parse_args()
     start, found = time.perf_counter(), []
     for proof in proofs(arguments.count):
         found.append(proof)
-        print(f"{'ok ' if proof.holds else 'NOT'} {100 * proof.measured:5.1f} %  {proof.promise} ({proof.setting})", flush=True)
+        print(
+            f"{'ok ' if proof.holds else 'NOT'} {100 * proof.measured:5.1f} % "
+            f" {proof.promise} ({proof.setting})",
+            flush=True,
+        )
     text = report(found, arguments.count, time.perf_counter() - start)
     print(text)
     if arguments.write:

@@ -1,4 +1,5 @@
-"""Trains the small twins of the papers' tables on CIFAR-10 and writes their tables to docs/results, or tries them briefly.
+"""Trains the small twins of the papers' tables on CIFAR-10 and writes their tables to
+docs/results, or tries them briefly.
 
     make twins                          every twin as its file says, on this machine's cores
     make twins GPUS=1 EPOCHS=60         on one GPU shared by four trials, for 60 epochs
@@ -35,7 +36,9 @@ TWINS = (
 
 def document(name: str, gpus: float, epochs: int | None, batches: int | None) -> str:
     """The YAML text of a twin, changed as the options say."""
-    said: dict[str, Any] = yaml.safe_load((ROOT / "search_spaces" / f"{name}.yaml").read_text(encoding="utf-8"))
+    said: dict[str, Any] = yaml.safe_load(
+        (ROOT / "search_spaces" / f"{name}.yaml").read_text(encoding="utf-8")
+    )
     said["name"] = name
     if gpus:
         said["resources"] = {"cpus": 2, "gpus": 0.25}
@@ -43,17 +46,26 @@ def document(name: str, gpus: float, epochs: int | None, batches: int | None) ->
         said["recipe"] |= {"epochs": epochs, "warmup_epochs": min(5, epochs // 10)}
     if batches:
         images = batches * said["recipe"]["batch_size"]
-        said |= {"seeds": 1, "data": {"name": "cifar10", "train_images": images, "test_images": images}}
+        said |= {
+            "seeds": 1,
+            "data": {"name": "cifar10", "train_images": images, "test_images": images},
+        }
         said["recipe"] |= {"epochs": 1}
     return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
 
 
 def train(name: str, text: str, options: pipeline.Options) -> str:
-    """Trains a twin; its table in Markdown. Raises RuntimeError where a trial failed."""
+    """Trains a twin; its table in Markdown.
+
+    Raises RuntimeError where a trial failed.
+    """
     declared = space.load(text, f"search_spaces/{name}.yaml")
     outcome = pipeline.run(declared, f"search_spaces/{name}.yaml", options)
     if outcome.failed or outcome.unfinished:
-        raise RuntimeError(f"{name}: {outcome.failed} trials failed, {outcome.unfinished} unfinished: ablate status {name}")
+        raise RuntimeError(
+            f"{name}: {outcome.failed} trials failed, {outcome.unfinished} unfinished:"
+            f" ablate status {name}"
+        )
     return Study(name, options.url).table()
 
 
@@ -61,14 +73,24 @@ def written(name: str, table: str, text: str) -> str:
     """The document of a result: the table, and on what and from what it was made."""
     made = provenance.collect()
     recipe = yaml.safe_load(text)["recipe"]
-    where = f"{made.cores} cores of {made.cpu}, {made.gpus or 'no GPU'}, torch {made.torch}, ablate {made.ablate}"
+    where = (
+        f"{made.cores} cores of {made.cpu}, {made.gpus or 'no GPU'}, torch"
+        f" {made.torch}, ablate {made.ablate}"
+    )
     today = datetime.date.today().isoformat()
-    return f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on all of CIFAR-10. {where}, {today}.\n"
+    return (
+        f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on all of"
+        f" CIFAR-10. {where}, {today}.\n"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=TWINS, help="twins, as augvit/table3-small")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", default=TWINS, help="twins, as augvit/table3-small"
+    )
     parser.add_argument("--gpus", type=float, default=0)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batches", type=int)

@@ -1,6 +1,9 @@
-"""The dashboard: `ablate dashboard` serves it. Every file in `screens/` is a page; nothing here can write to the store.
+"""The dashboard: `ablate dashboard` serves it.
 
-The folder is not called `pages`: Streamlit would run files of that name by themselves, past the token.
+Every file in `screens/` is a page; nothing here can write to the store.
+
+The folder is not called `pages`: Streamlit would run files of that name by themselves,
+past the token.
 """
 
 from __future__ import annotations
@@ -26,19 +29,29 @@ ICONS = {
 
 
 def pages() -> list[st.Page]:
-    """A page for each file in `screens/`, in the order of its number: `3_trial.py` is the page Trial at /trial."""
+    """A page for each file in `screens/`, in the order of its number: `3_trial.py` is
+    the page Trial at /trial.
+    """
     found = []
     for file in sorted((Path(__file__).parent / "screens").glob("[0-9]*_*.py")):
         name = file.stem.partition("_")[2]
         title = "SQL" if name == "sql" else name.replace("_", " ").capitalize()
-        page = st.Page(file, title=title, url_path=name, icon=ICONS.get(name, ":material/article:"), default=not found)
+        page = st.Page(
+            file,
+            title=title,
+            url_path=name,
+            icon=ICONS.get(name, ":material/article:"),
+            default=not found,
+        )
         register(name, page)
         found.append(page)
     return found
 
 
 def allowed() -> bool:
-    """Whether this visitor may see anything: anybody on loopback, elsewhere who has the token."""
+    """Whether this visitor may see anything: anybody on loopback, elsewhere who has the
+    token.
+    """
     token = os.environ.get("ABLATE_TOKEN", "")
     if not token or st.session_state.get("allowed"):
         return True
@@ -57,10 +70,17 @@ def allowed() -> bool:
 
 def main() -> None:
     """Shows the chosen page; what goes wrong is said on it."""
-    # Streamlit's own export writes formulas as they are; pages have a button that marks them (`ablate.escape.csv`).
-    with contextlib.suppress(StreamlitAPIException):  # before 1.67 there is no such option
+    # Streamlit's own export writes formulas as they are; pages have a button that marks
+    # them (`ablate.escape.csv`).
+    with contextlib.suppress(
+        StreamlitAPIException
+    ):  # before 1.67 there is no such option
         st.set_option("client.disableDataExport", True)
-    st.set_page_config(page_title="ablate", page_icon=str(Path(__file__).parent / "icon.png"), layout="wide")
+    st.set_page_config(
+        page_title="ablate",
+        page_icon=str(Path(__file__).parent / "icon.png"),
+        layout="wide",
+    )
     chosen = st.navigation(pages(), position="top")
     if not allowed():
         return

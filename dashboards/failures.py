@@ -17,11 +17,17 @@ def tell(error: Exception) -> None:
     """Says what is wrong, and what helps."""
     if not isinstance(error, AblateError):
         st.error("This page has a mistake in it; the others go on.")
-        st.code(escape.terminal("".join(traceback.format_exception(error, limit=-5))), language=None)
+        st.code(
+            escape.terminal("".join(traceback.format_exception(error, limit=-5))),
+            language=None,
+        )
         return
     words.notice(str(error), "error")
     if "brings an older one up to date" in str(error):
-        st.info("This page only reads. Bring the store up to date with `ablate run FILE` or `ablate resume`, then reload.")
+        st.info(
+            "This page only reads. Bring the store up to date with `ablate run FILE` or"
+            " `ablate resume`, then reload."
+        )
     elif "no store at" in str(error):
         st.info(
             "There is nothing to see yet; this page shows the store when there is one. "
@@ -32,7 +38,9 @@ def tell(error: Exception) -> None:
 
 
 def live(body: Callable[..., None], seconds: float | None = 2) -> Callable[..., None]:
-    """A part of a page that is made anew every so many seconds; None: only when something on it is touched."""
+    """A part of a page that is made anew every so many seconds; None: only when
+    something on it is touched.
+    """
 
     @functools.wraps(body)
     def told(*arguments: object) -> None:

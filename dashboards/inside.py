@@ -19,12 +19,18 @@ MOST_PANELS = 6
 def choose(stored: Sequence[str]) -> str:
     """The diagnostic of the address, else one that is chosen."""
     said = state("diagnostic")
-    return st.selectbox("Diagnostic", stored, index=stored.index(said) if said in stored else 0, key="diagnostic")
+    return st.selectbox(
+        "Diagnostic",
+        stored,
+        index=stored.index(said) if said in stored else 0,
+        key="diagnostic",
+    )
 
 
 def show(name: str, lines: Sequence[Line]) -> None:
     """Numbers as lines over layers; vectors and matrices as a panel a line."""
-    first, drawn = next(iter(lines[0].layers.values())), lines[:MOST_PANELS]
+    first = next(iter(lines[0].layers.values()))
+    drawn = lines[:MOST_PANELS]
     try:
         axis = diagnostics.find(name.partition(".")[0]).axis
     except UnknownName:
@@ -34,10 +40,18 @@ def show(name: str, lines: Sequence[Line]) -> None:
         return
     if not isinstance(first[0], list):
         st.plotly_chart(draw_vectors(axis, drawn))
-        st.caption("A line a layer, the first dark and the last light; on a logarithmic scale.")
+        st.caption(
+            "A line a layer, the first dark and the last light; on a logarithmic scale."
+        )
     else:
         layers = sorted({layer for line in drawn for layer in line.layers})
-        layer = st.select_slider("Layer", layers, value=layers[-1], key="layer") if len(layers) > 1 else layers[0]
+        if len(layers) > 1:
+            layer = st.select_slider("Layer", layers, value=layers[-1], key="layer")
+        else:
+            layer = layers[0]
         st.plotly_chart(draw_matrices(axis, drawn, layer))
     if len(lines) > MOST_PANELS:
-        st.caption(f"The first {MOST_PANELS} of {len(lines)} rows; narrow the filter for others.")
+        st.caption(
+            f"The first {MOST_PANELS} of {len(lines)} rows; narrow the filter for"
+            " others."
+        )

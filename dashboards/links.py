@@ -1,4 +1,6 @@
-"""Addresses of pages: each state of a page is an address that can be sent to a colleague."""
+"""Addresses of pages: each state of a page is an address that can be sent to a
+colleague.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def register(name: str, page: st.Page) -> None:
 
 def link(label: str, name: str, icon: str | None = None, **query: str) -> None:
     """A link to a page with its state."""
-    st.page_link(_PAGES[name], label=words.label(label), icon=icon, query_params=dict(query))
+    st.page_link(
+        _PAGES[name], label=words.label(label), icon=icon, query_params=dict(query)
+    )
 
 
 def go(name: str, **query: str) -> None:

@@ -1,4 +1,7 @@
-"""What pages read of the store, kept until the store changes. The connection itself refuses to write."""
+"""What pages read of the store, kept until the store changes.
+
+The connection itself refuses to write.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,14 @@ from ablate.study import Study
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")
+# Effects for which further seeds are predicted: some milliseconds each.
 MOST_PREDICTED = 60
-"""Effects for which further seeds are predicted: some milliseconds each."""
 
 
 def stamp() -> str:
-    """Changes when the store does: by its files, or every two seconds where it is a server."""
+    """Changes when the store does: by its files, or every two seconds where it is a
+    server.
+    """
     file = sqlite_file(URL)
     if file is None:
         return str(int(time.time() / 2))
@@ -61,7 +66,12 @@ def results(name: str) -> tuple[StudyResults, Space]:
 @st.cache_resource(max_entries=3, show_spinner="Comparing ...")
 def _effects(name: str, stamp: str) -> list[Effect]:
     found, declared = _results(name, stamp)
-    return effects(found, declared.margin, declared.looks, predict=len(found.cells) <= MOST_PREDICTED)
+    return effects(
+        found,
+        declared.margin,
+        declared.looks,
+        predict=len(found.cells) <= MOST_PREDICTED,
+    )
 
 
 def verdicts(name: str) -> list[Effect]:
@@ -72,7 +82,9 @@ def verdicts(name: str) -> list[Effect]:
 @st.cache_resource(max_entries=3, show_spinner="Making the table ...")
 def _grid(name: str, of: str, stamp: str) -> Grid:
     study = Study(name, URL)
-    return study.grid() if of == "table" else study.effects_grid(of)
+    if of == "table":
+        return study.grid()
+    return study.effects_grid(of)
 
 
 def grid(name: str, of: str) -> Grid:
@@ -84,7 +96,9 @@ def grid(name: str, of: str) -> Grid:
 def _frame(name: str, of: str, stamp: str) -> pd.DataFrame:
     made = _grid(name, of, stamp)
     found = pd.DataFrame(made.rows, columns=list(made.columns))
-    return found.assign(row=found["row"].astype(int)) if "row" in found else found
+    if "row" in found:
+        return found.assign(row=found["row"].astype(int))
+    return found
 
 
 def frame(name: str, of: str) -> pd.DataFrame:
@@ -120,5 +134,7 @@ def curves(name: str, rows: Sequence[int]) -> Mapping[int, Sequence[Sequence[Epo
         if trial["row"] in rows:
             wanted.setdefault(trial["row"], []).append(trial["trial"])
     with Reader(URL) as reader:
-        known: Mapping[str, Known] = reader.known(key for keys in wanted.values() for key in keys)
+        known: Mapping[str, Known] = reader.known(
+            key for keys in wanted.values() for key in keys
+        )
     return curves_of(wanted, known)

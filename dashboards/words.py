@@ -1,7 +1,8 @@
 """Text of a study on a page.
 
-Streamlit reads Markdown in most of what it shows, and with it links, images and formulas. What
-somebody wrote therefore goes through here: it is escaped as HTML, or stands in a label as it is.
+Streamlit reads Markdown in most of what it shows, and with it links, images and
+formulas. What somebody wrote therefore goes through here: it is escaped as HTML, or
+stands in a label as it is.
 """
 
 from __future__ import annotations
@@ -29,12 +30,20 @@ _SOUND = re.compile(
 
 def heading(text: str, level: int = 1) -> None:
     """A heading of the page."""
-    _show(Markup('<h{0} style="overflow-wrap: anywhere">{1}</h{0}>').format(level, escape.html(text)))
+    _show(
+        Markup('<h{0} style="overflow-wrap: anywhere">{1}</h{0}>').format(
+            level, escape.html(text)
+        )
+    )
 
 
 def paragraph(text: str) -> None:
     """A paragraph."""
-    _show(Markup('<p style="overflow-wrap: anywhere; margin: 0">{}</p>').format(escape.html(text)))
+    _show(
+        Markup('<p style="overflow-wrap: anywhere; margin: 0">{}</p>').format(
+            escape.html(text)
+        )
+    )
 
 
 def caption(text: str) -> None:
@@ -45,11 +54,16 @@ def caption(text: str) -> None:
 
 def verdict(text: str, colour: str) -> None:
     """A sentence on an effect, beside a line in the colour of its verdict."""
-    style = f"border-left: 4px solid {colour}; padding-left: .6rem; margin: .2rem 0; overflow-wrap: anywhere"
+    style = (
+        f"border-left: 4px solid {colour}; padding-left: .6rem; margin: .2rem 0;"
+        " overflow-wrap: anywhere"
+    )
     _show(Markup('<p style="{}">{}</p>').format(style, escape.html(text)))
 
 
-def notice(text: str, kind: str = "info", *, title: str = "", command: str = "") -> None:
+def notice(
+    text: str, kind: str = "info", *, title: str = "", command: str = ""
+) -> None:
     """Something to know, to mind or to mend.
 
     Args:
@@ -58,11 +72,24 @@ def notice(text: str, kind: str = "info", *, title: str = "", command: str = "")
         command: what to type, below the text.
     """
     colour = COLOURS[kind]
-    style = f"border-left: 4px solid {colour}; background: {colour}22; border-radius: .4rem; padding: .8rem 1rem"
+    style = (
+        f"border-left: 4px solid {colour}; background: {colour}22; border-radius:"
+        " .4rem; padding: .8rem 1rem"
+    )
     wrap = "white-space: pre-wrap; overflow-wrap: anywhere"
-    head = Markup("<b>{}</b>: ").format(escape.html(title)) if title else Markup()
-    foot = Markup("<br><code>{}</code>").format(escape.html(command)) if command else Markup()
-    _show(Markup('<div role="alert" style="{}; {}">{}{}{}</div>').format(style, wrap, head, escape.html(text), foot))
+    if title:
+        head = Markup("<b>{}</b>: ").format(escape.html(title))
+    else:
+        head = Markup()
+    if command:
+        foot = Markup("<br><code>{}</code>").format(escape.html(command))
+    else:
+        foot = Markup()
+    _show(
+        Markup('<div role="alert" style="{}; {}">{}{}{}</div>').format(
+            style, wrap, head, escape.html(text), foot
+        )
+    )
 
 
 def label(text: str) -> str:

@@ -1,4 +1,6 @@
-"""What all tests share: a space that is planned in milliseconds and trained in a second, and a runner for it."""
+"""What all tests share: a space that is planned in milliseconds and trained in a
+second, and a runner for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from ablate.records import Event
 from ablate.study import Study
 
 # A machine that is busy with something else fails no test.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("house")
 
 TINY = """
@@ -65,11 +69,17 @@ RunText = Callable[..., Outcome]
 
 @pytest.fixture
 def run_text(options: Options) -> RunText:
-    """Runs a YAML text under the name `tiny`, on the simulated executor unless another one is given."""
+    """Runs a YAML text under the name `tiny`, on the simulated executor unless another
+    one is given.
+    """
 
-    def run(text: str, executor: object | None = None, hooks: Hooks | None = None) -> Outcome:
+    def run(
+        text: str, executor: object | None = None, hooks: Hooks | None = None
+    ) -> Outcome:
         declared = space.load(text, "tiny.yaml")
-        return pipeline.run(declared, "tiny.yaml", options, hooks, executor or SimulatedExecutor())
+        return pipeline.run(
+            declared, "tiny.yaml", options, hooks, executor or SimulatedExecutor()
+        )
 
     return run
 
@@ -84,8 +94,15 @@ Say = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tiny: str) -> Say:
-    """Runs `ablate WORDS` in a folder with tiny.yaml; gives exit code, stdout and stderr."""
+def say(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    tiny: str,
+) -> Say:
+    """Runs `ablate WORDS` in a folder with tiny.yaml; gives exit code, stdout and
+    stderr.
+    """
     monkeypatch.chdir(tmp_path)
     Path("tiny.yaml").write_text(tiny.replace("seeds: 2", "seeds: 1"))
 

@@ -1,4 +1,6 @@
-"""`ablate review` finds each planted fault, and none in a sound study; `ablate reproduce` agrees, and catches a changed trial."""
+"""`ablate review` finds each planted fault, and none in a sound study; `ablate
+reproduce` agrees, and catches a changed trial.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,24 @@ Study = Callable[..., list[Finding]]
 def curve(trial: Trial, number: int) -> Epoch:
     """Parallel blocks and shortcuts help by 3 points; noise of 0.3."""
     settings = trial.architecture.settings
-    helps = 3.0 * (settings.get("layout") == "parallel") + 3.0 * bool(settings.get("shortcuts.count"))
-    top1 = 70 + helps + random.Random(f"seed {trial.seed}").gauss(0, 1) + random.Random(trial.hash).gauss(0, 0.3)
-    return Epoch(number, 1.0, 1.0, top1, 99.0, 1e-3, 1.0)
+    helps = 3.0 * (settings.get("layout") == "parallel") + 3.0 * bool(
+        settings.get("shortcuts.count")
+    )
+    top1 = (
+        70
+        + helps
+        + random.Random(f"seed {trial.seed}").gauss(0, 1)
+        + random.Random(trial.hash).gauss(0, 0.3)
+    )
+    return Epoch(
+        number=number,
+        train_loss=1.0,
+        loss=1.0,
+        top1=top1,
+        top5=99.0,
+        lr=1e-3,
+        seconds=1.0,
+    )
 
 
 @pytest.fixture
@@ -36,10 +53,19 @@ def reviewed(options: Options, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Runs a text in a clean checkout, changes the store, and gives the review."""
 
     def study(
-        text: str, *, sql: str = "", made: Callable[[Trial, int], Epoch] = curve, found: Provenance = CLEAN
+        text: str,
+        *,
+        sql: str = "",
+        made: Callable[[Trial, int], Epoch] = curve,
+        found: Provenance = CLEAN,
     ) -> list[Finding]:
         monkeypatch.setattr(provenance, "collect", lambda: found)
-        pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options, executor=SimulatedExecutor(made))
+        pipeline.run(
+            space.load(text, "tiny.yaml"),
+            "tiny.yaml",
+            options,
+            executor=SimulatedExecutor(made),
+        )
         if sql:
             with sqlite3.connect(options.url) as connection:
                 connection.executescript(sql)
@@ -52,8 +78,13 @@ def reviewed(options: Options, monkeypatch: pytest.MonkeyPatch) -> Study:
     "text",
     [
         SOUND,
-        SOUND.replace("layout: [serial, parallel]", "layout: [serial, parallel]\n  recipe.lr: [2e-3, 1e-3]"),
-        SOUND.replace("design: grid", "design: one-at-a-time").replace("[serial, parallel]", "[parallel, serial]"),
+        SOUND.replace(
+            "layout: [serial, parallel]",
+            "layout: [serial, parallel]\n  recipe.lr: [2e-3, 1e-3]",
+        ),
+        SOUND.replace("design: grid", "design: one-at-a-time").replace(
+            "[serial, parallel]", "[parallel, serial]"
+        ),
         TINY.replace("seeds: 2", "seeds: 4\ncontrol: iso-flops"),
         SOUND.replace("test_images: 50", "test_images: 50, validation: 0.2").replace(
             "design: grid", "strategy: {name: random, cells: 2}"
@@ -67,7 +98,11 @@ def test_a_sound_study_has_no_findings(reviewed: Study, text: str) -> None:
 
 def diverging(trial: Trial, number: int) -> Epoch:
     bad = trial.seed == 1 and trial.architecture.settings.get("layout") == "parallel"
-    return replace(curve(trial, number), loss=float("nan")) if bad else curve(trial, number)
+    return (
+        replace(curve(trial, number), loss=float("nan"))
+        if bad
+        else curve(trial, number)
+    )
 
 
 def failing(trial: Trial, number: int) -> Epoch:
@@ -78,12 +113,16 @@ def failing(trial: Trial, number: int) -> Epoch:
 
 def flat(trial: Trial, number: int) -> Epoch:
     """Differences beyond the margin, and noise beyond the differences."""
-    return replace(curve(trial, number), top1=70 + random.Random(trial.hash).gauss(0, 4))
+    return replace(
+        curve(trial, number), top1=70 + random.Random(trial.hash).gauss(0, 4)
+    )
 
 
-ROWS = SOUND.split("design:")[0].replace("layout:", "recipe.lr: [2e-3, 1e-3]\n  layout:") + (
-    "design: rows\nrows:\n  - {layout: serial, recipe.lr: 2e-3}\n  - {layout: parallel, recipe.lr: 1e-3}\nseeds:"
-    + SOUND.split("seeds:")[1]
+ROWS = SOUND.split("design:")[0].replace(
+    "layout:", "recipe.lr: [2e-3, 1e-3]\n  layout:"
+) + (
+    "design: rows\nrows:\n  - {layout: serial, recipe.lr: 2e-3}\n  - {layout: parallel,"
+    " recipe.lr: 1e-3}\nseeds:" + SOUND.split("seeds:")[1]
 )
 SEARCH = SOUND.replace("design: grid", "strategy: {name: random, cells: 2}")
 ANOTHER = """
@@ -94,39 +133,96 @@ UPDATE attempts SET provenance_id = (SELECT MAX(id) FROM provenance) WHERE id = 
 
 
 def another(**changed: str) -> str:
-    return ANOTHER.format(**{"commit": '"commit"', "torch": "torch", "cpu": "cpu", **{k: f"'{v}'" for k, v in changed.items()}})
+    return ANOTHER.format(
+        **{
+            "commit": '"commit"',
+            "torch": "torch",
+            "cpu": "cpu",
+            **{k: f"'{v}'" for k, v in changed.items()},
+        }
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "command", "how"),
     [
-        ("too few seeds", "--until-decided", {"text": SOUND.replace("seeds: 4", "seeds: 1")}),
+        (
+            "too few seeds",
+            "--until-decided",
+            {"text": SOUND.replace("seeds: 4", "seeds: 1")},
+        ),
         ("too few seeds", "--until-decided", {"text": SOUND, "made": flat}),
-        ("too few seeds", "ablate run", {"text": SEARCH.replace("seeds: 4", "seeds: 1"), "also": ["chosen on the test set"]}),
-        ("no iso-cost control", "ablate run", {"text": TINY.replace("seeds: 2", "seeds: 4")}),
+        (
+            "too few seeds",
+            "ablate run",
+            {
+                "text": SEARCH.replace("seeds: 4", "seeds: 1"),
+                "also": ["chosen on the test set"],
+            },
+        ),
+        (
+            "no iso-cost control",
+            "ablate run",
+            {"text": TINY.replace("seeds: 2", "seeds: 4")},
+        ),
         ("chosen on the test set", "ablate run", {"text": SEARCH}),
         (
             "chosen on the test set",
             "ablate run",
-            {"text": SOUND.replace("seeds: 4", "seeds: 4\nscheduler: asha"), "also": ["pruned", "too few"]},
+            {
+                "text": SOUND.replace("seeds: 4", "seeds: 4\nscheduler: asha"),
+                "also": ["pruned", "too few"],
+            },
         ),
-        ("baseline trained differently", "ablate run", {"text": ROWS, "also": ["never ablated"]}),
-        ("never ablated", "ablate run", {"text": ROWS, "also": ["baseline trained differently"]}),
-        ("mixed hardware", "ablate reproduce", {"text": SOUND, "sql": another(cpu="another CPU")}),
-        ("mixed versions of torch", "ablate reproduce", {"text": SOUND, "sql": another(torch="1.0")}),
-        ("mixed commits", "ablate reproduce", {"text": SOUND, "sql": another(commit="abc")}),
-        ("mixed threads", "ablate reproduce", {"text": SOUND, "sql": "UPDATE attempts SET threads = 7 WHERE id = 1"}),
-        ("changed checkout", "ablate reproduce", {"text": SOUND, "found": replace(CLEAN, dirty=True)}),
+        (
+            "baseline trained differently",
+            "ablate run",
+            {"text": ROWS, "also": ["never ablated"]},
+        ),
+        (
+            "never ablated",
+            "ablate run",
+            {"text": ROWS, "also": ["baseline trained differently"]},
+        ),
+        (
+            "mixed hardware",
+            "ablate reproduce",
+            {"text": SOUND, "sql": another(cpu="another CPU")},
+        ),
+        (
+            "mixed versions of torch",
+            "ablate reproduce",
+            {"text": SOUND, "sql": another(torch="1.0")},
+        ),
+        (
+            "mixed commits",
+            "ablate reproduce",
+            {"text": SOUND, "sql": another(commit="abc")},
+        ),
+        (
+            "mixed threads",
+            "ablate reproduce",
+            {"text": SOUND, "sql": "UPDATE attempts SET threads = 7 WHERE id = 1"},
+        ),
+        (
+            "changed checkout",
+            "ablate reproduce",
+            {"text": SOUND, "found": replace(CLEAN, dirty=True)},
+        ),
         ("diverged seeds", "ablate run", {"text": SOUND, "made": diverging}),
         ("unfinished", "ablate resume", {"text": SOUND, "made": failing}),
     ],
 )
-def test_each_planted_fault_is_found(reviewed: Study, name: str, command: str, how: dict[str, object]) -> None:
+def test_each_planted_fault_is_found(
+    reviewed: Study, name: str, command: str, how: dict[str, object]
+) -> None:
     also = {name, *how.pop("also", [])}
     found = reviewed(**how)
     assert name in [finding.name for finding in found]
-    assert all(any(word in finding.name for word in also) for finding in found), "and nothing else"
-    (first, *_) = [finding for finding in found if finding.name == name]
+    assert all(any(word in finding.name for word in also) for finding in found), (
+        "and nothing else"
+    )
+    first, *_ = [finding for finding in found if finding.name == name]
     assert command in first.command
 
 
@@ -149,11 +245,18 @@ def trained(options: Options) -> tuple[Options, str]:
     return options, pipeline.preview(declared, options.url).plan.trials[0].hash
 
 
-def test_a_trial_is_reproduced_to_the_last_bit(trained: tuple[Options, str], say: Say) -> None:
+def test_a_trial_is_reproduced_to_the_last_bit(
+    trained: tuple[Options, str], say: Say
+) -> None:
     options, key = trained
     before = Path(options.url).read_bytes()
     found = reproduce(key[:8], options)
-    assert (found.same, found.agrees, found.first, found.epochs) == (True, True, None, 3)
+    assert (found.same, found.agrees, found.first, found.epochs) == (
+        True,
+        True,
+        None,
+        3,
+    )
     assert Path(options.url).read_bytes() == before, "nothing is written"
     code, out, _ = say("reproduce", key, "--runs", str(options.runs))
     assert code == 0
@@ -164,7 +267,10 @@ def test_a_trial_is_reproduced_to_the_last_bit(trained: tuple[Options, str], say
 def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> None:
     options, key = trained
     with sqlite3.connect(options.url) as connection:
-        connection.execute("UPDATE epochs SET top1 = top1 + 2 WHERE trial_hash = ? AND number >= 2", (key,))
+        connection.execute(
+            "UPDATE epochs SET top1 = top1 + 2 WHERE trial_hash = ? AND number >= 2",
+            (key,),
+        )
     found = reproduce(key, options)
     assert (found.same, found.agrees, found.first) == (False, False, 2)
     code, out, _ = say("reproduce", key, "--runs", str(options.runs))
@@ -173,7 +279,9 @@ def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> No
 
 
 def test_a_changed_test_result_is_caught(options: Options) -> None:
-    text = SOUND.replace("seeds: 4", "seeds: 1").replace("test_images: 50", "test_images: 50, validation: 0.2")
+    text = SOUND.replace("seeds: 4", "seeds: 1").replace(
+        "test_images: 50", "test_images: 50, validation: 0.2"
+    )
     declared = space.load(text, "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", options)
     key = pipeline.preview(declared, options.url).plan.trials[0].hash

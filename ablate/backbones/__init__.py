@@ -1,4 +1,7 @@
-"""Backbones that no library has. Importing this package registers them with timm, so that `timm.create_model` makes them."""
+"""Backbones that no library has.
+
+Importing this package registers them with timm, so that `timm.create_model` makes them.
+"""
 
 from ablate.backbones import lvt, pvt, t2t
 

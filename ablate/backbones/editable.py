@@ -1,4 +1,6 @@
-"""timm's attention modules, made editable: the same parameters under the same keys, with another forward."""
+"""timm's attention modules, made editable: the same parameters under the same keys,
+with another forward.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ablate.layers.attention import EditableAttention
 
 
 def _heads(projected: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """(batch, n, parts * heads * head width) to `parts` tensors (batch, heads, n, head width)."""
+    """(batch, n, parts * heads * head width) to `parts` tensors (batch, heads, n, head
+    width).
+    """
     return projected.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
@@ -28,19 +32,26 @@ class EditableViTAttention(EditableAttention, Attention):
     gate: nn.Module | None
     scale: float
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
         if attn_mask is not None or is_causal:
             raise NotImplementedError("masks are for text; images have none")
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
-        merged = self.norm(self.attend(self.q_norm(q) * self.scale, self.k_norm(k), v, x))
+        merged = self.norm(
+            self.attend(self.q_norm(q) * self.scale, self.k_norm(k), v, x)
+        )
         if self.gate is not None:
             merged = merged * self.gate(x).sigmoid()
         return self.finish(merged)
 
 
 class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
-    """Of CaiT's self-attention blocks, where linear maps across heads stand before and after the softmax. Edits of the weights
-    follow them, as in the published code of AttnScale."""
+    """Of CaiT's self-attention blocks, where linear maps across heads stand before and
+    after the softmax.
+
+    Edits of the weights follow them, as in the published code of AttnScale.
+    """
 
     fusible = False
     qkv: nn.Linear
@@ -71,13 +82,19 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
         if mask is not None:
             # One mask a window, (windows, n, n); the batch runs over images first.
-            mask = mask[None, :, None].expand(len(x) // len(mask), -1, -1, -1, -1).flatten(0, 1)
+            mask = (
+                mask[None, :, None]
+                .expand(len(x) // len(mask), -1, -1, -1, -1)
+                .flatten(0, 1)
+            )
         bias: Tensor = WindowAttention._get_rel_pos_bias(self)
         return self.finish(self.attend(q * self.scale, k, v, x, bias=bias, mask=mask))
 
 
 class EditedWindows(SwinTransformerBlock):
-    """A block of Swin whose attention is edited after its windows were put together again."""
+    """A block of Swin whose attention is edited after its windows were put together
+    again.
+    """
 
     image_edits: nn.ModuleList
 
@@ -89,7 +106,9 @@ class EditedWindows(SwinTransformerBlock):
 
 
 def edit_windows(block: nn.Module, edit: nn.Module) -> None:
-    """Adds an edit of the whole image, (batch, height, width, channels) to the same, to a block of Swin."""
+    """Adds an edit of the whole image, (batch, height, width, channels) to the same, to
+    a block of Swin.
+    """
     if not isinstance(block, EditedWindows):
         block.__class__ = EditedWindows
         block.image_edits = nn.ModuleList()
@@ -113,7 +132,11 @@ class EditableReducedAttention(EditableAttention, ReducedAttention):
         reduced = x
         if self.sr is not None:
             image = x.transpose(1, 2).unflatten(2, tuple(feat_size))
-            reduced = self.norm(self.sr(image if self.pool is None else self.pool(image)).flatten(2).transpose(1, 2))
+            reduced = self.norm(
+                self.sr(image if self.pool is None else self.pool(image))
+                .flatten(2)
+                .transpose(1, 2)
+            )
             reduced = reduced if self.act is None else self.act(reduced)
         k, v = _heads(self.kv(reduced), 2, self.num_heads)
         return self.finish(self.attend(q * self.scale, k, v, reduced))

@@ -1,8 +1,12 @@
-"""LVT, the Lite Vision Transformer (arXiv 2112.10809): convolutional self-attention in the first stage, recursive atrous
-self-attention in the other three, class attention at the end. LVT-Rn repeats the recursion n times with the same weights.
+"""LVT, the Lite Vision Transformer (arXiv 2112.10809): convolutional self-attention in
+the first stage, recursive atrous self-attention in the other three, class attention at
+the end.
 
-The logits are those of the class token plus half the largest of the patches', as in the published evaluation. The token
-labelling that its authors train with, mixing tokens inside the network, is not part of the architecture and not done here.
+LVT-Rn repeats the recursion n times with the same weights.
+
+The logits are those of the class token plus half the largest of the patches', as in the
+published evaluation. The token labelling that its authors train with, mixing tokens
+inside the network, is not part of the architecture and not done here.
 """
 
 from __future__ import annotations
@@ -22,8 +26,8 @@ RATES = (1, 3, 5)
 
 
 class ConvolutionalSelfAttention(nn.Module):
-    """CSA: in each 3 x 3 neighbourhood, dynamic weights times statically convolved values, added up where neighbourhoods overlap
-    (section 3.1).
+    """CSA: in each 3 x 3 neighbourhood, dynamic weights times statically convolved
+    values, added up where neighbourhoods overlap (section 3.1).
 
     Shape:
         (batch, height, width, channels) to the same.
@@ -31,7 +35,8 @@ class ConvolutionalSelfAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, attention_dropout: float) -> None:
         super().__init__()
-        self.heads, self.scale = heads, (width // heads) ** -0.5
+        self.heads = heads
+        self.scale = (width // heads) ** -0.5
         self.attn = nn.Linear(width, 3**4 * heads)
         self.attn_drop = nn.Dropout(attention_dropout)
         self.unfold = nn.Unfold(3, padding=1, stride=2)
@@ -43,18 +48,29 @@ class ConvolutionalSelfAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, height, width, channels = x.shape
         image = x.permute(0, 3, 1, 2)
-        logits = self.attn(self.pool(image).flatten(2).transpose(1, 2)).unflatten(2, (self.heads, 9, 9))
+        logits = self.attn(self.pool(image).flatten(2).transpose(1, 2)).unflatten(
+            2, (self.heads, 9, 9)
+        )
         weights = self.attn_drop((logits.transpose(1, 2) * self.scale).softmax(dim=-1))
         places = self.unfold(image).unflatten(1, (channels, 9)).permute(0, 3, 2, 1)
-        v = self.weight(places.reshape(-1, 9 * channels, 1, 1)).reshape(batch, -1, 9, self.heads, channels // self.heads)
+        v = self.weight(places.reshape(-1, 9 * channels, 1, 1)).reshape(
+            batch, -1, 9, self.heads, channels // self.heads
+        )
         mixed = (weights @ v.permute(0, 3, 1, 2, 4)).permute(0, 1, 4, 3, 2)
-        folded = F.fold(mixed.reshape(batch, 9 * channels, -1), (height, width), 3, padding=1, stride=2)
+        folded = F.fold(
+            mixed.reshape(batch, 9 * channels, -1),
+            (height, width),
+            3,
+            padding=1,
+            stride=2,
+        )
         output: Tensor = self.proj(folded.permute(0, 2, 3, 1))
         return output
 
 
 class AtrousQueries(nn.Module):
-    """One depthwise 3 x 3 kernel at three dilations, each followed by SiLU, summed (section 3.2).
+    """One depthwise 3 x 3 kernel at three dilations, each followed by SiLU, summed
+    (section 3.2).
 
     Shape:
         (batch, channels, height, width) to the same.
@@ -68,19 +84,35 @@ class AtrousQueries(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         total = torch.zeros((), device=x.device, dtype=x.dtype)
         for rate in RATES:
-            total = total + F.silu(F.conv2d(x, self.weight, padding=rate, dilation=rate, groups=x.shape[1]))
+            total = total + F.silu(
+                F.conv2d(x, self.weight, padding=rate, dilation=rate, groups=x.shape[1])
+            )
         return total
 
 
 class RecursiveAtrousSelfAttention(parts.SelfAttention):
-    """RASA: queries of several dilations; with recursions, the output of one goes into the next through the same weights.
+    """RASA: queries of several dilations; with recursions, the output of one goes into
+    the next through the same weights.
 
     Shape:
         (batch, height, width, channels) to the same.
     """
 
-    def __init__(self, width: int, heads: int, reduction: int, recursions: int, attention_dropout: float) -> None:
-        super().__init__(width, heads, reduction=reduction, bias=False, attention_dropout=attention_dropout)
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        reduction: int,
+        recursions: int,
+        attention_dropout: float,
+    ) -> None:
+        super().__init__(
+            width,
+            heads,
+            reduction=reduction,
+            bias=False,
+            attention_dropout=attention_dropout,
+        )
         self.recursions = recursions
         self.ds = AtrousQueries(width)
 
@@ -101,7 +133,10 @@ class RecursiveAtrousSelfAttention(parts.SelfAttention):
 
 
 class ConvolutionalFeedForward(nn.Module):
-    """fc1, depthwise 3 x 3 convolution, GELU, fc2. Shape: (batch, height, width, channels) to the same."""
+    """fc1, depthwise 3 x 3 convolution, GELU, fc2.
+
+    Shape: (batch, height, width, channels) to the same.
+    """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -119,7 +154,9 @@ class ConvolutionalFeedForward(nn.Module):
 class Block(nn.Module):
     """Pre-norm block. Shape: (batch, height, width, channels) to the same."""
 
-    def __init__(self, width: int, attn: nn.Module, mlp: nn.Module, drop_path: float) -> None:
+    def __init__(
+        self, width: int, attn: nn.Module, mlp: nn.Module, drop_path: float
+    ) -> None:
         super().__init__()
         self.norm1, self.attn = nn.LayerNorm(width), attn
         self.drop_path = parts.drop_path(drop_path)
@@ -131,11 +168,15 @@ class Block(nn.Module):
 
 
 class ClassBlock(nn.Module):
-    """Class attention as in CaiT: only the first token changes. Shape: (batch, tokens, width) to the same."""
+    """Class attention as in CaiT: only the first token changes.
+
+    Shape: (batch, tokens, width) to the same.
+    """
 
     def __init__(self, width: int, heads: int, ratio: float) -> None:
         super().__init__()
-        self.heads, self.scale = heads, (width // heads) ** -0.5
+        self.heads = heads
+        self.scale = (width // heads) ** -0.5
         self.norm1 = nn.LayerNorm(width)
         self.q = nn.Linear(width, width, bias=False)
         self.kv = nn.Linear(width, 2 * width, bias=False)
@@ -146,7 +187,12 @@ class ClassBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         normed, cls = self.norm1(x), x[:, :1]
         q = self.q(normed[:, :1]).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        k, v = self.kv(normed).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        k, v = (
+            self.kv(normed)
+            .unflatten(2, (2, self.heads, -1))
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         weights = (q * self.scale @ k.transpose(-2, -1)).softmax(dim=-1)
         cls = cls + self.proj((weights @ v).transpose(1, 2).flatten(2))
         cls = cls + self.mlp(self.norm2(cls))
@@ -154,11 +200,17 @@ class ClassBlock(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Overlapping patches. Shape: (batch, channels, height, width) to (batch, height / stride, width / stride, width)."""
+    """Overlapping patches.
+
+    Shape: (batch, channels, height, width) to (batch, height / stride, width / stride,
+    width).
+    """
 
     def __init__(self, channels: int, width: int, kernel: int, stride: int) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2)
+        self.proj = nn.Conv2d(
+            channels, width, kernel, stride=stride, padding=kernel // 2
+        )
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -184,7 +236,9 @@ class LiteVisionTransformer(nn.Module):
         drop_path_rate: float = 0.0,
     ) -> None:
         super().__init__()
-        self.num_classes, self.num_features, self.image_side = num_classes, widths[-1], img_size
+        self.num_classes = num_classes
+        self.num_features = widths[-1]
+        self.image_side = img_size
         rates = iter(parts.rising(drop_path_rate, sum(depths)))
         stages, channels = [], in_chans
         for index, (depth, width) in enumerate(zip(depths, widths, strict=True)):
@@ -192,21 +246,39 @@ class LiteVisionTransformer(nn.Module):
             blocks = [
                 Block(
                     width,
-                    RecursiveAtrousSelfAttention(width, heads[index], reductions[index], recursions, attn_drop_rate)
-                    if index
-                    else ConvolutionalSelfAttention(width, heads[index], attn_drop_rate),
-                    ConvolutionalFeedForward(width, width * ratios[index])
-                    if index
-                    else parts.FeedForward(width, width * ratios[index]),
+                    (
+                        RecursiveAtrousSelfAttention(
+                            width,
+                            heads[index],
+                            reductions[index],
+                            recursions,
+                            attn_drop_rate,
+                        )
+                        if index
+                        else ConvolutionalSelfAttention(
+                            width, heads[index], attn_drop_rate
+                        )
+                    ),
+                    (
+                        ConvolutionalFeedForward(width, width * ratios[index])
+                        if index
+                        else parts.FeedForward(width, width * ratios[index])
+                    ),
                     next(rates),
                 )
                 for _ in range(depth)
             ]
-            stages.append(nn.ModuleDict({"embedding": embedding, "blocks": nn.Sequential(*blocks)}))
+            stages.append(
+                nn.ModuleDict(
+                    {"embedding": embedding, "blocks": nn.Sequential(*blocks)}
+                )
+            )
             channels = width
         self.stages = nn.ModuleList(stages)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, channels))
-        self.class_blocks = nn.Sequential(*(ClassBlock(channels, heads[-1], ratios[-1]) for _ in range(2)))
+        self.class_blocks = nn.Sequential(
+            *(ClassBlock(channels, heads[-1], ratios[-1]) for _ in range(2))
+        )
         self.norm = nn.LayerNorm(channels)
         self.aux_head = nn.Linear(channels, num_classes)
         self.head_drop = nn.Identity()
@@ -222,32 +294,46 @@ class LiteVisionTransformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, stage in enumerate(self.stages):
             assert isinstance(stage, nn.ModuleDict)
-            x = stage["blocks"](stage["embedding"](x.permute(0, 3, 1, 2) if index else x))
-        tokens = torch.cat((self.cls_token.expand(len(x), -1, -1), x.flatten(1, 2)), dim=1)
+            x = stage["blocks"](
+                stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
+            )
+        tokens = torch.cat(
+            (self.cls_token.expand(len(x), -1, -1), x.flatten(1, 2)), dim=1
+        )
         tokens = self.norm(self.class_blocks(tokens))
         patches = self.aux_head(tokens[:, 1:]).amax(dim=1)
         logits: Tensor = self.head(self.head_drop(tokens[:, 0])) + 0.5 * patches
         return logits
 
 
-default_cfgs = generate_default_cfgs({f"lvt_r{n}": parts.configuration() for n in (1, 2, 3, 4)})
+default_cfgs = generate_default_cfgs(
+    {f"lvt_r{n}": parts.configuration() for n in (1, 2, 3, 4)}
+)
 
 
 @register_model
 def lvt_r1(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(LiteVisionTransformer, "lvt_r1", pretrained, **{"recursions": 1, **arguments})
+    return parts.built(
+        LiteVisionTransformer, "lvt_r1", pretrained, **{"recursions": 1, **arguments}
+    )
 
 
 @register_model
 def lvt_r2(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(LiteVisionTransformer, "lvt_r2", pretrained, **{"recursions": 2, **arguments})
+    return parts.built(
+        LiteVisionTransformer, "lvt_r2", pretrained, **{"recursions": 2, **arguments}
+    )
 
 
 @register_model
 def lvt_r3(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(LiteVisionTransformer, "lvt_r3", pretrained, **{"recursions": 3, **arguments})
+    return parts.built(
+        LiteVisionTransformer, "lvt_r3", pretrained, **{"recursions": 3, **arguments}
+    )
 
 
 @register_model
 def lvt_r4(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(LiteVisionTransformer, "lvt_r4", pretrained, **{"recursions": 4, **arguments})
+    return parts.built(
+        LiteVisionTransformer, "lvt_r4", pretrained, **{"recursions": 4, **arguments}
+    )

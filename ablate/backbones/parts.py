@@ -1,4 +1,6 @@
-"""What the backbones of this package share: the feed-forward network, attention over a reduced grid, initialisation."""
+"""What the backbones of this package share: the feed-forward network, attention over a
+reduced grid, initialisation.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ class FeedForward(nn.Module):
 
 
 class SelfAttention(EditableAttention):
-    """Multi-head self-attention whose keys and values may come from a spatially reduced grid (PVT, eq. 1 to 3).
+    """Multi-head self-attention whose keys and values may come from a spatially reduced
+    grid (PVT, eq. 1 to 3).
 
     Args:
         width: channels; `heads` divides them.
         reduction: stride of the convolution that reduces the grid; 1 for none.
-        prefix: number of tokens before the grid tokens; with them, nothing can be reduced.
+        prefix: number of tokens before the grid tokens; with them, nothing can be
+            reduced.
 
     Shape:
         (batch, tokens, width) to the same; `grid` is the token grid's height and width.
@@ -51,7 +55,8 @@ class SelfAttention(EditableAttention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.num_heads, self.scale = heads, (width // heads) ** -0.5
+        self.num_heads = heads
+        self.scale = (width // heads) ** -0.5
         self.q = nn.Linear(width, width, bias=bias)
         self.kv = nn.Linear(width, 2 * width, bias=bias)
         self.attn_drop = nn.Dropout(attention_dropout)
@@ -71,15 +76,24 @@ class SelfAttention(EditableAttention):
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         reduced = x
         if self.reduction > 1:
-            reduced = self.norm(self.sr(x.transpose(1, 2).unflatten(2, grid)).flatten(2).transpose(1, 2))
+            reduced = self.norm(
+                self.sr(x.transpose(1, 2).unflatten(2, grid)).flatten(2).transpose(1, 2)
+            )
         q = self.queries(x, grid).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
-        k, v = self.kv(reduced).unflatten(2, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        k, v = (
+            self.kv(reduced)
+            .unflatten(2, (2, self.num_heads, -1))
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         return self.finish(self.attend(q * self.scale, k, v, reduced))
 
 
 def drop_path(rate: float) -> nn.Module:
     """timm's stochastic depth, or nothing at rate 0."""
-    return DropPath(rate) if rate else nn.Identity()
+    if rate:
+        return DropPath(rate)
+    return nn.Identity()
 
 
 def rising(rate: float, depth: int) -> list[float]:
@@ -88,13 +102,20 @@ def rising(rate: float, depth: int) -> list[float]:
 
 
 def initialise(module: nn.Module) -> None:
-    """Linear layers normal with deviation 0.02, biases 0; convolutions normal by their fan-out."""
+    """Linear layers normal with deviation 0.02, biases 0; convolutions normal by their
+    fan-out.
+    """
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Conv2d):
-        fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels // module.groups
+        fan_out = (
+            module.kernel_size[0]
+            * module.kernel_size[1]
+            * module.out_channels
+            // module.groups
+        )
         nn.init.normal_(module.weight, 0, math.sqrt(2.0 / fan_out))
         if module.bias is not None:
             nn.init.zeros_(module.bias)
@@ -102,10 +123,18 @@ def initialise(module: nn.Module) -> None:
 
 def configuration(side: int = 224, **more: Any) -> dict[str, Any]:
     """timm's description of a model without published weights."""
-    return {"url": "", "num_classes": 1000, "input_size": (3, side, side), "classifier": "head", **more}
+    return {
+        "url": "",
+        "num_classes": 1000,
+        "input_size": (3, side, side),
+        "classifier": "head",
+        **more,
+    }
 
 
-def built(model: type[nn.Module], variant: str, pretrained: bool, **arguments: Any) -> nn.Module:
+def built(
+    model: type[nn.Module], variant: str, pretrained: bool, **arguments: Any
+) -> nn.Module:
     """timm's builder, which also loads a checkpoint where a configuration names one."""
     made: nn.Module = build_model_with_cfg(model, variant, pretrained, **arguments)
     return made

@@ -1,4 +1,6 @@
-"""PVT version 1 (arXiv 2102.12122): a pyramid of four stages with spatial-reduction attention."""
+"""PVT version 1 (arXiv 2102.12122): a pyramid of four stages with spatial-reduction
+attention.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,24 @@ class Block(nn.Module):
     """Pre-norm block. Shape: (batch, tokens, width) to the same."""
 
     def __init__(
-        self, width: int, heads: int, ratio: float, reduction: int, dropout: float, attention_dropout: float, drop_path: float
+        self,
+        width: int,
+        heads: int,
+        ratio: float,
+        reduction: int,
+        dropout: float,
+        attention_dropout: float,
+        drop_path: float,
     ) -> None:
         super().__init__()
         self.norm1 = NORM(width)
-        self.attn = parts.SelfAttention(width, heads, reduction=reduction, attention_dropout=attention_dropout, dropout=dropout)
+        self.attn = parts.SelfAttention(
+            width,
+            heads,
+            reduction=reduction,
+            attention_dropout=attention_dropout,
+            dropout=dropout,
+        )
         self.drop_path = parts.drop_path(drop_path)
         self.norm2 = NORM(width)
         self.mlp = parts.FeedForward(width, int(width * ratio), dropout)
@@ -34,21 +49,32 @@ class Block(nn.Module):
 
 
 class Stage(nn.Module):
-    """Patch embedding, position embedding, blocks. The last stage has a class token in front.
+    """Patch embedding, position embedding, blocks.
+
+    The last stage has a class token in front.
 
     Shape:
         (batch, channels, height, width) to (batch, tokens, width).
     """
 
     def __init__(
-        self, channels: int, width: int, patch: int, side: int, prefix: int, dropout: float, blocks: list[Block]
+        self,
+        channels: int,
+        width: int,
+        patch: int,
+        side: int,
+        prefix: int,
+        dropout: float,
+        blocks: list[Block],
     ) -> None:
         super().__init__()
         self.grid = (side // patch, side // patch)
         self.proj = nn.Conv2d(channels, width, patch, stride=patch)
         self.norm = nn.LayerNorm(width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width)) if prefix else None
-        self.pos_embed = nn.Parameter(torch.zeros(1, self.grid[0] * self.grid[1] + prefix, width))
+        self.pos_embed = nn.Parameter(
+            torch.zeros(1, self.grid[0] * self.grid[1] + prefix, width)
+        )
         self.pos_drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         trunc_normal_(self.pos_embed, std=0.02)
@@ -83,16 +109,30 @@ class PyramidVisionTransformer(nn.Module):
         drop_path_rate: float = 0.0,
     ) -> None:
         super().__init__()
-        self.num_classes, self.num_features = num_classes, widths[-1]
+        self.num_classes = num_classes
+        self.num_features = widths[-1]
         rates = iter(parts.rising(drop_path_rate, sum(depths)))
-        side, channels, stages = img_size, in_chans, []
+        side = img_size
+        channels = in_chans
+        stages = []
         for index, (depth, width) in enumerate(zip(depths, widths, strict=True)):
-            patch, last = 2 if index else 4, index == len(depths) - 1
+            patch = 2 if index else 4
+            last = index == len(depths) - 1
             blocks = [
-                Block(width, heads[index], ratios[index], reductions[index], drop_rate, attn_drop_rate, next(rates))
+                Block(
+                    width,
+                    heads[index],
+                    ratios[index],
+                    reductions[index],
+                    drop_rate,
+                    attn_drop_rate,
+                    next(rates),
+                )
                 for _ in range(depth)
             ]
-            stages.append(Stage(channels, width, patch, side, int(last), drop_rate, blocks))
+            stages.append(
+                Stage(channels, width, patch, side, int(last), drop_rate, blocks)
+            )
             side, channels = side // patch, width
         self.stages = nn.ModuleList(stages)
         self.norm = NORM(widths[-1])
@@ -115,25 +155,48 @@ class PyramidVisionTransformer(nn.Module):
 
 
 default_cfgs = generate_default_cfgs(
-    {name: parts.configuration() for name in ("pvt_tiny", "pvt_small", "pvt_medium", "pvt_large")}
+    {
+        name: parts.configuration()
+        for name in ("pvt_tiny", "pvt_small", "pvt_medium", "pvt_large")
+    }
 )
 
 
 @register_model
 def pvt_tiny(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(PyramidVisionTransformer, "pvt_tiny", pretrained, **{"depths": (2, 2, 2, 2), **arguments})
+    return parts.built(
+        PyramidVisionTransformer,
+        "pvt_tiny",
+        pretrained,
+        **{"depths": (2, 2, 2, 2), **arguments},
+    )
 
 
 @register_model
 def pvt_small(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(PyramidVisionTransformer, "pvt_small", pretrained, **{"depths": (3, 4, 6, 3), **arguments})
+    return parts.built(
+        PyramidVisionTransformer,
+        "pvt_small",
+        pretrained,
+        **{"depths": (3, 4, 6, 3), **arguments},
+    )
 
 
 @register_model
 def pvt_medium(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(PyramidVisionTransformer, "pvt_medium", pretrained, **{"depths": (3, 4, 18, 3), **arguments})
+    return parts.built(
+        PyramidVisionTransformer,
+        "pvt_medium",
+        pretrained,
+        **{"depths": (3, 4, 18, 3), **arguments},
+    )
 
 
 @register_model
 def pvt_large(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(PyramidVisionTransformer, "pvt_large", pretrained, **{"depths": (3, 8, 27, 3), **arguments})
+    return parts.built(
+        PyramidVisionTransformer,
+        "pvt_large",
+        pretrained,
+        **{"depths": (3, 8, 27, 3), **arguments},
+    )

@@ -1,6 +1,8 @@
-"""T2T-ViT (arXiv 2101.11986): overlapping patches are unfolded and attended to twice before a narrow, deep ViT.
+"""T2T-ViT (arXiv 2101.11986): overlapping patches are unfolded and attended to twice
+before a narrow, deep ViT.
 
-The token-to-token module attends with a Performer (`t2t_vit_14`) or in full (`t2t_vit_t_14`).
+The token-to-token module attends with a Performer (`t2t_vit_14`) or in full
+(`t2t_vit_t_14`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ TOKEN_WIDTH = 64
 
 
 class TokenPerformer(nn.Module):
-    """Linear attention by positive random features, with the values as shortcut (appendix; Performer, arXiv 2009.14794).
+    """Linear attention by positive random features, with the values as shortcut
+    (appendix; Performer, arXiv 2009.14794).
 
     Shape:
         (batch, tokens, channels) to (batch, tokens, width).
@@ -34,19 +37,27 @@ class TokenPerformer(nn.Module):
         self.proj = nn.Linear(width, width)
         self.drop = nn.Dropout(0.1)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width), nn.Dropout(0.1))
-        directions = nn.init.orthogonal_(torch.empty(self.features, width)) * math.sqrt(self.features)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, width), nn.GELU(), nn.Linear(width, width), nn.Dropout(0.1)
+        )
+        directions = nn.init.orthogonal_(torch.empty(self.features, width)) * math.sqrt(
+            self.features
+        )
         self.register_buffer("directions", directions)
 
     def kernel(self, x: Tensor) -> Tensor:
-        """exp(w x - |x|^2 / 2) / sqrt(m) for each of the m random directions w. Shape: (batch, tokens, m)."""
+        """exp(w x - |x|^2 / 2) / sqrt(m) for each of the m random directions w.
+
+        Shape: (batch, tokens, m).
+        """
         assert isinstance(self.directions, Tensor)
         squares = (x * x).sum(-1, keepdim=True) / 2
         return torch.exp(x @ self.directions.T - squares) / math.sqrt(self.features)
 
     def forward(self, x: Tensor) -> Tensor:
         k, q, v = self.kqv(self.norm1(x)).float().chunk(3, dim=-1)
-        k, q = self.kernel(k), self.kernel(q)
+        k = self.kernel(k)
+        q = self.kernel(q)
         normaliser = q @ k.sum(dim=1).unsqueeze(-1)
         attended = q @ (k.transpose(1, 2) @ v) / (normaliser + 1e-8)
         x = v + self.drop(self.proj(attended))
@@ -55,7 +66,10 @@ class TokenPerformer(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Full attention of one head, with the values as shortcut. Shape: (batch, tokens, channels) to (batch, tokens, width)."""
+    """Full attention of one head, with the values as shortcut.
+
+    Shape: (batch, tokens, channels) to (batch, tokens, width).
+    """
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -81,7 +95,12 @@ class TokensToToken(nn.Module):
         (batch, channels, side, side) to (batch, (side / 16)^2, width).
     """
 
-    def __init__(self, channels: int, width: int, mixer: type[TokenPerformer] | type[TokenTransformer]) -> None:
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        mixer: type[TokenPerformer] | type[TokenTransformer],
+    ) -> None:
         super().__init__()
         self.split0 = nn.Unfold(7, stride=4, padding=2)
         self.split1 = nn.Unfold(3, stride=2, padding=1)
@@ -103,9 +122,12 @@ class TokensToToken(nn.Module):
 class Attention(EditableAttention):
     """Multi-head self-attention. Shape: (batch, tokens, width) to the same."""
 
-    def __init__(self, width: int, heads: int, dropout: float, attention_dropout: float) -> None:
+    def __init__(
+        self, width: int, heads: int, dropout: float, attention_dropout: float
+    ) -> None:
         super().__init__()
-        self.num_heads, self.scale = heads, (width // heads) ** -0.5
+        self.num_heads = heads
+        self.scale = (width // heads) ** -0.5
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.attn_drop = nn.Dropout(attention_dropout)
         self.proj = nn.Linear(width, width)
@@ -113,14 +135,27 @@ class Attention(EditableAttention):
         self.edits = AttentionEdits()
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(x)
+            .unflatten(2, (3, self.num_heads, -1))
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         return self.finish(self.attend(q * self.scale, k, v, x))
 
 
 class Block(nn.Module):
     """Pre-norm block. Shape: (batch, tokens, width) to the same."""
 
-    def __init__(self, width: int, heads: int, ratio: float, dropout: float, attention_dropout: float, drop_path: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        ratio: float,
+        dropout: float,
+        attention_dropout: float,
+        drop_path: float,
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads, dropout, attention_dropout)
@@ -134,11 +169,16 @@ class Block(nn.Module):
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """Fixed position embedding: sin and cos of position / 10000^(2i / width). Shape: (1, positions, width)."""
+    """Fixed position embedding: sin and cos of position / 10000^(2i / width).
+
+    Shape: (1, positions, width).
+    """
     angles = torch.arange(positions, dtype=torch.float64)[:, None] / 10000 ** (
         2 * (torch.arange(width, dtype=torch.float64) // 2) / width
     )
-    return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()[None]
+    return torch.where(
+        torch.arange(width) % 2 == 0, angles.sin(), angles.cos()
+    ).float()[None]
 
 
 class T2TViT(nn.Module):
@@ -161,13 +201,18 @@ class T2TViT(nn.Module):
         super().__init__()
         self.num_classes, self.num_features = num_classes, width
         self.grid = (img_size // 16, img_size // 16)
-        self.tokens_to_token = TokensToToken(in_chans, width, TokenPerformer if performer else TokenTransformer)
+        self.tokens_to_token = TokensToToken(
+            in_chans, width, TokenPerformer if performer else TokenTransformer
+        )
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
         # Fixed, but counted among the parameters as its authors do.
-        self.pos_embed = nn.Parameter(sinusoids(self.grid[0] * self.grid[1] + 1, width), requires_grad=False)
+        self.pos_embed = nn.Parameter(
+            sinusoids(self.grid[0] * self.grid[1] + 1, width), requires_grad=False
+        )
         self.pos_drop = nn.Dropout(drop_rate)
         self.blocks = nn.ModuleList(
-            Block(width, heads, mlp_ratio, drop_rate, attn_drop_rate, rate) for rate in parts.rising(drop_path_rate, depth)
+            Block(width, heads, mlp_ratio, drop_rate, attn_drop_rate, rate)
+            for rate in parts.rising(drop_path_rate, depth)
         )
         self.norm = nn.LayerNorm(width)
         self.head_drop = nn.Identity()
@@ -189,13 +234,26 @@ class T2TViT(nn.Module):
 
 
 SIZES = {"14": (384, 14, 6), "19": (448, 19, 7), "24": (512, 24, 8)}
-default_cfgs = generate_default_cfgs({f"t2t_vit_{form}{size}": parts.configuration() for form in ("", "t_") for size in SIZES})
+default_cfgs = generate_default_cfgs(
+    {
+        f"t2t_vit_{form}{size}": parts.configuration()
+        for form in ("", "t_")
+        for size in SIZES
+    }
+)
 
 
-def _made(size: str, performer: bool, pretrained: bool, arguments: dict[str, Any]) -> nn.Module:
+def _made(
+    size: str, performer: bool, pretrained: bool, arguments: dict[str, Any]
+) -> nn.Module:
     width, depth, heads = SIZES[size]
     numbers = {"width": width, "depth": depth, "heads": heads, "performer": performer}
-    return parts.built(T2TViT, f"t2t_vit_{'' if performer else 't_'}{size}", pretrained, **{**numbers, **arguments})
+    return parts.built(
+        T2TViT,
+        f"t2t_vit_{'' if performer else 't_'}{size}",
+        pretrained,
+        **{**numbers, **arguments},
+    )
 
 
 @register_model

@@ -13,12 +13,18 @@ def _plainly(message: str) -> str:
 
     message = message.replace("Value error, ", "").removesuffix(".")
     wrong = re.search(r"'([^']*)' is not one of (.*)", message)
-    message += did_you_mean(wrong[1], re.findall(r"'([^']+)'", wrong[2])) if wrong else ""
-    return message if message.endswith("?") else f"{message}."
+    if wrong:
+        message += did_you_mean(wrong[1], re.findall(r"'([^']+)'", wrong[2]))
+    if message.endswith("?"):
+        return message
+    return f"{message}."
 
 
 def main() -> None:
-    """The `ablate` command. Mistakes end with one message and code 2, an interruption with code 130."""
+    """The `ablate` command.
+
+    Mistakes end with one message and code 2, an interruption with code 130.
+    """
     from typer.exceptions import TyperException
 
     from ablate.cli.app import app
@@ -42,12 +48,16 @@ def main() -> None:
             # The reader of a pipe has gone, as in `ablate table x | head`.
             sys.stderr.close()
             sys.exit(0)
-        tell(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        tell(
+            f"error: {error.strerror or error}"
+            + (f": {error.filename}" if error.filename else "")
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         tell("interrupted")
         sys.exit(130)
     except Exception:
-        # A mistake in the program. Python would print its message as it is, and it may hold anything.
+        # A mistake in the program. Python would print its message as it is, and it may
+        # hold anything.
         tell(traceback.format_exc().rstrip())
         sys.exit(1)

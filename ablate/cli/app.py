@@ -10,7 +10,10 @@ import typer
 from ablate.cli import results, spaces, training
 
 app = typer.Typer(
-    help="Which part of an architecture earns its cost: declared ablations, exactly-once trials, honest tables.",
+    help=(
+        "Which part of an architecture earns its cost: declared ablations, exactly-once"
+        " trials, honest tables."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -24,14 +27,21 @@ def _print_version(asked: bool) -> None:
         from ablate.provenance import DISTRIBUTION, installed_version
 
         if not installed_version():
-            raise AblateError(f"{DISTRIBUTION} is not installed; in a checkout type: make setup")
+            raise AblateError(
+                f"{DISTRIBUTION} is not installed; in a checkout type: make setup"
+            )
         print(f"ablate {installed_version()}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print it.", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print it.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     pass
 

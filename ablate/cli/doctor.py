@@ -22,7 +22,9 @@ class Finding:
     found: str
 
 
-def examine(url: str, runs: Path, begin: Callable[[str], None] = lambda what: None) -> list[Finding]:
+def examine(
+    url: str, runs: Path, begin: Callable[[str], None] = lambda what: None
+) -> list[Finding]:
     """All findings, in the order in which they would hurt.
 
     Args:
@@ -34,17 +36,36 @@ def examine(url: str, runs: Path, begin: Callable[[str], None] = lambda what: No
 def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Finding]:
     begin("packages and machine")
     machine = provenance.collect()
-    yield Finding("python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer")
-    for package, version in (("ablate", machine.ablate), ("torch", machine.torch), ("timm", machine.timm), ("ray", machine.ray)):
-        yield Finding(package, bool(version), version or "not installed; in a checkout type: make setup")
-    yield Finding("machine", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB")
+    yield Finding(
+        "python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer"
+    )
+    for package, version in (
+        ("ablate", machine.ablate),
+        ("torch", machine.torch),
+        ("timm", machine.timm),
+        ("ray", machine.ray),
+    ):
+        yield Finding(
+            package,
+            bool(version),
+            version or "not installed; in a checkout type: make setup",
+        )
+    yield Finding(
+        "machine",
+        True,
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB",
+    )
     begin("gpu")
     yield _try("gpu", _gpu)
     begin("disk and runs folder")
     place = runs if runs.exists() else Path()
     free = shutil.disk_usage(place).free / 1e9
     yield Finding("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
-    yield Finding("runs folder", os.access(place, os.W_OK), f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written")
+    yield Finding(
+        "runs folder",
+        os.access(place, os.W_OK),
+        f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written",
+    )
     begin("store")
     yield _try("store", lambda: _store(url))
     begin("model")
@@ -65,7 +86,9 @@ def _gpu() -> str:
 
     if not torch.cuda.is_available():
         return "none; trials run on the CPU"
-    return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+    return ", ".join(
+        torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
+    )
 
 
 def _store(url: str) -> str:
@@ -84,7 +107,10 @@ def _model() -> str:
     from ablate.families import resolve
 
     cost = count(resolve("deit_tiny_patch16_224", 224, 3, 1000, {}))
-    return f"deit_tiny_patch16_224 costs {cost.params / 1e6:.2f} M parameters, {cost.flops / 1e9:.2f} GFLOPs"
+    return (
+        f"deit_tiny_patch16_224 costs {cost.params / 1e6:.2f} M parameters,"
+        f" {cost.flops / 1e9:.2f} GFLOPs"
+    )
 
 
 def _ray() -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,21 @@ from ablate.report.units import Unit, cost_units, size_text
 
 if TYPE_CHECKING:
     from ablate.disk import Place
+    from ablate.families.family import Family
     from ablate.pipeline import Preview
+    from ablate.store.catalogue import StudyStatus
 
-COSTS = {"params": "params", "flops": "FLOPs", "flops_paper": "paper FLOPs", "activations": "activations"}
+COSTS = {
+    "params": "params",
+    "flops": "FLOPs",
+    "flops_paper": "paper FLOPs",
+    "activations": "activations",
+}
 WITH_DELTA = ("params", "flops", "flops_paper")
 COST_NOTE = (
-    "Δ: difference to row 0. FLOPs: all counted operators of one image, a multiply-add counts one. "
-    "Paper FLOPs: convolutions, linear layers, matrix products, and circulant projections by the paper's formula."
+    "Δ: difference to row 0. FLOPs: all counted operators of one image, a multiply-add"
+    " counts one. Paper FLOPs: convolutions, linear layers, matrix products, and"
+    " circulant projections by the paper's formula."
 )
 
 
@@ -33,22 +42,26 @@ def plan_grid(shown: Preview) -> Grid:
     waiting = {trial.hash for trial in shown.to_train}
     names = list(plan.space.factors)
     units = cost_units((cell.cost for cell in plan.cells), ("params", "flops"))
-    rows, data = [], []
+    rows = []
+    data = []
     for cell in plan.cells:
         left = sum(trial.hash in waiting for trial in cell.trials)
         known = len(cell.trials) - left
-        fate = "same" if cell.same_as is not None else "infeasible" if not cell.trials else "train" if left else "known"
-        costs = [units[name].text(getattr(cell.cost, name)) if cell.cost else "" for name in ("params", "flops")]
-        counts = [str(left), str(known)] if cell.trials else ["", ""]
+        outcome = _outcome(cell, left)
         if cell.same_as is None:
-            rows.append([str(cell.index), *_level_texts(cell, names), *costs, fate, *counts, cell.note])
+            row = [str(cell.index), *_level_texts(cell, names)]
+            row += _in_units(cell.cost, units)
+            row.append(outcome)
+            row += [str(left), str(known)] if cell.trials else ["", ""]
+            row.append(cell.note)
+            rows.append(row)
         data.append(
             {
                 "row": cell.index,
                 "role": cell.role,
                 **shown_levels(cell),
                 **(asdict(cell.cost) if cell.cost else {}),
-                "fate": fate,
+                "outcome": outcome,
                 "same_as": cell.same_as,
                 "to_train": left,
                 "known": known,
@@ -56,26 +69,65 @@ def plan_grid(shown: Preview) -> Grid:
             }
         )
     costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
-    columns = ["row", *names, *costs, "fate", "to train", "known", "why"]
-    return Grid(columns, rows, data, frozenset(columns) - {*names, "fate", "why"}, plan.space.question, _plan_notes(plan))
+    columns = ["row", *names, *costs, "outcome", "to train", "known", "why"]
+    return Grid(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset(columns) - {*names, "outcome", "why"},
+        title=plan.space.question,
+        notes=_plan_notes(plan),
+    )
+
+
+def _outcome(cell: Cell, left: int) -> str:
+    """What a run does with a cell of which `left` trials are not known yet."""
+    if cell.same_as is not None:
+        return "same"
+    if not cell.trials:
+        return "infeasible"
+    if left:
+        return "train"
+    return "known"
+
+
+def _in_units(cost: Cost | None, units: Mapping[str, Unit]) -> list[str]:
+    if cost is None:
+        return ["" for _ in units]
+    return [unit.text(getattr(cost, name)) for name, unit in units.items()]
 
 
 def _plan_notes(plan: Plan) -> list[str]:
-    """What was folded, what a fraction of the grid cannot tell apart, and how every cell is trained."""
+    """What was folded, what a fraction of the grid cannot tell apart, and how every
+    cell is trained.
+    """
     from ablate.plan.designs import aliases
 
     notes = folding_notes(plan.cells)
-    if plan.space.strategy is None and plan.space.design.name in ("fractional", "plackett-burman"):
+    if plan.space.strategy is None and plan.space.design.name in (
+        "fractional",
+        "plackett-burman",
+    ):
         notes += [f"Not told apart: {line}." for line in aliases(plan.space)]
-    recipe = ", ".join(f"{name} {level_text(level)}" for name, level in plan.space.recipe.told().items())
+    recipe = ", ".join(
+        f"{name} {level_text(level)}"
+        for name, level in plan.space.recipe.told().items()
+    )
     warmup = plan.space.recipe.warmup_epochs
-    cut = plan.space.warmup_fits and any(int(epochs) <= warmup for epochs in plan.space.factors.get("recipe.epochs", ()))
-    notes += ["The warm-up of a cell is at least one epoch shorter than its epochs."] if cut else []
+    cut = plan.space.warmup_fits and any(
+        int(epochs) <= warmup for epochs in plan.space.factors.get("recipe.epochs", ())
+    )
+    if cut:
+        notes += [
+            "The warm-up of a cell is at least one epoch shorter than its epochs."
+        ]
     return [*notes, f"Recipe: {recipe}; what is not named is off, or at its default."]
 
 
 def _level_texts(cell: Cell, names: list[str]) -> list[str]:
-    """The levels of a cell in the order of the columns; a dash where the model does not read the factor, or is as it is."""
+    """The levels of a cell in the order of the columns; a dash where the model does not
+    read the factor, or is as it is.
+    """
     levels = shown_levels(cell)
     return [level_text(levels.get(name)) for name in names]
 
@@ -114,41 +166,63 @@ def space_cost_grid(file: Path, url: str, timing: bool) -> Grid:
     columns = ["row", *names, *_cost_columns(units), *_timing_columns(timing), "note"]
     if not any(cell.note for cell in plan.cells if cell.same_as is None):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return Grid(columns, rows, data, frozenset(columns) - {*names, "note"}, _title(plan), [COST_NOTE, *folding_notes(plan.cells)])
+    return Grid(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset(columns) - {*names, "note"},
+        title=_title(plan),
+        notes=[COST_NOTE, *folding_notes(plan.cells)],
+    )
 
 
 def _title(plan: Plan) -> str:
-    backbone = "several backbones" if "backbone" in plan.space.factors else plan.space.backbone
+    if "backbone" in plan.space.factors:
+        backbone = "several backbones"
+    else:
+        backbone = plan.space.backbone
     return f"{plan.space.name}: {backbone}, {_input(plan.space.data)}"
 
 
 def _input(shape: Data | Architecture) -> str:
-    return f"{shape.image_size} x {shape.image_size} x {shape.channels}, {shape.classes} classes"
+    return (
+        f"{shape.image_size} x {shape.image_size} x {shape.channels}, {shape.classes}"
+        " classes"
+    )
 
 
 def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
     """Headings; each difference is named after its cost, because a heading stands once."""
     columns = []
     for name, heading in COSTS.items():
-        columns += [f"{heading} ({units[name].letter})", *([f"Δ {heading}"] if name in WITH_DELTA else [])]
+        columns.append(f"{heading} ({units[name].letter})")
+        if name in WITH_DELTA:
+            columns.append(f"Δ {heading}")
     return columns
 
 
-def _cost_texts(cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]) -> list[str]:
+def _cost_texts(
+    cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]
+) -> list[str]:
     texts = []
     for name in COSTS:
         value = getattr(cost, name) if cost else None
-        delta = (
-            value - getattr(reference, name) if value is not None and reference is not None and reference is not cost else None
-        )
+        if value is not None and reference is not None and reference is not cost:
+            delta = value - getattr(reference, name)
+        else:
+            delta = None
         texts.append(units[name].text(value) if value is not None else "")
         if name in WITH_DELTA:
-            texts.append(units[name].text(delta, signed=True) if delta is not None else "")
+            texts.append(
+                units[name].text(delta, signed=True) if delta is not None else ""
+            )
     return texts
 
 
 def _timing_columns(wanted: bool) -> list[str]:
-    return ["latency (ms)", "images / s"] if wanted else []
+    if wanted:
+        return ["latency (ms)", "images / s"]
+    return []
 
 
 def _timing(architecture: Architecture | None, wanted: bool) -> dict[str, Any]:
@@ -159,14 +233,19 @@ def _timing(architecture: Architecture | None, wanted: bool) -> dict[str, Any]:
     from ablate.cost import time_model
 
     measured = time_model(architecture)
-    return {"latency_ms": round(measured.latency_ms, 3), "throughput": round(measured.throughput, 1)}
+    return {
+        "latency_ms": round(measured.latency_ms, 3),
+        "throughput": round(measured.throughput, 1),
+    }
 
 
 def _texts(values: Mapping[str, Any]) -> list[str]:
     return ["" if value is None else str(value) for value in values.values()]
 
 
-def one_architecture(model: str, settings: list[str], image_size: int | None, classes: int) -> Architecture:
+def one_architecture(
+    model: str, settings: list[str], image_size: int | None, classes: int
+) -> Architecture:
     """The architecture of `--model NAME --set FACTOR=LEVEL ...`."""
     from ablate import factors
     from ablate.families import find, resolve
@@ -176,7 +255,9 @@ def one_architecture(model: str, settings: list[str], image_size: int | None, cl
     for text in settings:
         name, equals, written = text.partition("=")
         if not equals:
-            raise AblateError(f"--set {text}: write FACTOR=LEVEL, as in --set shortcuts.count=2")
+            raise AblateError(
+                f"--set {text}: write FACTOR=LEVEL, as in --set shortcuts.count=2"
+            )
         if name in said:
             raise AblateError(f"--set {name} is said twice")
         said[name] = _level(written)
@@ -198,22 +279,47 @@ def model_cost_grid(architecture: Architecture, timing: bool) -> Grid:
     from ablate.pipeline import Costs
 
     count = Costs({})
-    unmodified = Architecture(architecture.backbone, architecture.image_size, architecture.channels, architecture.classes)
+    unmodified = Architecture(
+        backbone=architecture.backbone,
+        image_size=architecture.image_size,
+        channels=architecture.channels,
+        classes=architecture.classes,
+    )
     # A family's declared form has no unmodified model: all its numbers are settings.
-    found = {"unmodified": unmodified} if architecture.settings and architecture.backbone not in families() else {}
-    found[" ".join(f"{k}={level_text(v)}" for k, v in architecture.settings.items()) or "unmodified"] = architecture
+    if architecture.settings and architecture.backbone not in families():
+        found = {"unmodified": unmodified}
+    else:
+        found = {}
+    found[
+        " ".join(f"{k}={level_text(v)}" for k, v in architecture.settings.items())
+        or "unmodified"
+    ] = architecture
     costs = {label: count(which) for label, which in found.items()}
     reference = next(iter(costs.values()))
     units = cost_units(costs.values(), COSTS)
     rows, data = [], []
     for label, which in found.items():
         timed = _timing(which, timing)
-        rows.append([label, *_cost_texts(costs[label], reference, units), *_texts(timed)])
-        data.append({"model": architecture.backbone, **which.settings, **asdict(costs[label]), **timed})
+        rows.append(
+            [label, *_cost_texts(costs[label], reference, units), *_texts(timed)]
+        )
+        data.append(
+            {
+                "model": architecture.backbone,
+                **which.settings,
+                **asdict(costs[label]),
+                **timed,
+            }
+        )
     columns = ["settings", *_cost_columns(units), *_timing_columns(timing)]
     title = f"{architecture.backbone}, {_input(architecture)}"
     return Grid(
-        columns, rows, data, frozenset(columns) - {"settings"}, title, [COST_NOTE.replace("row 0", "the unmodified model")]
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset(columns) - {"settings"},
+        title=title,
+        notes=[COST_NOTE.replace("row 0", "the unmodified model")],
     )
 
 
@@ -222,11 +328,17 @@ def operators_grid(architecture: Architecture) -> Grid:
     from ablate.cost import operators
 
     totals = {"matrix": "both", "other": "executed", "elementwise": "neither"}
-    data = [
-        {"operator": name, "class": group, "in total": totals[group], "flops": number}
-        for group, found in operators(architecture).items()
-        for name, number in sorted(found.items(), key=lambda item: -item[1])
-    ]
+    data = []
+    for group, found in operators(architecture).items():
+        for name, number in sorted(found.items(), key=lambda item: -item[1]):
+            data.append(
+                {
+                    "operator": name,
+                    "class": group,
+                    "in total": totals[group],
+                    "flops": number,
+                }
+            )
     return plain(data, architecture.backbone)
 
 
@@ -236,20 +348,30 @@ def studies_grid(url: str) -> Grid:
 
     with Reader(url) as reader:
         found = reader.studies()
-    data = [
-        {
-            "study": study.name,
-            "trials": sum(study.states.values()),
-            **{state.value: study.states.get(state, 0) for state in Status},
-            "epochs": f"{study.epochs_done}/{study.epochs}",
-            "last run (UTC)": study.updated_at.isoformat(" ", "seconds"),
-            "question": study.question,
-        }
-        for study in found
-    ]
-    empty = {state.value for state in Status if not any(row[state.value] for row in data)}
-    shown = plain([{name: value for name, value in row.items() if name not in empty} for row in data])
-    return replace(shown, data=data) if data else Grid(["study"], [], [], notes=["No study yet: `ablate run FILE` makes one."])
+    if not found:
+        return Grid(
+            ["study"], [], [], notes=["No study yet: `ablate run FILE` makes one."]
+        )
+    data = [_study_data(study) for study in found]
+    # A status that no study has would be an empty column.
+    used = set(itertools.chain.from_iterable(study.states for study in found))
+    empty = [status.value for status in Status if status not in used]
+    return replace(plain([_without(row, empty) for row in data]), data=data)
+
+
+def _study_data(study: StudyStatus) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "trials": sum(study.states.values()),
+        **{status.value: study.states.get(status, 0) for status in Status},
+        "epochs": f"{study.epochs_done}/{study.epochs}",
+        "last run (UTC)": study.updated_at.isoformat(" ", "seconds"),
+        "question": study.question,
+    }
+
+
+def _without(row: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in keys}
 
 
 def trials_grid(name: str, url: str) -> Grid:
@@ -260,7 +382,7 @@ def trials_grid(name: str, url: str) -> Grid:
         study = reader.study(name)
         data = reader.trials(name)
     if not any(row["weights"] for row in data):
-        data = [{key: value for key, value in row.items() if key != "weights"} for row in data]
+        data = [_without(row, ["weights"]) for row in data]
     return plain(data, study.question)
 
 
@@ -274,19 +396,55 @@ def backbones_grid(name: str | None) -> Grid:
     found = families()
     if name is not None and name not in found:
         raise UnknownName(unknown("family", name, found))
-    rows, data, notes = [], [], []
+    rows = []
+    data = []
+    notes = []
     for family in found.values():
         if name not in (None, family.name):
             continue
-        members = [*([family.name] if family.declared else []), *family.members()]
-        lacks = {f.name: family.lacks[slot] for f in factors.catalogue().values() for slot in f.needs if slot in family.lacks}
-        defined = [f.name for f in factors.catalogue().values() if f.name not in lacks]
-        some = members if name else [*members[:3], "..."] if len(members) > 4 else members
-        rows.append([family.name, family.about, ", ".join(some), str(len(members)), ", ".join(defined)])
-        data += [{"backbone": one, "family": family.name, "factors": ", ".join(defined)} for one in members]
-        notes += [f"{family.name}: no {factor}, because {reason}." for factor, reason in lacks.items()]
-        notes += [f"{family.name}: what can change of its sizes: {', '.join(sorted(map(factor_of, family.sizes)))}."]
-    return Grid(["family", "about", "names", "number", "factors"], rows, data, frozenset({"number"}), "Backbones", notes)
+        members = family.members()
+        if family.declared:
+            members = [family.name, *members]
+        shown = members
+        if name is None and len(members) > 4:
+            shown = [*members[:3], "..."]
+        lacks = _lacks(family)
+        defined = [factor for factor in factors.catalogue() if factor not in lacks]
+        rows.append(
+            [
+                family.name,
+                family.about,
+                ", ".join(shown),
+                str(len(members)),
+                ", ".join(defined),
+            ]
+        )
+        known = {"family": family.name, "factors": ", ".join(defined)}
+        data += [{"backbone": member, **known} for member in members]
+        for factor, reason in lacks.items():
+            notes.append(f"{family.name}: no {factor}, because {reason}.")
+        sizes = ", ".join(sorted(map(factor_of, family.sizes)))
+        notes.append(f"{family.name}: what can change of its sizes: {sizes}.")
+    return Grid(
+        columns=["family", "about", "names", "number", "factors"],
+        rows=rows,
+        data=data,
+        right=frozenset({"number"}),
+        title="Backbones",
+        notes=notes,
+    )
+
+
+def _lacks(family: Family) -> dict[str, str]:
+    """The factors that are not defined on a family, each with the reason."""
+    from ablate import factors
+
+    lacks = {}
+    for factor in factors.catalogue().values():
+        for slot in factor.needs:
+            if slot in family.lacks:
+                lacks[factor.name] = family.lacks[slot]
+    return lacks
 
 
 def factors_grid(name: str | None) -> Grid:
@@ -303,8 +461,13 @@ def factors_grid(name: str | None) -> Grid:
             continue
         for parameter in factor.parameters:
             full = factor.full_name(parameter.name)
-            default = "as the backbone" if parameter.default is None else level_text(parameter.default)
-            rows.append([full, factor.kind, str(parameter.allowed), default, parameter.about])
+            if parameter.default is None:
+                default = "as the backbone"
+            else:
+                default = level_text(parameter.default)
+            rows.append(
+                [full, factor.kind, str(parameter.allowed), default, parameter.about]
+            )
             data.append(
                 {
                     "factor": full,
@@ -317,9 +480,19 @@ def factors_grid(name: str | None) -> Grid:
                     "claim": factor.claim,
                 }
             )
-    notes = [f"{factor.name}: {factor.claim} [{factor.source}]" for factor in found.values() if name in (None, factor.name)]
+    notes = [
+        f"{factor.name}: {factor.claim} [{factor.source}]"
+        for factor in found.values()
+        if name in (None, factor.name)
+    ]
     notes.append("Every field of the recipe is a factor too, as recipe.lr.")
-    return Grid(["factor", "kind", "levels", "default", "about"], rows, data, title="Factors", notes=notes)
+    return Grid(
+        ["factor", "kind", "levels", "default", "about"],
+        rows,
+        data,
+        title="Factors",
+        notes=notes,
+    )
 
 
 def disk_grid(places: list[Place], where: str) -> Grid:
@@ -331,10 +504,22 @@ def disk_grid(places: list[Place], where: str) -> Grid:
         sums.setdefault((place.kind, place.study), []).append(place.size)
     keys = sorted(sums, key=lambda key: -sum(sums[key]))
     rows = [
-        [kind, study, str(len(sums[kind, study])), size_text(sum(sums[kind, study])), NEEDED_FOR[kind]] for kind, study in keys
+        [
+            kind,
+            study,
+            str(len(sums[kind, study])),
+            size_text(sum(sums[kind, study])),
+            NEEDED_FOR[kind],
+        ]
+        for kind, study in keys
     ]
     data = [
-        {"checkpoints": kind, "study": study, "folders": len(sums[kind, study]), "bytes": sum(sums[kind, study])}
+        {
+            "checkpoints": kind,
+            "study": study,
+            "folders": len(sums[kind, study]),
+            "bytes": sum(sums[kind, study]),
+        }
         for kind, study in keys
     ]
     total = sum(place.size for place in places)
@@ -342,6 +527,15 @@ def disk_grid(places: list[Place], where: str) -> Grid:
     for kind in FREEABLE:
         size = sum(place.size for place in places if place.kind == kind)
         if size:
-            notes.append(f"{size_text(size)} would be freed by: ablate disk --free {kind}{where}")
+            notes.append(
+                f"{size_text(size)} would be freed by: ablate disk --free {kind}{where}"
+            )
     columns = ["checkpoints", "study", "folders", "size", "needed for"]
-    return Grid(columns, rows, data, frozenset({"folders", "size"}), "Disk space", notes)
+    return Grid(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset({"folders", "size"}),
+        title="Disk space",
+        notes=notes,
+    )

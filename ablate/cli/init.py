@@ -13,13 +13,15 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.grid import Grid
 from ablate.space.load import study_name
 
+# The commented space. Its commands and its study are those of a file of this name.
 TEMPLATE = Path(__file__).with_name("space.yaml")
-"""The commented space. Its commands and its study are those of a file of this name."""
 SUFFIXES = (".yaml", ".yml")
 
 
 def examples() -> Mapping[str, Path]:
-    """The files of the shipped examples by name, as `augvit/table3-small`, in alphabetical order."""
+    """The files of the shipped examples by name, as `augvit/table3-small`, in
+    alphabetical order.
+    """
     folder = shipped("ablate_examples", "search_spaces")
     files = sorted(folder.rglob("*.yaml"))
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
@@ -41,7 +43,8 @@ def write(name: str, example: str) -> Path:
     """Writes a new space and gives its file.
 
     Args:
-        name: the file, with or without its ending; empty: that of the example, or `space`.
+        name: the file, with or without its ending; empty: that of the example, or
+            `space`.
         example: name of an example; empty: the commented space.
 
     Raises:
@@ -51,7 +54,10 @@ def write(name: str, example: str) -> Path:
     source = _find(example) if example else TEMPLATE
     file = Path(name or source.name)
     if file.suffix not in SUFFIXES:
-        file = file.with_name(f"{file.name}.yaml") if file.name else Path(source.name)
+        if file.name:
+            file = file.with_name(f"{file.name}.yaml")
+        else:
+            file = Path(source.name)
     text = _renamed(source.read_text(encoding="utf-8"), example, file)
     command = ["ablate", "init", *(["--example", example] if example else [])]
     _create(file, text, shlex.join([*command, str(file.with_name(f"{file.stem}-2"))]))
@@ -68,20 +74,33 @@ def _find(example: str) -> Path:
 
 
 def _renamed(text: str, example: str, file: Path) -> str:
-    """The text with commands that fit where it is written: they name the file, and the study after it."""
+    """The text with commands that fit where it is written: they name the file, and the
+    study after it.
+    """
     old_file = f"search_spaces/{example}.yaml" if example else TEMPLATE.name
     old_study = example or TEMPLATE.stem
     text = text.replace(old_file, shlex.quote(str(file)))
     # `ablate verify-costs` names a published table, which keeps its name.
-    return re.sub(rf"(\bablate \w+ ){re.escape(old_study)}(?=\s)", rf"\g<1>{study_name(str(file))}", text)
+    return re.sub(
+        rf"(\bablate \w+ ){re.escape(old_study)}(?=\s)",
+        rf"\g<1>{study_name(str(file))}",
+        text,
+    )
 
 
 def _create(file: Path, text: str, otherwise: str) -> None:
-    """Writes a file that is not there yet; `otherwise` is the command that writes another one."""
+    """Writes a file that is not there yet; `otherwise` is the command that writes
+    another one.
+    """
     if not file.parent.is_dir():
-        raise AblateError(f"there is no folder {file.parent}; make it with: mkdir -p {file.parent}")
+        raise AblateError(
+            f"there is no folder {file.parent}; make it with: mkdir -p {file.parent}"
+        )
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise AblateError(f"{file} exists already and stays as it is; choose another name, as in: {otherwise}") from None
+        raise AblateError(
+            f"{file} exists already and stays as it is; choose another name, as in:"
+            f" {otherwise}"
+        ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
-    """Printed against computed costs, and how many are different without a cause that holds.
+    """Printed against computed costs, and how many are different without a cause that
+    holds.
 
     Raises:
         UnknownName: no such paper or table.
@@ -29,7 +30,11 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
     for name in wanted:
         if name not in every and name not in PAPERS:
             raise UnknownName(unknown("paper or table", name, [*PAPERS, *every]))
-    chosen = [table for name, table in every.items() if not wanted or name in wanted or name.partition("/")[0] in wanted]
+    chosen = [
+        table
+        for name, table in every.items()
+        if not wanted or name in wanted or name.partition("/")[0] in wanted
+    ]
     book = Book()
     found: list[Checked] = []
     for table in chosen:
@@ -37,7 +42,15 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
             tell(f"{table.name} ...")
         found += verify(table, book)
     grid = Grid(
-        columns=["table", "row", "cost", "printed", "computed", "class", "convention or cause"],
+        columns=[
+            "table",
+            "row",
+            "cost",
+            "printed",
+            "computed",
+            "class",
+            "convention or cause",
+        ],
         rows=[_checked_texts(checked) for checked in found],
         data=[_checked_data(checked) for checked in found],
         right=frozenset({"printed", "computed"}),
@@ -51,7 +64,10 @@ def _checked_texts(checked: Checked) -> list[str]:
     from ablate.cost.verify import UNITS, Class
 
     sign = "+" if checked.printed.startswith("+") else ""
-    computed = checked.default if checked.kind is Class.EQUAL else checked.computed
+    if checked.kind is Class.EQUAL:
+        computed = checked.default
+    else:
+        computed = checked.computed
     return [
         checked.table.name,
         checked.row.label,
@@ -71,7 +87,9 @@ def _ground(checked: Checked) -> str:
         return ""
     if checked.kind is Class.CONVENTION:
         return ", ".join(checked.convention)
-    return checked.cause.name if checked.cause and checked.holds else "unexplained"
+    if checked.cause and checked.holds:
+        return checked.cause.name
+    return "unexplained"
 
 
 def _checked_data(checked: Checked) -> dict[str, object]:
@@ -102,7 +120,10 @@ def _class_notes(found: list[Checked]) -> list[str]:
 
     meanings = {
         Class.EQUAL: "the package's own count rounds to the print in its last digit",
-        Class.CONVENTION: "the count does so under the convention that its table states for all its rows",
+        Class.CONVENTION: (
+            "the count does so under the convention that its table states for all its"
+            " rows"
+        ),
         Class.DIFFERENT: "neither does",
     }
     notes = []
@@ -111,7 +132,13 @@ def _class_notes(found: list[Checked]) -> list[str]:
         notes.append(f"{kind.value}: {len(some)} of {len(found)}; {meaning}.")
     holding = sum(checked.holds for checked in found)
     unexplained = sum(not checked.explained for checked in found)
-    return [*notes, f"Of the different, {holding} have a cause from which the print follows; {unexplained} are unexplained."]
+    return [
+        *notes,
+        (
+            f"Of the different, {holding} have a cause from which the print follows;"
+            f" {unexplained} are unexplained."
+        ),
+    ]
 
 
 def _convention_notes(found: list[Checked]) -> list[str]:
@@ -120,12 +147,28 @@ def _convention_notes(found: list[Checked]) -> list[str]:
     from ablate.cost.verify import FORMS
 
     notes = []
-    for table, cost in dict.fromkeys((checked.table.name, checked.cost) for checked in found if checked.convention):
-        some = [checked for checked in found if (checked.table.name, checked.cost) == (table, cost)]
+    for table, cost in dict.fromkeys(
+        (checked.table.name, checked.cost) for checked in found if checked.convention
+    ):
+        some = [
+            checked
+            for checked in found
+            if (checked.table.name, checked.cost) == (table, cost)
+        ]
         words = some[0].convention
-        meanings = [f"{COUNTS[word].about} ({COUNTS[word].source})" if word in COUNTS else FORMS[word] for word in words]
+        meanings = [
+            (
+                f"{COUNTS[word].about} ({COUNTS[word].source})"
+                if word in COUNTS
+                else FORMS[word]
+            )
+            for word in words
+        ]
         count = f"{sum(checked.follows for checked in some)} of {len(some)} equal"
-        notes.append(f"{table}, {cost}, convention {', '.join(words)}: {count}; {'; '.join(meanings)}.")
+        notes.append(
+            f"{table}, {cost}, convention {', '.join(words)}: {count};"
+            f" {'; '.join(meanings)}."
+        )
     return notes
 
 
@@ -138,11 +181,18 @@ def _cause_notes(found: list[Checked]) -> list[str]:
         if checked.kind is not Class.DIFFERENT:
             continue
         why = checked.cause.why if checked.cause else "no cause is stated"
-        labels.setdefault((checked.table.name, _ground(checked), why), []).append(checked.row.label)
-    return [f"{table}, {', '.join(rows)}: {ground}: {why}." for (table, ground, why), rows in labels.items()]
+        labels.setdefault((checked.table.name, _ground(checked), why), []).append(
+            checked.row.label
+        )
+    return [
+        f"{table}, {', '.join(rows)}: {ground}: {why}."
+        for (table, ground, why), rows in labels.items()
+    ]
 
 
-def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options) -> Iterator[Grid]:
+def diagnosed(
+    targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options
+) -> Iterator[Grid]:
     """Takes diagnostics, and shows them: one grid a study and diagnostic."""
     from ablate import diagnosis, diagnostics
     from ablate.records import Diagnostics
@@ -150,26 +200,42 @@ def diagnosed(targets: tuple[str, ...], names: tuple[str, ...], images: int, opt
     from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
-    looked = diagnosis.diagnose(targets, Diagnostics(chosen, images), options, Steps("trial"))
+    looked = diagnosis.diagnose(
+        targets, Diagnostics(chosen, images), options, Steps("trial")
+    )
     tell(f"{looked.trials} trials looked at")
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"
-        tell(f"{looked.without} trials are unfinished, or have no checkpoint under {place}")
+        tell(
+            f"{looked.without} trials are unfinished, or have no checkpoint under"
+            f" {place}"
+        )
     if not looked.trials:
-        raise AblateError("no finished trial has a checkpoint to look into; `ablate run` and `ablate resume` write them")
+        raise AblateError(
+            "no finished trial has a checkpoint to look into; `ablate run` and `ablate"
+            " resume` write them"
+        )
     for study in looked.studies:
         shown = Study(study, options.url)
         for name in chosen:
             for stored in _stored(shown, name):
-                yield layers_grid(stored, diagnostics.find(name).about, shown.layers(stored))
+                yield layers_grid(
+                    stored, diagnostics.find(name).about, shown.layers(stored)
+                )
 
 
 def _stored(study: object, name: str) -> list[str]:
-    """The names under which a diagnostic is stored: its own, or that with endings as `.bound`."""
+    """The names under which a diagnostic is stored: its own, or that with endings as
+    `.bound`.
+    """
     from ablate.study import Study
 
     assert isinstance(study, Study)
-    return [stored for stored in study.diagnostics() if stored == name or stored.startswith(name + ".")]
+    return [
+        stored
+        for stored in study.diagnostics()
+        if stored == name or stored.startswith(name + ".")
+    ]
 
 
 def reviewed(study: str, url: str, where: str) -> Grid:
@@ -178,9 +244,21 @@ def reviewed(study: str, url: str, where: str) -> Grid:
 
     found = review(study, url, where)
     rows = [[finding.name, finding.text, finding.command] for finding in found]
-    data = [{"finding": finding.name, "text": finding.text, "command": finding.command} for finding in found]
-    notes = [f"{len(found)} findings."] if found else ["Nothing to object to."]
-    return Grid(["finding", "what", "command"], rows, data, title=f"Review of {study}", notes=notes)
+    data = [
+        {"finding": finding.name, "text": finding.text, "command": finding.command}
+        for finding in found
+    ]
+    if found:
+        notes = [f"{len(found)} findings."]
+    else:
+        notes = ["Nothing to object to."]
+    return Grid(
+        ["finding", "what", "command"],
+        rows,
+        data,
+        title=f"Review of {study}",
+        notes=notes,
+    )
 
 
 def reproduced(trial: str, options: Options) -> bool:
@@ -195,37 +273,67 @@ def reproduced(trial: str, options: Options) -> bool:
         say(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
         return True
     where = f"from epoch {found.first} on" if found.first else "in its test"
-    noise = "" if found.noise is None else f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
-    verdict = "agrees within the noise of a seed" if found.agrees else "did NOT come out the same"
+    if found.noise is None:
+        noise = ""
+    else:
+        noise = f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
+    if found.agrees:
+        verdict = "agrees within the noise of a seed"
+    else:
+        verdict = "did NOT come out the same"
     say(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
     return found.agrees
 
 
-def drawn(study: str, of: str, to: Path, rows: list[int] | None, metric: str, cost: str, url: str) -> None:
+def drawn(
+    study: str,
+    of: str,
+    to: Path,
+    rows: list[int] | None,
+    metric: str,
+    cost: str,
+    url: str,
+) -> None:
     """Draws a chart to a file."""
     from ablate.drawing import chart
     from ablate.report.figures import FORMS, ending_of, save_chart
     from ablate.study import Study
 
     ending_of(to, (*FORMS, "html"))
-    for option, said, known, reader in (
-        ("--metric", metric, ("top1", "top5", "loss", "train_loss"), "curves"),
-        ("--cost", cost, ("flops", "params", "activations"), "pareto"),
-    ):
-        if said and said not in known:
-            raise UnknownName(unknown(option, said, known))
-        if said not in ("", "flops") and of != reader:
-            raise AblateError(f"{option} {said} goes with --of {reader}, not with --of {of}")
+    metrics = ("top1", "top5", "loss", "train_loss")
+    _check_option("--metric", metric, metrics, reader="curves", of=of)
+    _check_option(
+        "--cost", cost, ("flops", "params", "activations"), reader="pareto", of=of
+    )
     if rows and of != "curves":
-        raise AblateError(f"--row goes with --of curves or --diagnostic, not with --of {of}")
+        raise AblateError(
+            f"--row goes with --of curves or --diagnostic, not with --of {of}"
+        )
     found = Study(study, url)
     missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
     if missing:
-        raise AblateError(f"{study} has no row {', '.join(map(str, missing))}: {advice.command('table', study)}")
+        raise AblateError(
+            f"{study} has no row {', '.join(map(str, missing))}:"
+            f" {advice.command('table', study)}"
+        )
     save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
 
 
-def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str) -> None:
+def _check_option(
+    option: str, value: str, allowed: Sequence[str], *, reader: str, of: str
+) -> None:
+    """Raises if an option has an unknown value, or if the figure does not read it."""
+    if value and value not in allowed:
+        raise UnknownName(unknown(option, value, allowed))
+    if value not in ("", "flops") and of != reader:
+        raise AblateError(
+            f"{option} {value} goes with --of {reader}, not with --of {of}"
+        )
+
+
+def drawn_layers(
+    study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str
+) -> None:
     """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
     from ablate import diagnostics
     from ablate.report.figures import save_layers
@@ -241,10 +349,20 @@ def drawn_layers(study: str, diagnostic: str, to: Path, rows: list[int] | None, 
         )
     # What was measured comes before its bound.
     ordered = sorted(stored, key=lambda name: (name.endswith(".bound"), name))
-    shown = [(name, [line for line in found.layers(name) if rows is None or line.cell in rows]) for name in ordered]
-    missing = sorted(set(rows or ()) - {line.cell for _, lines in shown for line in lines})
-    if missing or not any(lines for _, lines in shown):
+    shown = []
+    having = set()
+    for name in ordered:
+        lines = found.layers(name)
+        if rows is not None:
+            lines = [line for line in lines if line.cell in rows]
+        shown.append((name, lines))
+        having |= {line.cell for line in lines}
+    missing = sorted(set(rows or ()) - having)
+    if missing or not having:
         raise AblateError(
-            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}: {advice.command('table', study)}"
+            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}:"
+            f" {advice.command('table', study)}"
         )
-    save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown)
+    save_layers(
+        to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown
+    )

@@ -31,20 +31,33 @@ class Service(StrEnum):
     wandb = "wandb"
 
 
+# A URL with a password in it belongs here: the command line of a process is visible to
+# every user of the machine.
 STORE_VARIABLE = "ABLATE_STORE"
-"""A URL with a password in it belongs here: the command line of a process is visible to every user of the machine."""
 
 
 def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
-    """Notes where this command keeps its results, for the commands that messages advise."""
+    """Notes where this command keeps its results, for the commands that messages
+    advise.
+    """
     said = str(value or "")
-    usual = (str(parameter.get_default(context) or ""), os.environ.get(STORE_VARIABLE) if parameter.name == "store" else None)
+    usual = (
+        str(parameter.get_default(context) or ""),
+        os.environ.get(STORE_VARIABLE) if parameter.name == "store" else None,
+    )
     advice.keep(parameter.opts[0], "" if said in usual else said)
     return value
 
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A search space (YAML).")]
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study; `ablate status` lists them.")]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A search space (YAML).")
+]
+StudyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY", help="Name of a study; `ablate status` lists them."
+    ),
+]
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -53,28 +66,58 @@ StoreOption = Annotated[
         envvar=STORE_VARIABLE,
         show_envvar=False,
         callback=_kept,
-        help="Database URL or SQLite file; also ABLATE_STORE. [default: RUNS/ablate.db]",
+        help=(
+            "Database URL or SQLite file; also ABLATE_STORE. [default: RUNS/ablate.db]"
+        ),
     ),
 ]
-RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", callback=_kept, help="Folder of store and checkpoints.")]
+RunsOption = Annotated[
+    Path,
+    typer.Option(
+        "--runs", metavar="DIR", callback=_kept, help="Folder of store and checkpoints."
+    ),
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 ExecutorOption = Annotated[
-    ExecutorName, typer.Option("--executor", help="ray: all cores; inline: in this process, one trial at a time.")
+    ExecutorName,
+    typer.Option(
+        "--executor",
+        help="ray: all cores; inline: in this process, one trial at a time.",
+    ),
 ]
-CpusOption = Annotated[int | None, typer.Option("--cpus", min=1, max=MOST_AT_ONCE, help="CPUs to use. [default: all]")]
-GpusOption = Annotated[int | None, typer.Option("--gpus", min=0, max=MOST_AT_ONCE, help="GPUs to use. [default: all]")]
+CpusOption = Annotated[
+    int | None,
+    typer.Option("--cpus", min=1, max=MOST_AT_ONCE, help="CPUs to use. [default: all]"),
+]
+GpusOption = Annotated[
+    int | None,
+    typer.Option("--gpus", min=0, max=MOST_AT_ONCE, help="GPUs to use. [default: all]"),
+]
 AddressOption = Annotated[
     str,
-    typer.Option("--ray-address", metavar="ADDRESS", help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]"),
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]",
+    ),
 ]
 LogOption = Annotated[
     list[Service] | None,
-    typer.Option("--log", help="Also tell each epoch to TensorBoard, MLflow or Weights & Biases; repeatable."),
+    typer.Option(
+        "--log",
+        help=(
+            "Also tell each epoch to TensorBoard, MLflow or Weights & Biases;"
+            " repeatable."
+        ),
+    ),
 ]
 CheckpointsOption = Annotated[
     str,
     typer.Option(
-        "--checkpoints", metavar="URL", callback=_kept, help="Folder or URL that all nodes share. [default: RUNS/checkpoints]"
+        "--checkpoints",
+        metavar="URL",
+        callback=_kept,
+        help="Folder or URL that all nodes share. [default: RUNS/checkpoints]",
     ),
 ]
 
@@ -88,8 +131,10 @@ def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
 
 
 def place_of(store: str, runs: Path) -> str:
-    """What to add to a command so that it finds the same store. A password is masked, and a store that the environment names
-    needs no option."""
+    """What to add to a command so that it finds the same store.
+
+    A password is masked, and a store that the environment names needs no option.
+    """
     from ablate.masking import masked
 
     said = f" --runs {shlex.quote(str(runs))}" if runs != DEFAULT_RUNS else ""

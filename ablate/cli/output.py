@@ -26,8 +26,10 @@ class Format(StrEnum):
 
 
 def tell(text: str) -> None:
-    """Says something on stderr, of one line or of several. What stands in it cannot act on the terminal, and passwords are
-    masked."""
+    """Says something on stderr, of one line or of several.
+
+    What stands in it cannot act on the terminal, and passwords are masked.
+    """
     print(escape.terminal(masked(text)), file=sys.stderr, flush=True)
 
 
@@ -37,7 +39,10 @@ def tell_line(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Prints text for a person on stdout. What stands in it cannot act on the terminal."""
+    """Prints text for a person on stdout.
+
+    What stands in it cannot act on the terminal.
+    """
     print(escape.terminal(text))
 
 
@@ -65,12 +70,18 @@ def show(grid: Grid, form: str) -> None:
         pad_edge=False,
     )
     for column in grid.columns:
-        table.add_column(shown(column), justify="right" if column in grid.right else "left")
+        table.add_column(
+            shown(column), justify="right" if column in grid.right else "left"
+        )
     for number, row in enumerate(grid.rows):
         if number in grid.groups:
             table.add_section()
-        bold = ["bold" if (number, column) in grid.bold else "" for column in grid.columns]
-        table.add_row(*(shown(text, style) for text, style in zip(row, bold, strict=True)))
+        bold = [
+            "bold" if (number, column) in grid.bold else "" for column in grid.columns
+        ]
+        table.add_row(
+            *(shown(text, style) for text, style in zip(row, bold, strict=True))
+        )
     console.print(table)
     for note in grid.notes:
         console.print(shown(note, "dim"), soft_wrap=True)
@@ -84,7 +95,9 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.0f} s"
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"
+    if seconds < 172800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
 
 
 class Steps:
@@ -98,7 +111,9 @@ class Steps:
     def __call__(self, done: int, of: int) -> None:
         text = f"{self._what} {done} of {of}"
         if sys.stderr.isatty():
-            print(f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+            print(
+                f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True
+            )
         elif time.monotonic() - self._told > self.SECONDS:
             self._told = time.monotonic()
             tell(text)

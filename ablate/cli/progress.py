@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from ablate import escape
 from ablate.cli.output import duration, tell_line
-from ablate.records import Cell, Ended, Event, Progressed, Settings, Started, Status, Trial
+from ablate.records import (
+    Cell,
+    Ended,
+    Event,
+    Progressed,
+    Settings,
+    Started,
+    Status,
+    Trial,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -24,7 +33,11 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Progress:
-    """Shows how far a study is. The first Ctrl-C, SIGTERM or SIGHUP asks the run to stop; a second one ends it at once."""
+    """Shows how far a study is.
+
+    The first Ctrl-C, SIGTERM or SIGHUP asks the run to stop; a second one ends it at
+    once.
+    """
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
@@ -37,17 +50,29 @@ class Progress:
         self._running: set[str] = set()
         self._done = 0
         self._best: tuple[float, str] | None = None
-        self._metric, self._sign, self._word, self._until = "top1", 1, "top1", False
+        self._metric = "top1"
+        self._sign = 1
+        self._word = "top1"
+        self._until = False
         self._start = time.monotonic()
         self._bars: Bars | None = None
 
     def __enter__(self) -> Progress:
         # `nohup` ignores SIGHUP, and so it stays.
-        heard = [number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN]
-        self._previous = {number: signal.signal(number, self._on_signal) for number in heard}
+        heard = [
+            number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN
+        ]
+        self._previous = {
+            number: signal.signal(number, self._on_signal) for number in heard
+        }
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._stop_bars()
@@ -59,17 +84,36 @@ class Progress:
     def planned(self, shown: Preview) -> None:
         """Begins with a plan."""
         space = shown.plan.space
-        self._metric, self._sign = space.metric, 1 if space.direction == "max" else -1
+        self._metric = space.metric
+        self._sign = 1 if space.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
         self._baseline = space.baseline
         self._label(shown.plan.cells)
         known = len(shown.plan.trials) - len(shown.to_train)
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
-        trials = f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to train"
-        more = "" if shown.more == 0 else f", {'more' if shown.more is None else f'{shown.more} more cells'} to be proposed"
-        seeds = f"{space.looks.first} to {space.looks.most}" if space.looks else str(len(space.seeds))
-        self._say(f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds, {trials}{time_}{more}")
-        self._word = f"validation {space.metric}" if space.data.validation else space.metric
+        trials = (
+            f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to"
+            " train"
+        )
+        if shown.more == 0:
+            more = ""
+        else:
+            more = (
+                f", {'more' if shown.more is None else f'{shown.more} more cells'} to"
+                " be proposed"
+            )
+        if space.looks:
+            seeds = f"{space.looks.first} to {space.looks.most}"
+        else:
+            seeds = str(len(space.seeds))
+        self._say(
+            f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
+            f" {trials}{time_}{more}"
+        )
+        if space.data.validation:
+            self._word = f"validation {space.metric}"
+        else:
+            self._word = space.metric
         self._until = space.looks is not None
         if self._live and (shown.to_train or more):
             self._start_bars()
@@ -81,24 +125,39 @@ class Progress:
         self._label(cells)
         if self._until and len(self._trials) > before:
             rows = ", ".join(str(cell.index) for cell in cells)
-            self._say(f"nothing can be said yet of some rows: {len(self._trials) - before} more trials (rows {rows})")
+            self._say(
+                f"nothing can be said yet of some rows: {len(self._trials) - before}"
+                f" more trials (rows {rows})"
+            )
 
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:
-            changed = (f"{name}={level}" for name, level in cell.levels.items() if level != self._baseline.get(name))
+            changed = (
+                f"{name}={level}"
+                for name, level in cell.levels.items()
+                if level != self._baseline.get(name)
+            )
             levels = " ".join(changed) or "baseline"
-            self._labels |= {trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials}
+            self._labels |= {
+                trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials
+            }
 
     def event(self, happened: Event) -> None:
         """Shows one event."""
         key = happened.trial
         if isinstance(happened, Started):
             if key in self._running:
-                self._say(f"its worker was lost: {self._labels[key]}; it goes on after epoch {happened.epoch}")
+                self._say(
+                    f"its worker was lost: {self._labels[key]}; it goes on after epoch"
+                    f" {happened.epoch}"
+                )
             self._running.add(key)
         elif isinstance(happened, Progressed):
             last = happened.epochs[-1]
-            self._epochs[key], self._last[key] = last.number, float(getattr(last, self._metric))
+            self._epochs[key], self._last[key] = (
+                last.number,
+                float(getattr(last, self._metric)),
+            )
         elif isinstance(happened, Ended):
             self._ended(happened)
         self._update_bars()
@@ -111,13 +170,14 @@ class Progress:
         self._done += 1
         value = self._last.get(key)
         if happened.status == Status.COMPLETED and value is not None:
-            self._best = max(filter(None, (self._best, (self._sign * value, self._labels[key]))))
-        if not self._live:
-            told = (
-                f"{self._word} {value:.2f}"
-                if happened.status == Status.COMPLETED and value is not None
-                else happened.status.value
+            self._best = max(
+                filter(None, (self._best, (self._sign * value, self._labels[key])))
             )
+        if not self._live:
+            if happened.status == Status.COMPLETED and value is not None:
+                told = f"{self._word} {value:.2f}"
+            else:
+                told = happened.status.value
             self._say(f"[{self._done}/{len(self._trials)}] {self._labels[key]}: {told}")
         if happened.status == Status.FAILED:
             last_line = (happened.error.strip().splitlines() or ["no message"])[-1]
@@ -135,7 +195,9 @@ class Progress:
         self._say("stopping after the running epochs; again to stop at once")
 
     def _say(self, text: str) -> None:
-        """One line: names and messages of exceptions in it cannot begin another, nor act on the terminal."""
+        """One line: names and messages of exceptions in it cannot begin another, nor
+        act on the terminal.
+        """
         if self._bars is None:
             tell_line(text)
             return
@@ -157,7 +219,11 @@ class Progress:
             transient=True,
         )
         self._trial_bar = bars.add_task("trials", total=len(self._trials), note="")
-        self._epoch_bar = bars.add_task("epochs", total=sum(trial.recipe.epochs for trial in self._trials.values()), note="")
+        self._epoch_bar = bars.add_task(
+            "epochs",
+            total=sum(trial.recipe.epochs for trial in self._trials.values()),
+            note="",
+        )
         bars.start()
         self._bars = bars
 
@@ -166,13 +232,26 @@ class Progress:
             return
         done = sum(self._epochs.values())
         total = sum(trial.recipe.epochs for trial in self._trials.values())
-        left = (time.monotonic() - self._start) * (total - done) / done if done else None
-        best = f", best {self._word} {self._sign * self._best[0]:.2f} ({self._best[1]})" if self._best else ""
+        if done:
+            left = (time.monotonic() - self._start) * (total - done) / done
+        else:
+            left = None
+        if self._best:
+            best = f", best {self._word} {self._sign * self._best[0]:.2f} ({self._best[1]})"
+        else:
+            best = ""
         update = self._bars.update
         # A search adds trials as it goes.
         note = escape.line(f"{len(self._running)} running{best}")
-        update(self._trial_bar, total=len(self._trials), completed=self._done, note=note)
-        update(self._epoch_bar, total=total, completed=done, note=f"{duration(left)} left" if left is not None else "")
+        update(
+            self._trial_bar, total=len(self._trials), completed=self._done, note=note
+        )
+        update(
+            self._epoch_bar,
+            total=total,
+            completed=done,
+            note=f"{duration(left)} left" if left is not None else "",
+        )
 
     def _stop_bars(self) -> None:
         if self._bars is not None:

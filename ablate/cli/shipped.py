@@ -1,4 +1,6 @@
-"""Finds the folders that belong to ablate and stand outside its package: the dashboard and the examples."""
+"""Finds the folders that belong to ablate and stand outside its package: the dashboard
+and the examples.
+"""
 
 from __future__ import annotations
 

@@ -58,8 +58,21 @@ def run(
     from ablate import space
     from ablate.pipeline import Options
 
-    options = Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(dict.fromkeys(log or ())))
-    _train(lambda hooks: _run_space(space.read(file, until_decided), file, options, hooks), options, form)
+    options = Options(
+        runs=runs,
+        store=store,
+        executor=executor.value,
+        cpus=cpus,
+        gpus=gpus,
+        ray_address=ray_address,
+        checkpoints=checkpoints,
+        log=tuple(dict.fromkeys(log or ())),
+    )
+    _train(
+        lambda hooks: _run_space(space.read(file, until_decided), file, options, hooks),
+        options,
+        form,
+    )
 
 
 def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outcome:
@@ -70,7 +83,10 @@ def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outco
 
 def resume(
     study: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="Name of a study. [default: the last unfinished]")
+        str | None,
+        typer.Argument(
+            metavar="[STUDY]", help="Name of a study. [default: the last unfinished]"
+        ),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -82,10 +98,21 @@ def resume(
     log: LogOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Finish what was not finished of a study, from its last checkpoints, and print its table."""
+    """Finish what was not finished of a study, from its last checkpoints, and print its
+    table.
+    """
     from ablate import pipeline
 
-    options = pipeline.Options(runs, store, executor.value, cpus, gpus, ray_address, checkpoints, tuple(dict.fromkeys(log or ())))
+    options = pipeline.Options(
+        runs,
+        store,
+        executor.value,
+        cpus,
+        gpus,
+        ray_address,
+        checkpoints,
+        tuple(dict.fromkeys(log or ())),
+    )
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 
@@ -109,34 +136,57 @@ def _train(start: Any, options: Options, form: Format) -> None:
     for command in _followed(options):
         tell(f"Follow it with: {command}")
     with Progress() as progress:
-        outcome = start(pipeline.Hooks(progress.planned, progress.proposed, progress.event, progress.stop))
-    how = f" --executor {options.executor}" if options.executor != "ray" else ""
-    how += f" --ray-address {options.ray_address}" if options.ray_address else ""
+        outcome = start(
+            pipeline.Hooks(
+                progress.planned, progress.proposed, progress.event, progress.stop
+            )
+        )
+    if options.executor != "ray":
+        how = f" --executor {options.executor}"
+    else:
+        how = ""
+    if options.ray_address:
+        how += f" --ray-address {options.ray_address}"
     how += "".join(f" --log {service}" for service in options.log)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
         again = advice.command("resume", outcome.study) + how
-        tell(f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}")
+        tell(
+            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
+        )
         raise typer.Exit(130)
     show(Study(outcome.study, options.url).grid(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
-        tell(f"{outcome.undiagnosed} trials were known before; look inside them with: {look}")
+        tell(
+            f"{outcome.undiagnosed} trials were known before; look inside them with:"
+            f" {look}"
+        )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        tell(f"{done}, {outcome.failed} failed: {advice.command('status', outcome.study)}")
+        tell(
+            f"{done}, {outcome.failed} failed:"
+            f" {advice.command('status', outcome.study)}"
+        )
         raise typer.Exit(1)
     tell(f"{done}. Next: {advice.command('effects', outcome.study)}")
 
 
 def reproduce(
     trial: Annotated[
-        str, typer.Argument(metavar="TRIAL", help="A completed trial's hash, or its beginning; see `ablate status`.")
+        str,
+        typer.Argument(
+            metavar="TRIAL",
+            help="A completed trial's hash, or its beginning; see `ablate status`.",
+        ),
     ],
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Train a stored trial again, and say whether it came out the same. Ends with 1 where it did not; writes nothing."""
+    """Train a stored trial again, and say whether it came out the same.
+
+    Ends with 1 where it did not; writes nothing.
+    """
     from ablate.cli.inside import reproduced
     from ablate.pipeline import Options
 
@@ -145,19 +195,39 @@ def reproduce(
 
 
 def diagnose(
-    targets: Annotated[list[str], typer.Argument(metavar="STUDY|TRIAL...", help="Studies, or trials by their hash.")],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STUDY|TRIAL...", help="Studies, or trials by their hash."
+        ),
+    ],
     names: Annotated[
-        list[str] | None, typer.Option("--name", help="A diagnostic; repeatable. [default: all that are cheap]")
+        list[str] | None,
+        typer.Option(
+            "--name", help="A diagnostic; repeatable. [default: all that are cheap]"
+        ),
     ] = None,
-    images: Annotated[int, typer.Option("--images", min=1, max=MOST_WHOLE, help="On how many test images.")] = 64,
+    images: Annotated[
+        int,
+        typer.Option(
+            "--images", min=1, max=MOST_WHOLE, help="On how many test images."
+        ),
+    ] = 64,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
-    """Look inside trained networks, from their checkpoints: by layer, stored, and printed."""
+    """Look inside trained networks, from their checkpoints: by layer, stored, and
+    printed.
+    """
     from ablate import pipeline
     from ablate.cli.inside import diagnosed
 
-    for grid in diagnosed(tuple(targets), tuple(names or ()), images, pipeline.Options(runs, store, checkpoints=checkpoints)):
+    for grid in diagnosed(
+        tuple(targets),
+        tuple(names or ()),
+        images,
+        pipeline.Options(runs, store, checkpoints=checkpoints),
+    ):
         show(grid, form.value)

@@ -1,4 +1,6 @@
-"""What a network costs: parameters, FLOPs in two conventions, activations; throughput and latency on request."""
+"""What a network costs: parameters, FLOPs in two conventions, activations; throughput
+and latency on request.
+"""
 
 from ablate.cost.count import count, module_flops, operators
 from ablate.cost.timing import Timing, time_model

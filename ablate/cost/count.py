@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +22,11 @@ with warnings.catch_warnings():
     from fvcore.nn.jit_analysis import JitModelAnalysis
 
 
+# torch's tracer and Python's filters of warnings belong to the process: two threads that
+# trace at once disturb each other.
+_ONE_AT_A_TIME = threading.Lock()
+
+
 def count(architecture: Architecture) -> Cost:
     """The cost of an architecture, traced with one image on the CPU.
 
@@ -32,27 +38,37 @@ def count(architecture: Architecture) -> Cost:
 
 
 def parameters(architecture: Architecture) -> int:
-    """Number of parameters, without tracing. Raises Infeasible if the architecture cannot be built."""
+    """Number of parameters, without tracing.
+
+    Raises Infeasible if the architecture cannot be built.
+    """
     with torch.random.fork_rng(devices=[]):
         return sum(p.numel() for p in build(architecture).parameters())
 
 
 def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
-    """The network and one input for it. Weights do not matter, so the caller's random state is left as it was."""
+    """The network and one input for it.
+
+    Weights do not matter, so the caller's random state is left as it was.
+    """
     with torch.random.fork_rng(devices=[]):
         model = build(architecture).eval()
-    return model, torch.zeros(1, architecture.channels, architecture.image_size, architecture.image_size)
+    return model, torch.zeros(
+        1, architecture.channels, architecture.image_size, architecture.image_size
+    )
 
 
 def cost_of(model: nn.Module, image: Tensor) -> Cost:
     """The cost of any module for one input of shape (1, channels, height, width).
 
     Raises:
-        UncountedOperator: an operator of the network has no rule; the message names it and says where to add one.
+        UncountedOperator: an operator of the network has no rule; the message names it
+            and says where to add one.
     """
     total, circulants = _trace(model, image)
     matrix = _class_total(total, "matrix")
-    # Circulant projections run as Fourier transforms and complex products, none of which is in `matrix`.
+    # Circulant projections run as Fourier transforms and complex products, none of
+    # which is in `matrix`.
     by_formula = sum(projection.paper_flops(rows) for projection, rows in circulants)
     return Cost(
         params=sum(p.numel() for p in model.parameters()),
@@ -64,15 +80,20 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
 
 
 def module_flops(architecture: Architecture) -> int:
-    """Multiply-adds of one image in linear and convolution modules alone, as counters that hook modules see them: products of
-    tensors, as in attention, and convolutions without a module of their own are left out."""
+    """Multiply-adds of one image in linear and convolution modules alone, as counters
+    that hook modules see them: products of tensors, as in attention, and convolutions
+    without a module of their own are left out.
+    """
     model, image = model_and_image(architecture)
     total = 0
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         nonlocal total
         weight = module.get_parameter("weight")
-        channels = output.shape[-1] if isinstance(module, nn.Linear) else output.shape[1]
+        if isinstance(module, nn.Linear):
+            channels = output.shape[-1]
+        else:
+            channels = output.shape[1]
         total += output.numel() // channels * weight.numel()
 
     for module in model.modules():
@@ -98,15 +119,23 @@ def _class_total(counter: Counter[str], group: str) -> float:
     return sum(number for key, number in counter.items() if key.startswith(group + "/"))
 
 
-def _trace(model: nn.Module, image: Tensor) -> tuple[Counter[str], list[tuple[CirculantProjection, int]]]:
-    """Counts by class and operator, and for each circulant projection the number of vectors that went through it."""
+def _trace(
+    model: nn.Module, image: Tensor
+) -> tuple[Counter[str], list[tuple[CirculantProjection, int]]]:
+    """Counts by class and operator, and for each circulant projection the number of
+    vectors that went through it.
+    """
     circulants: list[tuple[CirculantProjection, int]] = []
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
         assert isinstance(module, CirculantProjection)
         circulants.append((module, int(inputs[0].shape[:-1].numel())))
 
-    hooks = [module.register_forward_hook(record) for module in model.modules() if isinstance(module, CirculantProjection)]
+    hooks = [
+        module.register_forward_hook(record)
+        for module in model.modules()
+        if isinstance(module, CirculantProjection)
+    ]
     try:
         counted = by_operator(model, image, handles())
     finally:
@@ -115,21 +144,32 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[Counter[str], list[tuple[Ci
     return counted, circulants
 
 
-def by_operator(model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]) -> Counter[str]:
+def by_operator(
+    model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]
+) -> Counter[str]:
     """What rules say of every operator that a network runs on one image, by their keys.
 
     Args:
-        rules: one by the name of an operator in torch's JIT graph; None for an operator that computes nothing.
+        rules: one by the name of an operator in torch's JIT graph; None for an operator
+            that computes nothing.
 
     Raises:
-        UncountedOperator: an operator of the network has no rule; the message names it and says where to add one.
+        UncountedOperator: an operator of the network has no rule; the message names it
+            and says where to add one.
     """
     analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
-    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
-    with torch.no_grad():
+    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(
+        False
+    ).tracer_warnings("none")
+    with _ONE_AT_A_TIME, torch.no_grad():
         counted: Counter[str] = analysis.by_operator()
-    uncounted = analysis.unsupported_ops()
+        uncounted = analysis.unsupported_ops()
     if uncounted:
-        names = ", ".join(f"{name} ({times} times)" for name, times in sorted(uncounted.items()))
-        raise UncountedOperator(f"no rule says how much {names} computes; add it to a table in ablate/cost/rules.py")
+        names = ", ".join(
+            f"{name} ({times} times)" for name, times in sorted(uncounted.items())
+        )
+        raise UncountedOperator(
+            f"no rule says how much {names} computes; add it to a table in"
+            " ablate/cost/rules.py"
+        )
     return counted

@@ -1,7 +1,10 @@
-"""Ways of counting a network's parameters and FLOPs. Each is a named function from an architecture to a number.
+"""Ways of counting a network's parameters and FLOPs.
 
-Papers count with different tools. `COUNTS` holds the ways that explain a whole printed table, each with its source. The first
-of each cost, `all` and `executed`, are what this package reports elsewhere.
+Each is a named function from an architecture to a number.
+
+Papers count with different tools. `COUNTS` holds the ways that explain a whole printed
+table, each with its source. The first of each cost, `all` and `executed`, are what this
+package reports elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from ablate import families
-from ablate.cost.count import by_operator, count, model_and_image, module_flops, parameters
+from ablate.cost.count import (
+    by_operator,
+    count,
+    model_and_image,
+    module_flops,
+    parameters,
+)
 from ablate.cost.rules import ELEMENTWISE, FREE, MATRIX, OTHER, Handle, elements
 from ablate.errors import Infeasible, UnknownName, unknown
 from ablate.factors.factor import Dimensions
@@ -26,8 +35,9 @@ from ablate.records import Architecture, Cost
 
 CostName = Literal["params", "FLOPs"]
 
+# How `ablate cost` counts: every parameter; every operator that runs, by fvcore's
+# rules.
 DEFAULTS: Mapping[CostName, str] = {"params": "all", "FLOPs": "executed"}
-"""How `ablate cost` counts: every parameter; every operator that runs, by fvcore's rules."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +67,16 @@ def all_parameters(architecture: Architecture) -> float:
 def parameters_of_layers(architecture: Architecture) -> float:
     """The parameters of modules without children.
 
-    Class token, position embedding, layer scale and Swin's position bias belong to modules with children, and are left out.
+    Class token, position embedding, layer scale and Swin's position bias belong to
+    modules with children, and are left out.
     """
     model, _ = model_and_image(architecture)
     leaves = (module for module in model.modules() if not any(module.children()))
-    return sum(parameter.numel() for leaf in leaves for parameter in leaf.parameters(recurse=False))
+    return sum(
+        parameter.numel()
+        for leaf in leaves
+        for parameter in leaf.parameters(recurse=False)
+    )
 
 
 def executed(cost: Cost) -> float:
@@ -70,19 +85,25 @@ def executed(cost: Cost) -> float:
 
 
 def matrix(cost: Cost) -> float:
-    """Convolutions, linear layers and matrix products; circulant projections by their paper's formula."""
+    """Convolutions, linear layers and matrix products; circulant projections by their
+    paper's formula.
+    """
     return cost.flops_paper
 
 
 def every_operation(cost: Cost) -> float:
-    """Every operator that runs, and one operation for each element of an elementwise operator."""
+    """Every operator that runs, and one operation for each element of an elementwise
+    operator.
+    """
     return cost.flops + cost.elementwise
 
 
 def modules_and_norms(architecture: Architecture) -> float:
-    """Linear and convolution modules, and two operations for each element that a norm module gives.
+    """Linear and convolution modules, and two operations for each element that a norm
+    module gives.
 
-    Products of tensors, as in attention, and convolutions without a module of their own are left out.
+    Products of tensors, as in attention, and convolutions without a module of their own
+    are left out.
     """
     model, image = model_and_image(architecture)
     normed = 0
@@ -108,20 +129,28 @@ _PRODUCTS = frozenset(("aten::mul", "aten::mul_", "aten::addcmul"))
 def torchprofile(architecture: Architecture) -> float:
     """What torchprofile 0.0.4 counts.
 
-    Convolutions, linear layers and matrix products; one operation for each element that a norm, a mean or pooling, or a product
-    of single elements gives. Attention multiplies its logits by their scale, one product a logit, also where the call is fused.
+    Convolutions, linear layers and matrix products; one operation for each element that
+    a norm, a mean or pooling, or a product of single elements gives. Attention
+    multiplies its logits by their scale, one product a logit, also where the call is
+    fused.
     """
     model, image = model_and_image(architecture)
     names = (*MATRIX, *OTHER, *ELEMENTWISE)
-    handles: dict[str, Handle | None] = {name: partial(_torchprofile_rule, name) for name in names}
+    handles: dict[str, Handle | None] = {
+        name: partial(_torchprofile_rule, name) for name in names
+    }
     found = by_operator(model, image, handles | dict.fromkeys(FREE))
     return float(sum(found.values()))
 
 
-def _torchprofile_rule(name: str, inputs: list[Any], outputs: list[Any]) -> Counter[str]:
+def _torchprofile_rule(
+    name: str, inputs: list[Any], outputs: list[Any]
+) -> Counter[str]:
     if name in MATRIX:
         counted = MATRIX[name](inputs, outputs)
-        number = float(sum(counted.values()) if isinstance(counted, Counter) else counted)
+        number = float(
+            sum(counted.values()) if isinstance(counted, Counter) else counted
+        )
         return Counter({name: number + _logits(name, inputs)})
     if name in _NORMS or name in _MEANS or name in _PRODUCTS:
         return Counter({name: elements(outputs[0])})
@@ -137,10 +166,12 @@ def _logits(name: str, inputs: list[Any]) -> int:
 
 
 def antioversmoothing(architecture: Architecture) -> float:
-    """What the published models of the anti-oversmoothing paper say in their `flops` methods.
+    """What the published models of the anti-oversmoothing paper say in their `flops`
+    methods.
 
-    One operation a multiply-add, one an element of a norm and of a layer scale, one a logit for AttnScale, two an element for
-    FeatScale. The tokens of ViT and CaiT are the patches alone, without the class token. Swin's last norm counts four times.
+    One operation a multiply-add, one an element of a norm and of a layer scale, one a
+    logit for AttnScale, two an element for FeatScale. The tokens of ViT and CaiT are
+    the patches alone, without the class token. Swin's last norm counts four times.
 
     Raises:
         Infeasible: the paper has no such backbone.
@@ -148,23 +179,34 @@ def antioversmoothing(architecture: Architecture) -> float:
     family = families.find(architecture.backbone).name
     forms = {"vit": _vit_flops, "cait": _cait_flops, "swin": _swin_flops}
     if family not in forms:
-        raise Infeasible(f"anti-oversmoothing counts ViT, CaiT and Swin, not {architecture.backbone}")
+        raise Infeasible(
+            f"anti-oversmoothing counts ViT, CaiT and Swin, not {architecture.backbone}"
+        )
     return forms[family](architecture)
 
 
-def _block_flops(architecture: Architecture, tokens: int, width: int, heads: int, keys: int) -> int:
-    """One block: attention over `keys` tokens, an MLP of ratio 4, two norms, and the scalings that are on."""
+def _block_flops(
+    architecture: Architecture, tokens: int, width: int, heads: int, keys: int
+) -> int:
+    """One block: attention over `keys` tokens, an MLP of ratio 4, two norms, and the
+    scalings that are on.
+    """
     logits = heads * tokens * keys
     products = 12 * tokens * width**2 + 2 * tokens * keys * width
     scaled = logits if architecture.settings.get("attnscale") else 0
-    features = 2 * tokens * width if architecture.settings.get("featscale", "none") != "none" else 0
+    if architecture.settings.get("featscale", "none") != "none":
+        features = 2 * tokens * width
+    else:
+        features = 0
     return products + 2 * tokens * width + scaled + features
 
 
 def _dimensions(architecture: Architecture) -> Dimensions:
     own = families.find(architecture.backbone).dimensions(architecture.backbone)
     depth = int(architecture.settings.get("size.depth", own.depth))
-    return Dimensions(patch_size=own.patch_size, width=own.width, depth=depth, heads=own.heads)
+    return Dimensions(
+        patch_size=own.patch_size, width=own.width, depth=depth, heads=own.heads
+    )
 
 
 def _ends_flops(architecture: Architecture, own: Dimensions, tokens: int) -> int:
@@ -185,9 +227,19 @@ def _cait_flops(architecture: Architecture) -> float:
     tokens = (architecture.image_size // own.patch_size) ** 2
     talking = 2 * own.heads**2 * tokens**2
     layer_scales = 2 * tokens * own.width
-    block = _block_flops(architecture, tokens, own.width, own.heads, tokens) + talking + layer_scales
-    # Queries, output and MLP of the class token alone; keys and values of the patches; two norms and two layer scales.
-    class_block = 10 * own.width**2 + 2 * tokens * own.width**2 + 2 * tokens * own.width + 4 * own.width
+    block = (
+        _block_flops(architecture, tokens, own.width, own.heads, tokens)
+        + talking
+        + layer_scales
+    )
+    # Queries, output and MLP of the class token alone; keys and values of the patches;
+    # two norms and two layer scales.
+    class_block = (
+        10 * own.width**2
+        + 2 * tokens * own.width**2
+        + 2 * tokens * own.width
+        + 4 * own.width
+    )
     return own.depth * block + 2 * class_block + _ends_flops(architecture, own, tokens)
 
 
@@ -196,16 +248,25 @@ def _swin_flops(architecture: Architecture) -> float:
     side = architecture.image_size // swin.patch_embed.patch_size[0]
     width = swin.embed_dim
     # The patch embedding has a norm.
-    total = side**2 * width * (architecture.channels * swin.patch_embed.patch_size[0] ** 2 + 1)
+    total = (
+        side**2
+        * width
+        * (architecture.channels * swin.patch_embed.patch_size[0] ** 2 + 1)
+    )
     for number, stage in enumerate(swin.layers):
         if number:
-            # Merging: a norm of the four neighbours, and a linear layer from four widths to two.
+            # Merging: a norm of the four neighbours, and a linear layer from four
+            # widths to two.
             total += side**2 * width + (side // 2) ** 2 * 8 * width**2
-            side, width = side // 2, 2 * width
+            side = side // 2
+            width = 2 * width
         attention = stage.blocks[0].attn
         keys = math.prod(stage.blocks[0].window_size)
-        total += len(stage.blocks) * _block_flops(architecture, side**2, width, attention.num_heads, keys)
-    # The published method divides the first stage's tokens by 2^stages for the last norm, where the side has halved thrice.
+        total += len(stage.blocks) * _block_flops(
+            architecture, side**2, width, attention.num_heads, keys
+        )
+    # The published method divides the first stage's tokens by 2^stages for the last
+    # norm, where the side has halved thrice.
     first = architecture.image_size // swin.patch_embed.patch_size[0]
     total += width * first**2 // 2 ** len(swin.layers) + width * architecture.classes
     return float(total)
@@ -215,55 +276,76 @@ def _counted(number: Callable[[Cost], float]) -> Callable[[Architecture], float]
     return lambda architecture: number(count(architecture))
 
 
-OF_COST: Mapping[str, Callable[[Cost], float]] = {"executed": executed, "matrix": matrix, "every operation": every_operation}
-"""Counts that read what one trace gives."""
+# Counts that read what one trace gives.
+OF_COST: Mapping[str, Callable[[Cost], float]] = {
+    "executed": executed,
+    "matrix": matrix,
+    "every operation": every_operation,
+}
 
 COUNTS: Mapping[str, Count] = {
     way.name: way
     for way in (
-        Count("all", "params", "every parameter", "this package", all_parameters),
         Count(
-            "layers",
-            "params",
-            "parameters of modules without children: no class token, no position embedding, no layer scale",
-            "counters that hook layers, as thop",
-            parameters_of_layers,
-        ),
-        Count("executed", "FLOPs", "every operator that runs, by fvcore's rules", "this package", _counted(executed)),
-        Count(
-            "matrix",
-            "FLOPs",
-            "convolutions, linear layers and matrix products; circulant projections by the text's formula",
-            "augmented-shortcuts, section 3.2",
-            _counted(matrix),
+            name="all",
+            cost="params",
+            about="every parameter",
+            source="this package",
+            number=all_parameters,
         ),
         Count(
-            "every operation",
-            "FLOPs",
-            "every operator that runs, elementwise ones included",
-            "this package: executed and elementwise",
-            _counted(every_operation),
+            name="layers",
+            cost="params",
+            about="parameters of modules without children: no class token, no position"
+            " embedding, no layer scale",
+            source="counters that hook layers, as thop",
+            number=parameters_of_layers,
         ),
         Count(
-            "modules and norms",
-            "FLOPs",
-            "linear and convolution modules, and two operations an element of a norm module; no products of tensors",
-            "counters that hook modules, as mmcv's, which LVT's repository names",
-            modules_and_norms,
+            name="executed",
+            cost="FLOPs",
+            about="every operator that runs, by fvcore's rules",
+            source="this package",
+            number=_counted(executed),
         ),
         Count(
-            "torchprofile",
-            "FLOPs",
-            "matrix products, and one operation an element of a norm, a mean and an elementwise product",
-            "torchprofile 0.0.4, with which IFFN's published main.py counts",
-            torchprofile,
+            name="matrix",
+            cost="FLOPs",
+            about="convolutions, linear layers and matrix products; circulant projections by"
+            " the text's formula",
+            source="augmented-shortcuts, section 3.2",
+            number=_counted(matrix),
         ),
         Count(
-            "antioversmoothing",
-            "FLOPs",
-            "matrix products of the patch tokens, without the class token; one operation an element of a norm",
-            "the `flops` methods of the models that anti-oversmoothing publishes",
-            antioversmoothing,
+            name="every operation",
+            cost="FLOPs",
+            about="every operator that runs, elementwise ones included",
+            source="this package: executed and elementwise",
+            number=_counted(every_operation),
+        ),
+        Count(
+            name="modules and norms",
+            cost="FLOPs",
+            about="linear and convolution modules, and two operations an element of a norm"
+            " module; no products of tensors",
+            source="counters that hook modules, as mmcv's, which LVT's repository names",
+            number=modules_and_norms,
+        ),
+        Count(
+            name="torchprofile",
+            cost="FLOPs",
+            about="matrix products, and one operation an element of a norm, a mean and an"
+            " elementwise product",
+            source="torchprofile 0.0.4, with which IFFN's published main.py counts",
+            number=torchprofile,
+        ),
+        Count(
+            name="antioversmoothing",
+            cost="FLOPs",
+            about="matrix products of the patch tokens, without the class token; one"
+            " operation an element of a norm",
+            source="the `flops` methods of the models that anti-oversmoothing publishes",
+            number=antioversmoothing,
         ),
     )
 }

@@ -1,7 +1,8 @@
 """How much each operator computes. One multiply-add counts as one.
 
-Every operator that a traced network runs must stand in exactly one of the tables below; one that stands in none is an error,
-because fvcore would count it as nothing. Names are those of torch's JIT graph.
+Every operator that a traced network runs must stand in exactly one of the tables below;
+one that stands in none is an error, because fvcore would count it as nothing. Names are
+those of torch's JIT graph.
 
     MATRIX       convolutions, linear layers, matrix products, attention: in both totals
     OTHER        norms, pooling, Fourier transforms: only in the executed total
@@ -42,11 +43,15 @@ def is_complex(value: Any) -> bool:
 def elements(value: Any) -> int:
     """Number of elements of a traced tensor; 0 for anything else."""
     shape = get_shape(value)
-    return math.prod(shape) if shape is not None else 0
+    if shape is not None:
+        return math.prod(shape)
+    return 0
 
 
 def _attention(inputs: list[Any], outputs: list[Any]) -> float:
-    """scaled_dot_product_attention: the two products Q K^T and A V, each batch x heads x N x N x head width."""
+    """scaled_dot_product_attention: the two products Q K^T and A V, each batch x heads
+    x N x N x head width.
+    """
     query, key, value = (get_shape(x) for x in inputs[:3])
     assert query and key and value
     pairs = math.prod(query[:-1]) * key[-2]
@@ -55,13 +60,16 @@ def _attention(inputs: list[Any], outputs: list[Any]) -> float:
 
 def _attention_activations(inputs: list[Any], outputs: list[Any]) -> int:
     """Scores and output, as if the call were not fused."""
-    query, key = get_shape(inputs[0]), get_shape(inputs[1])
+    query = get_shape(inputs[0])
+    key = get_shape(inputs[1])
     assert query and key
     return int(math.prod(query[:-1]) * key[-2]) + elements(outputs[0])
 
 
 def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
-    """n log2 n for each real transform of length n (augmented-shortcuts, section 3.2, and its reference on FFTs)."""
+    """n log2 n for each real transform of length n (augmented-shortcuts, section 3.2,
+    and its reference on FFTs).
+    """
 
     def counted(inputs: list[Any], outputs: list[Any]) -> float:
         shape = get_shape(signal(inputs, outputs))
@@ -108,18 +116,22 @@ OTHER: dict[str, Rule] = {
 ELEMENTWISE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin cos abs addcmul maximum minimum "
-        "where clamp clamp_ masked_fill gelu relu relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
+        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
+        " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
+        " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
     ).split()
 )
 FREE: frozenset[str] = frozenset(
     "aten::" + name
     for name in (
-        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj constant_pad_nd contiguous copy_ "
-        "detach dropout dropout_ empty expand expand_as feature_dropout flatten full full_like gather im2col imag index "
-        "index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros numpy_T ones ones_like pad permute real "
-        "repeat reshape resolve_conj roll select size slice split split_with_sizes squeeze squeeze_ stack t tensor to "
-        "transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros zeros_like"
+        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
+        " constant_pad_nd contiguous copy_ detach dropout dropout_ empty expand"
+        " expand_as feature_dropout flatten full full_like gather im2col imag index"
+        " index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros"
+        " numpy_T ones ones_like pad permute real repeat reshape resolve_conj roll"
+        " select size slice split split_with_sizes squeeze squeeze_ stack t tensor to"
+        " transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros"
+        " zeros_like"
     ).split()
 )
 
@@ -131,7 +143,10 @@ def _matrix_handle(name: str, rule: Rule) -> Handle:
         if is_complex(outputs[0]):
             return Counter({f"other/complex {name}": 4 * number})
         fused = name == "aten::scaled_dot_product_attention"
-        activations = _attention_activations(inputs, outputs) if fused else elements(outputs[0])
+        if fused:
+            activations = _attention_activations(inputs, outputs)
+        else:
+            activations = elements(outputs[0])
         return Counter({f"matrix/{name}": number, "activations/": activations})
 
     return handle
@@ -151,8 +166,12 @@ def _elementwise_handle(name: str) -> Handle:
 
 
 def handles() -> dict[str, Handle | None]:
-    """fvcore's operator handles: counters whose keys are `class/operator`; None for what computes nothing."""
-    found: dict[str, Handle | None] = {name: _matrix_handle(name, rule) for name, rule in MATRIX.items()}
+    """fvcore's operator handles: counters whose keys are `class/operator`; None for
+    what computes nothing.
+    """
+    found: dict[str, Handle | None] = {
+        name: _matrix_handle(name, rule) for name, rule in MATRIX.items()
+    }
     found |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
     found |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
     return found | dict.fromkeys(FREE)

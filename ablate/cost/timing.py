@@ -14,7 +14,10 @@ from ablate.records import Architecture
 
 @dataclass(frozen=True)
 class Timing:
-    """Medians over repeated passes. `latency_ms` is of one image, `throughput` in images a second at `batch` images."""
+    """Medians over repeated passes.
+
+    `latency_ms` is of one image, `throughput` in images a second at `batch` images.
+    """
 
     latency_ms: float
     throughput: float
@@ -23,12 +26,24 @@ class Timing:
     threads: int
 
 
-def time_model(architecture: Architecture, *, batch: int = 32, repeats: int = 10, device: str = "cpu") -> Timing:
+def time_model(
+    architecture: Architecture,
+    *,
+    batch: int = 32,
+    repeats: int = 10,
+    device: str = "cpu",
+) -> Timing:
     """Times inference in float32, after two passes to warm up."""
     model = build(architecture).eval().to(device)
 
     def seconds(images: int) -> float:
-        inputs = torch.zeros(images, architecture.channels, architecture.image_size, architecture.image_size, device=device)
+        inputs = torch.zeros(
+            images,
+            architecture.channels,
+            architecture.image_size,
+            architecture.image_size,
+            device=device,
+        )
         taken = []
         with torch.inference_mode():
             for _ in range(repeats + 2):
@@ -39,4 +54,10 @@ def time_model(architecture: Architecture, *, batch: int = 32, repeats: int = 10
                 taken.append(time.perf_counter() - start)
         return statistics.median(taken[2:])
 
-    return Timing(1000 * seconds(1), batch / seconds(batch), batch, device, torch.get_num_threads())
+    return Timing(
+        latency_ms=1000 * seconds(1),
+        throughput=batch / seconds(batch),
+        batch=batch,
+        device=device,
+        threads=torch.get_num_threads(),
+    )

@@ -1,7 +1,7 @@
 """The papers' printed parameters and FLOPs against what this package counts.
 
-A number is equal to a print if it rounds to it in the print's last digit, half away from zero. That is the one rule. A printed
-cost is in one of three classes:
+A number is equal to a print if it rounds to it in the print's last digit, half away
+from zero. That is the one rule. A printed cost is in one of three classes:
 
     equal       the package's own count is equal: every parameter; every operator that runs, by fvcore's rules
     convention  the count is equal under the convention that the paper's table states for all its rows
@@ -31,8 +31,11 @@ from ablate.families import resolve
 from ablate.published import Cause, Row, Table, sources, tables
 from ablate.records import Architecture, Cost, Settings
 
-UNITS: Mapping[CostName, tuple[str, int]] = {"params": ("M", 10**6), "FLOPs": ("G", 10**9)}
-"""The unit of each printed cost, and how much it is."""
+# The unit of each printed cost, and how much it is.
+UNITS: Mapping[CostName, tuple[str, int]] = {
+    "params": ("M", 10**6),
+    "FLOPs": ("G", 10**9),
+}
 
 TRUNCATED = "truncated"
 PRINTED_SUM = "printed sum"
@@ -40,19 +43,27 @@ DOUBLED = "doubled depth"
 HALVED = "half of both"
 DEPTH = "size.depth"
 PLACEMENT = "shortcuts.placement"
+# Forms of print that quote a publication, with its key among the sources.
 QUOTES: Mapping[str, str] = {"quoted augreg": "augreg"}
-"""Forms of print that quote a publication, with its key among the sources."""
+# The forms of print that a convention may name.
 FORMS: Mapping[str, str] = {
     TRUNCATED: "the print drops digits instead of rounding",
-    PRINTED_SUM: "a row that changes another one's network prints that row's print plus the counted addition",
+    PRINTED_SUM: (
+        "a row that changes another one's network prints that row's print plus the"
+        " counted addition"
+    ),
     DOUBLED: "a row with twice another one's layers prints twice that row's print",
-    HALVED: "a row with one of two branches prints half of what the row with both prints",
+    HALVED: (
+        "a row with one of two branches prints half of what the row with both prints"
+    ),
     **{
-        word: f"a row that changes nothing of its backbone has the print of the source {source}"
+        word: (
+            "a row that changes nothing of its backbone has the print of the source"
+            f" {source}"
+        )
         for word, source in QUOTES.items()
     },
 }
-"""The forms of print that a convention may name."""
 
 
 class Class(StrEnum):
@@ -138,13 +149,21 @@ class Book:
 def architecture_of(row: Row) -> Architecture:
     """The network of a printed row, for ImageNet's 1000 classes."""
     outside = ("backbone", "data.image_size")
-    settings = {name: level for name, level in row.levels.items() if name not in outside and not name.startswith("recipe.")}
-    side = row.levels.get("data.image_size", families.find(row.backbone).image_size(row.backbone))
+    settings = {
+        name: level
+        for name, level in row.levels.items()
+        if name not in outside and not name.startswith("recipe.")
+    }
+    side = row.levels.get(
+        "data.image_size", families.find(row.backbone).image_size(row.backbone)
+    )
     return resolve(row.backbone, int(side), 3, 1000, settings)
 
 
 def rounds_to(value: Decimal, printed: str, *, truncated: bool = False) -> bool:
-    """Whether a value rounds to a print in the print's last digit, half away from zero; or is cut to it where `truncated`."""
+    """Whether a value rounds to a print in the print's last digit, half away from zero;
+    or is cut to it where `truncated`.
+    """
     number = Decimal(printed)
     return value.quantize(number, ROUND_DOWN if truncated else ROUND_HALF_UP) == number
 
@@ -153,7 +172,8 @@ def verify(table: Table, book: Book | None = None) -> Iterator[Checked]:
     """Every printed cost of a table with its class.
 
     Raises:
-        UnknownName: a convention or a cause names a way of counting, a row, a table or a source that is not there.
+        UnknownName: a convention or a cause names a way of counting, a row, a table or
+            a source that is not there.
     """
     book = book or Book()
     for row in table.rows:
@@ -184,17 +204,22 @@ def check(table: Table, row: Row, cost: CostName, book: Book) -> Checked:
     if found.kind is not Class.DIFFERENT:
         return found
     followed = follow(table, row, cost, book)
-    return replace(found, consequence=float(followed[0]), holds=followed[1]) if followed else found
+    if followed:
+        return replace(found, consequence=float(followed[0]), holds=followed[1])
+    return found
 
 
 def _class(equal: bool, follows: bool) -> Class:
     if equal:
         return Class.EQUAL
-    return Class.CONVENTION if follows else Class.DIFFERENT
+    if follows:
+        return Class.CONVENTION
+    return Class.DIFFERENT
 
 
 def way_of(cost: CostName, words: Sequence[str]) -> str:
-    """The way of counting that a convention's words name; the package's own where they name none.
+    """The way of counting that a convention's words name; the package's own where they
+    name none.
 
     Raises:
         UnknownName: a word is neither a way of counting that cost nor a form of print.
@@ -203,11 +228,17 @@ def way_of(cost: CostName, words: Sequence[str]) -> str:
     allowed = [name for name, way in COUNTS.items() if way.cost == cost]
     for word in ways:
         if word not in allowed:
-            raise UnknownName(unknown(f"convention for {cost}", word, [*allowed, *FORMS]))
-    return ways[0] if ways else DEFAULTS[cost]
+            raise UnknownName(
+                unknown(f"convention for {cost}", word, [*allowed, *FORMS])
+            )
+    if ways:
+        return ways[0]
+    return DEFAULTS[cost]
 
 
-def _predicted(table: Table, row: Row, cost: CostName, words: Sequence[str], book: Book) -> Decimal:
+def _predicted(
+    table: Table, row: Row, cost: CostName, words: Sequence[str], book: Book
+) -> Decimal:
     """What a convention says that a row prints, before it is rounded, in M or G."""
     way = way_of(cost, words)
     other_print = _from_prints(table, row, cost, words)
@@ -222,8 +253,12 @@ def _predicted(table: Table, row: Row, cost: CostName, words: Sequence[str], boo
     return value
 
 
-def _from_prints(table: Table, row: Row, cost: CostName, words: Sequence[str]) -> Decimal | None:
-    """What other prints say that a row prints, by the forms that a convention names; None where they say nothing."""
+def _from_prints(
+    table: Table, row: Row, cost: CostName, words: Sequence[str]
+) -> Decimal | None:
+    """What other prints say that a row prints, by the forms that a convention names;
+    None where they say nothing.
+    """
     if DOUBLED in words:
         half = _half_as_deep(table, row)
         if half is not None:
@@ -240,11 +275,15 @@ def _from_prints(table: Table, row: Row, cost: CostName, words: Sequence[str]) -
 
 
 def _half_as_deep(table: Table, row: Row) -> Row | None:
-    """The row of a table that is the same with the backbone's own layers, of a row with twice as many."""
+    """The row of a table that is the same with the backbone's own layers, of a row with
+    twice as many.
+    """
     own = families.find(row.backbone).dimensions(row.backbone).depth
     if row.levels.get(DEPTH) != 2 * own:
         return None
-    return _row_with(table, {name: level for name, level in row.levels.items() if name != DEPTH})
+    return _row_with(
+        table, {name: level for name, level in row.levels.items() if name != DEPTH}
+    )
 
 
 def _row_with(table: Table, levels: Settings) -> Row | None:
@@ -255,15 +294,23 @@ def _changes_nothing(table: Table, row: Row) -> bool:
     """Whether a row has no setting that some other row has not."""
     shared = [architecture_of(other).settings for other in table.rows]
     mine = architecture_of(row).settings
-    return all(settings.get(name) == level for settings in shared for name, level in mine.items())
+    return all(
+        settings.get(name) == level
+        for settings in shared
+        for name, level in mine.items()
+    )
 
 
 def _counted(row: Row, cost: CostName, way: str, book: Book) -> Decimal:
     return Decimal(book.number(architecture_of(row), way)) / UNITS[cost][1]
 
 
-def follow(table: Table, row: Row, cost: CostName, book: Book) -> tuple[Decimal, bool] | None:
-    """What a row's cause says the print is, in M or G, and whether it is that. None without a cause that says a number.
+def follow(
+    table: Table, row: Row, cost: CostName, book: Book
+) -> tuple[Decimal, bool] | None:
+    """What a row's cause says the print is, in M or G, and whether it is that.
+
+    None without a cause that says a number.
 
     Raises as `verify` does.
     """
@@ -276,7 +323,9 @@ def follow(table: Table, row: Row, cost: CostName, book: Book) -> tuple[Decimal,
         return _repeated(table, row, cost, cause, book)
     changed = replace(row, levels={**row.levels, **cause.levels})
     value = _predicted(table, changed, cost, cause.counted, book)
-    return value, rounds_to(value, row.printed[cost], truncated=TRUNCATED in cause.counted)
+    return value, rounds_to(
+        value, row.printed[cost], truncated=TRUNCATED in cause.counted
+    )
 
 
 def _copied(row: Row, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
@@ -286,13 +335,20 @@ def _copied(row: Row, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
         raise UnknownName(unknown("source", cause.source, tuple(known)))
     numbers = known[cause.source].numbers
     if row.backbone not in numbers:
-        raise UnknownName(unknown(f"backbone in source {cause.source}", row.backbone, tuple(numbers)))
+        raise UnknownName(
+            unknown(f"backbone in source {cause.source}", row.backbone, tuple(numbers))
+        )
     copied = numbers[row.backbone][cost]
     return Decimal(copied), copied == row.printed[cost]
 
 
-def _repeated(table: Table, row: Row, cost: CostName, cause: Cause, book: Book) -> tuple[Decimal, bool]:
-    """The print of another row, or a multiple of it. That row must be explained itself."""
+def _repeated(
+    table: Table, row: Row, cost: CostName, cause: Cause, book: Book
+) -> tuple[Decimal, bool]:
+    """The print of another row, or a multiple of it.
+
+    That row must be explained itself.
+    """
     place = tables()[cause.table] if cause.table else table
     other = check(place, place.row(cause.row), cost, book)
     value = Decimal(cause.times) * Decimal(other.printed)

@@ -1,4 +1,8 @@
-"""Data sets by name. The batches that training sees are in `data.batches`, which needs torch; this needs nothing heavy."""
+"""Data sets by name.
+
+The batches that training sees are in `data.batches`, which needs torch; this needs
+nothing heavy.
+"""
 
 from ablate.data.catalogue import SETS, DataSet, describe, refuse_recipe
 

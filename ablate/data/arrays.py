@@ -22,17 +22,20 @@ from ablate.errors import AblateError, DataError, shortened
 from ablate.records import MOST_CLASSES, MOST_SIDE, Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+# Images of a split that are held in memory: a hundred times ImageNet.
 MOST_IMAGES = 100_000_000
-"""Images of a split that are held in memory: a hundred times ImageNet."""
+# By how much DEFLATE can shrink data at most, by its format: a file that claims more
+# lies.
 DEFLATED = 1_040
-"""By how much DEFLATE can shrink data at most, by its format: a file that claims more lies."""
+# Training images and labels, test images and labels.
 Splits = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Training images and labels, test images and labels."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images uint8 (n, channels, height, width) and labels int64 (n) of each split; no validation images unless asked for."""
+    """Images uint8 (n, channels, height, width) and labels int64 (n) of each split; no
+    validation images unless asked for.
+    """
 
     train: Tensor
     train_labels: Tensor
@@ -55,23 +58,41 @@ def load(data: Data) -> Arrays:
         images, labels, test_images, test_labels = _npz(Path(data.path))
     else:
         images, labels, test_images, test_labels = _torchvision(data)
-    for wanted, got, split in ((data.train_images, len(images), "train"), (data.test_images, len(test_images), "test")):
+    for wanted, got, split in (
+        (data.train_images, len(images), "train"),
+        (data.test_images, len(test_images), "test"),
+    ):
         if wanted and wanted > got:
-            raise DataError(f"data: {split}_images = {wanted}, but {data.name} has {got}")
+            raise DataError(
+                f"data: {split}_images = {wanted}, but {data.name} has {got}"
+            )
     train, held_out = parted(drawn(len(images), data.train_images), data.validation)
     test = drawn(len(test_images), data.test_images)
-    return Arrays(images[train], labels[train], test_images[test], test_labels[test], images[held_out], labels[held_out])
+    return Arrays(
+        train=images[train],
+        train_labels=labels[train],
+        test=test_images[test],
+        test_labels=test_labels[test],
+        validation=images[held_out],
+        validation_labels=labels[held_out],
+    )
 
 
 def drawn(available: int, wanted: int | None) -> Tensor:
-    """Indices of a subset, an even draw that is always the same (files are often ordered by class); for None all, in order."""
+    """Indices of a subset, an even draw that is always the same (files are often
+    ordered by class); for None all, in order.
+    """
     if not wanted:
         return torch.arange(available)
-    return torch.randperm(available, generator=torch.Generator().manual_seed(0))[:wanted]
+    return torch.randperm(available, generator=torch.Generator().manual_seed(0))[
+        :wanted
+    ]
 
 
 def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
-    """Training indices to those that stay and those that are held out: an even draw of that share, always the same."""
+    """Training indices to those that stay and those that are held out: an even draw of
+    that share, always the same.
+    """
     if not validation:
         return indices, indices[:0]
     order = torch.randperm(len(indices), generator=torch.Generator().manual_seed(1))
@@ -80,27 +101,43 @@ def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
 
 
 def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
-    """Indices of an epoch of `count` images in random order; with repeats, each image drawn stands so often in a row."""
+    """Indices of an epoch of `count` images in random order; with repeats, each image
+    drawn stands so often in a row.
+    """
     permutation = torch.randperm(count, generator=order)
-    return permutation if repeats == 1 else permutation.repeat_interleave(repeats)[:count]
+    if repeats == 1:
+        return permutation
+    return permutation.repeat_interleave(repeats)[:count]
 
 
 def _images(array: npt.NDArray[Any]) -> Tensor:
     """(n, h, w) or (n, h, w, c) to (n, c, h, w)."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.unsqueeze(1) if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2).contiguous()
+    if tensor.ndim == 3:
+        return tensor.unsqueeze(1)
+    return tensor.permute(0, 3, 1, 2).contiguous()
 
 
 def _digits() -> Splits:
-    """A fifth of the digits, stratified by class and always the same, is the test set. Grey values 0..16 become 0..255."""
+    """A fifth of the digits, stratified by class and always the same, is the test set.
+
+    Grey values 0..16 become 0..255.
+    """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     digits = load_digits()
     images = np.round(digits.images * (255 / 16)).astype(np.uint8)
     labels = digits.target.astype(np.int64)
-    x_train, x_test, y_train, y_test = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)
-    return _images(x_train), torch.from_numpy(y_train), _images(x_test), torch.from_numpy(y_test)
+    x_train, x_test, y_train, y_test = train_test_split(
+        images, labels, test_size=0.2, random_state=0, stratify=labels
+    )
+    return (
+        _images(x_train),
+        torch.from_numpy(y_train),
+        _images(x_test),
+        torch.from_numpy(y_test),
+    )
 
 
 def _torchvision(data: Data) -> Splits:
@@ -114,14 +151,23 @@ def _torchvision(data: Data) -> Splits:
     }
     made = classes[data.name]
     try:
-        splits = [made(data.path, train=train, download=False) for train in (True, False)]
+        splits = [
+            made(data.path, train=train, download=False) for train in (True, False)
+        ]
     except RuntimeError as error:
         raise DataError(
-            f'data: {data.name} is not under {data.path}; fetch it with python -c "import torchvision; '
+            f"data: {data.name} is not under {data.path}; fetch it with python -c"
+            ' "import torchvision; '
             f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", "
             f"or put it in Keras' layout at {data.path}.npz, or set data.path"
         ) from error
-    train, test = ((_images(np.asarray(split.data)), torch.as_tensor(split.targets, dtype=torch.int64)) for split in splits)
+    train, test = (
+        (
+            _images(np.asarray(split.data)),
+            torch.as_tensor(split.targets, dtype=torch.int64),
+        )
+        for split in splits
+    )
     return (*train, *test)
 
 
@@ -142,7 +188,8 @@ def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
     """An `.npz`, opened.
 
     Raises:
-        DataError: there is no such file, or it is not readable as one; also for what goes wrong while it is open.
+        DataError: there is no such file, or it is not readable as one; also for what
+            goes wrong while it is open.
     """
     # Unlike Path.is_file, it is False of names that no file can have.
     if not os.path.isfile(path):
@@ -153,40 +200,62 @@ def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
     except AblateError:
         raise
     except Exception as error:
-        # Cut, encrypted, of another compression, with a header that is no header: each raises its own kind.
-        raise DataError(f"data: {path} is not a readable .npz without pickles: {shortened(str(error), 300)}") from error
+        # Cut, encrypted, of another compression, with a header that is no header: each
+        # raises its own kind.
+        raise DataError(
+            f"data: {path} is not a readable .npz without pickles:"
+            f" {shortened(str(error), 300)}"
+        ) from error
 
 
 def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
-    """The headers of the four arrays, each held against the size of what follows it: so a header cannot ask for more memory than
-    the file has data.
+    """The headers of the four arrays, each held against the size of what follows it: so
+    a header cannot ask for more memory than the file has data.
 
     Raises:
         DataError: an array is missing, or is not what its header says.
     """
-    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    members = {
+        member.filename.removesuffix(".npy"): member for member in archive.infolist()
+    }
     missing = [key for key in NPZ_KEYS if key not in members]
     if missing:
-        raise DataError(f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}")
+        raise DataError(
+            f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}"
+        )
     found = {}
     for key in NPZ_KEYS:
         member = members[key]
         with archive.open(member) as stream:
             header = _header(stream)
             start = stream.tell()
-        most = DEFLATED * member.compress_size if member.compress_type == zipfile.ZIP_DEFLATED else member.compress_size
-        if min(header.shape, default=1) < 0 or start + header.bytes != member.file_size or member.file_size > most:
+        if member.compress_type == zipfile.ZIP_DEFLATED:
+            most = DEFLATED * member.compress_size
+        else:
+            most = member.compress_size
+        if (
+            min(header.shape, default=1) < 0
+            or start + header.bytes != member.file_size
+            or member.file_size > most
+        ):
             raise DataError(
-                f"data: {key} in {path} claims {header.dtype}{list(header.shape)}, {header.bytes:,} bytes, but the file does not "
-                "hold them; write it again with numpy.savez"
+                f"data: {key} in {path} claims {header.dtype}{list(header.shape)},"
+                f" {header.bytes:,} bytes, but the file does not hold them; write it"
+                " again with numpy.savez"
             )
         found[key] = header
     return found
 
 
 def _header(stream: IO[bytes]) -> Header:
-    """The header of one array. Raises ValueError where it is none, or one of pickled objects."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    """The header of one array.
+
+    Raises ValueError where it is none, or one of pickled objects.
+    """
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     version = np.lib.format.read_magic(stream)
     if version not in readers:
         raise ValueError(f"an array of the unknown version {version}")
@@ -197,7 +266,8 @@ def _header(stream: IO[bytes]) -> Header:
 
 
 def npz_shape(path: Path) -> tuple[int, int, int, int]:
-    """Image side, channels, number of classes and of training images of an `.npz` in the Keras layout.
+    """Image side, channels, number of classes and of training images of an `.npz` in
+    the Keras layout.
 
     Reads headers and labels only.
 
@@ -210,38 +280,64 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
             _check_images(headers[f"x_{split}"], headers[f"y_{split}"], split, path)
         images, tested = headers["x_train"], headers["x_test"]
         if images.shape[1:] != tested.shape[1:]:
-            raise DataError(f"data: x_train in {path} has images of {list(images.shape[1:])}, x_test of {list(tested.shape[1:])}")
-        highest = {split: _highest_label(archive, path, split) for split in ("train", "test")}
+            raise DataError(
+                f"data: x_train in {path} has images of {list(images.shape[1:])},"
+                f" x_test of {list(tested.shape[1:])}"
+            )
+        highest = {
+            split: _highest_label(archive, path, split) for split in ("train", "test")
+        }
     if highest["test"] > highest["train"]:
-        raise DataError(f"data: y_test in {path} has class {highest['test']}, y_train none beyond {highest['train']}")
-    return images.shape[1], images.shape[3] if len(images.shape) == 4 else 1, highest["train"] + 1, images.shape[0]
+        raise DataError(
+            f"data: y_test in {path} has class {highest['test']}, y_train none beyond"
+            f" {highest['train']}"
+        )
+    return (
+        images.shape[1],
+        images.shape[3] if len(images.shape) == 4 else 1,
+        highest["train"] + 1,
+        images.shape[0],
+    )
 
 
 def _check_images(images: Header, labels: Header, split: str, path: Path) -> None:
-    """Raises DataError unless these are square images, and a whole number for each of them."""
+    """Raises DataError unless these are square images, and a whole number for each of
+    them.
+    """
     shape = list(images.shape)
     if images.dtype != np.uint8 or len(shape) not in (3, 4) or shape[1] != shape[2]:
-        raise DataError(f"data: x_{split} in {path} is {images.dtype}{shape}; it must be uint8 (n, side, side[, channels])")
+        raise DataError(
+            f"data: x_{split} in {path} is {images.dtype}{shape}; it must be uint8 (n,"
+            " side, side[, channels])"
+        )
     if not math.prod(shape):
         raise DataError(f"data: x_{split} in {path} is empty: {shape}")
     if shape[0] > MOST_IMAGES or shape[1] > MOST_SIDE or shape[-1] > MOST_SIDE:
         raise DataError(
-            f"data: x_{split} in {path} is {shape}; held in memory are at most {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a "
-            "side; use data: {name: folder} for more"
+            f"data: x_{split} in {path} is {shape}; held in memory are at most"
+            f" {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a side; use data: {{name:"
+            " folder} for more"
         )
     if math.prod(labels.shape) != shape[0] or labels.dtype.kind not in "iu":
-        raise DataError(f"data: y_{split} in {path} must hold one class number from 0 up for each of {shape[0]} images")
+        raise DataError(
+            f"data: y_{split} in {path} must hold one class number from 0 up for each"
+            f" of {shape[0]} images"
+        )
 
 
 def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
-    """The highest class number of a split. Raises DataError unless all are from 0 to `MOST_CLASSES` - 1."""
+    """The highest class number of a split.
+
+    Raises DataError unless all are from 0 to `MOST_CLASSES` - 1.
+    """
     labels = _array(archive, f"y_{split}")
-    lowest, highest = int(labels.min()), int(labels.max())
+    lowest = int(labels.min())
+    highest = int(labels.max())
     if lowest < 0 or highest >= MOST_CLASSES:
         wrong = lowest if lowest < 0 else highest
         raise DataError(
-            f"data: y_{split} in {path} has class {wrong}; it must hold one class number from 0 up for each image, "
-            f"{MOST_CLASSES - 1:,} at most"
+            f"data: y_{split} in {path} has class {wrong}; it must hold one class"
+            f" number from 0 up for each image, {MOST_CLASSES - 1:,} at most"
         )
     return highest
 
@@ -258,5 +354,13 @@ def _npz(path: Path) -> Splits:
     npz_shape(path)
     with _readable(path) as archive:
         arrays = {key: _array(archive, key) for key in NPZ_KEYS}
-    labels = {split: torch.from_numpy(arrays[f"y_{split}"].reshape(-1).astype(np.int64)) for split in ("train", "test")}
-    return _images(arrays["x_train"]), labels["train"], _images(arrays["x_test"]), labels["test"]
+    labels = {
+        split: torch.from_numpy(arrays[f"y_{split}"].reshape(-1).astype(np.int64))
+        for split in ("train", "test")
+    }
+    return (
+        _images(arrays["x_train"]),
+        labels["train"],
+        _images(arrays["x_test"]),
+        labels["test"],
+    )

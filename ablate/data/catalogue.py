@@ -1,4 +1,7 @@
-"""Which data sets there are, and what shape they have. `data.arrays` and `data.images` read their images."""
+"""Which data sets there are, and what shape they have.
+
+`data.arrays` and `data.images` read their images.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ablate.errors import DataError, Infeasible, UnknownName, shortened, unknown
+from ablate.errors import (
+    DataError,
+    Infeasible,
+    UnknownName,
+    counted,
+    shortened,
+    unknown,
+)
 from ablate.records import Data, Recipe
 
+# Image files are normalised by these unless the data say otherwise.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""By which image files are normalised unless the data say otherwise."""
+# The share of a test image's shorter side that its central crop takes unless the data
+# say otherwise.
 CROP = 0.875
-"""The share of a test image's shorter side that its central crop takes unless the data say otherwise."""
+# Fields of a recipe that only image files go through, and what they are where they do
+# nothing.
 FILES_ONLY = {
     "rand_augment": "",
     "three_augment": False,
@@ -25,15 +38,15 @@ FILES_ONLY = {
     "crop_scale": Recipe().crop_scale,
     "crop_ratio": Recipe().crop_ratio,
 }
-"""Fields of a recipe that only image files go through, and what they are where they do nothing."""
 
 
 @dataclass(frozen=True)
 class DataSet:
     """A data set by name.
 
-    `kind` says how it reaches the network: `memory`, as uint8 tensors augmented in batches; `images`, as files through timm's
-    loader. `images` counts its training images. Side and channels are those of its images; files of many sizes have the side
+    `kind` says how it reaches the network: `memory`, as uint8 tensors augmented in
+    batches; `images`, as files through timm's loader. `images` counts its training
+    images. Side and channels are those of its images; files of many sizes have the side
     that they are resized to.
     """
 
@@ -49,16 +62,96 @@ class DataSet:
 SETS: dict[str, DataSet] = {
     s.name: s
     for s in (
-        DataSet("digits", "memory", 8, 1, 10, 1437, "scikit-learn, embedded: 1,437 training and 360 test images"),
-        DataSet("cifar10", "memory", 32, 3, 10, 50_000, "torchvision CIFAR10"),
-        DataSet("cifar100", "memory", 32, 3, 100, 50_000, "torchvision CIFAR100"),
-        DataSet("mnist", "memory", 28, 1, 10, 60_000, "torchvision MNIST"),
-        DataSet("fashion-mnist", "memory", 28, 1, 10, 60_000, "torchvision FashionMNIST"),
-        DataSet("flowers102", "images", 224, 3, 102, 1020, "torchvision Flowers102"),
-        DataSet("pets", "images", 224, 3, 37, 3680, "torchvision OxfordIIITPet"),
-        DataSet("imagenet", "images", 224, 3, 1000, 1_281_167, "folders train/ and val/ of one folder a class"),
-        DataSet("folder", "images", 224, 3, 0, 0, "folders train/ and val/ of one folder a class"),
-        DataSet("npz", "memory", 0, 0, 0, 0, "a file with x_train, y_train, x_test, y_test (Keras layout)"),
+        DataSet(
+            name="digits",
+            kind="memory",
+            image_size=8,
+            channels=1,
+            classes=10,
+            images=1437,
+            source="scikit-learn, embedded: 1,437 training and 360 test images",
+        ),
+        DataSet(
+            name="cifar10",
+            kind="memory",
+            image_size=32,
+            channels=3,
+            classes=10,
+            images=50_000,
+            source="torchvision CIFAR10",
+        ),
+        DataSet(
+            name="cifar100",
+            kind="memory",
+            image_size=32,
+            channels=3,
+            classes=100,
+            images=50_000,
+            source="torchvision CIFAR100",
+        ),
+        DataSet(
+            name="mnist",
+            kind="memory",
+            image_size=28,
+            channels=1,
+            classes=10,
+            images=60_000,
+            source="torchvision MNIST",
+        ),
+        DataSet(
+            name="fashion-mnist",
+            kind="memory",
+            image_size=28,
+            channels=1,
+            classes=10,
+            images=60_000,
+            source="torchvision FashionMNIST",
+        ),
+        DataSet(
+            name="flowers102",
+            kind="images",
+            image_size=224,
+            channels=3,
+            classes=102,
+            images=1020,
+            source="torchvision Flowers102",
+        ),
+        DataSet(
+            name="pets",
+            kind="images",
+            image_size=224,
+            channels=3,
+            classes=37,
+            images=3680,
+            source="torchvision OxfordIIITPet",
+        ),
+        DataSet(
+            name="imagenet",
+            kind="images",
+            image_size=224,
+            channels=3,
+            classes=1000,
+            images=1_281_167,
+            source="folders train/ and val/ of one folder a class",
+        ),
+        DataSet(
+            name="folder",
+            kind="images",
+            image_size=224,
+            channels=3,
+            classes=0,
+            images=0,
+            source="folders train/ and val/ of one folder a class",
+        ),
+        DataSet(
+            name="npz",
+            kind="memory",
+            image_size=0,
+            channels=0,
+            classes=0,
+            images=0,
+            source="a file with x_train, y_train, x_test, y_test (Keras layout)",
+        ),
     )
 }
 
@@ -86,27 +179,22 @@ def describe(
 ) -> Data:
     """The shape and the fingerprint of a data set.
 
-    Sets of a fixed shape need no files for this, so that a cost can be had without them. Small ones are read from data/NAME
-    (torchvision's files) or data/NAME.npz (Keras' layout), or from where `path` says.
+    Sets of a fixed shape need no files for this, so that a cost can be had without
+    them. Small ones are read from data/NAME (torchvision's files) or data/NAME.npz
+    (Keras' layout), or from where `path` says.
 
     Raises:
         UnknownName: no data set has this name.
-        DataError: an `.npz` or a folder whose content decides the shape is missing or malformed, or the images cannot be prepared
-            as asked for.
+        DataError: an `.npz` or a folder whose content decides the shape is missing or
+            malformed, or the images cannot be prepared as asked for.
     """
     data_set = find(name)
-    size, channels, classes, images, fingerprint = data_set.image_size, data_set.channels, data_set.classes, data_set.images, ""
-    where = path or os.path.join("data", name)
-    if name == "digits" and path is not None:
-        raise DataError("data: digits is embedded in scikit-learn; leave path out")
-    if (
-        path is None
-        and data_set.kind == "memory"
-        and name != "digits"
-        and not os.path.isdir(where)
-        and os.path.isfile(where + ".npz")
-    ):
-        where += ".npz"
+    size = data_set.image_size
+    channels = data_set.channels
+    classes = data_set.classes
+    images = data_set.images
+    fingerprint = ""
+    where = _location(data_set, path)
     if name == "npz":
         from ablate.data.arrays import npz_shape
 
@@ -116,7 +204,9 @@ def describe(
         fingerprint = _file_hash(Path(path))
     elif data_set.kind == "memory" and where.endswith(".npz"):
         fingerprint = _npz_of(data_set, Path(where))
-    elif data_set.kind == "images" and (name == "folder" or Path(where, "train").is_dir()):
+    elif data_set.kind == "images" and (
+        name == "folder" or Path(where, "train").is_dir()
+    ):
         classes, images, fingerprint = _folder_content(Path(where), classes)
     if image_size is not None:
         size = image_size
@@ -126,52 +216,85 @@ def describe(
         raise DataError(problem[1])
     count = train_images or images
     if count and validation and not 0 < held_out(count, validation) < count:
-        raise DataError(f"data: validation = {validation:g} of {count} training images leaves none to one of both splits")
+        raise DataError(
+            f"data: validation = {validation:g} of {count} training images leaves none"
+            " to one of both splits"
+        )
     return Data(
-        name,
-        os.path.abspath(where),
-        size,
-        channels,
-        classes,
-        count - held_out(count, validation),
-        train_images,
-        test_images,
-        fingerprint,
-        workers,
-        validation,
-        tuple(mean),
-        tuple(std),
-        crop,
-        crop_mode,
-        interpolation,
+        name=name,
+        path=os.path.abspath(where),
+        image_size=size,
+        channels=channels,
+        classes=classes,
+        images=count - held_out(count, validation),
+        train_images=train_images,
+        test_images=test_images,
+        fingerprint=fingerprint,
+        workers=workers,
+        validation=validation,
+        mean=tuple(mean),
+        std=tuple(std),
+        crop=crop,
+        crop_mode=crop_mode,
+        interpolation=interpolation,
     )
 
 
+def _location(data_set: DataSet, path: str | None) -> str:
+    """The folder or file of a data set; data/NAME or data/NAME.npz if none is given."""
+    if path is not None:
+        if data_set.name == "digits":
+            raise DataError("data: digits is embedded in scikit-learn; leave path out")
+        return path or os.path.join("data", data_set.name)
+    where = os.path.join("data", data_set.name)
+    is_file = os.path.isfile(where + ".npz") and not os.path.isdir(where)
+    if data_set.kind == "memory" and data_set.name != "digits" and is_file:
+        return where + ".npz"
+    return where
+
+
 def preparation_problem(
-    name: str, channels: int, mean: Sequence[float], std: Sequence[float], for_files: Mapping[str, float | str]
+    name: str,
+    channels: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    for_files: Mapping[str, float | str],
 ) -> tuple[str, str] | None:
     """The field of the data that cannot be as it is said, and why; None where all can."""
     if find(name).kind == "memory":
-        for field, said in for_files.items():
-            if said:
-                return field, f"data.{field} = {said} works on image files; {name} is in memory and tested whole; leave it out"
-    for field, values, other in (("mean", mean, std), ("std", std, mean)):
+        for field, value in for_files.items():
+            if value:
+                return field, (
+                    f"data.{field} = {value} works on image files; {name} is in memory"
+                    " and tested whole; leave it out"
+                )
+    for field, values, missing, other in (
+        ("mean", mean, "std", std),
+        ("std", std, "mean", mean),
+    ):
         if values and not other:
-            missing = "std" if field == "mean" else "mean"
-            return field, f"data.{field} comes with data.{missing}; write both, as mean: [0.5], std: [0.5]"
+            return field, (
+                f"data.{field} comes with data.{missing}; write both, as mean: [0.5],"
+                " std: [0.5]"
+            )
         if values and len(values) not in (1, channels):
-            number = f"{len(values)} number{'' if len(values) == 1 else 's'}"
-            allowed = "one" if channels == 1 else f"one for all channels, or {channels}"
-            return (
-                field,
-                f"data.{field} has {number}; {name} has {channels} channel{'' if channels == 1 else 's'}: write {allowed}",
+            allowed = "one"
+            if channels > 1:
+                allowed = f"one for all channels, or {channels}"
+            return field, (
+                f"data.{field} has {counted(len(values), 'number')}; {name} has"
+                f" {counted(channels, 'channel')}: write {allowed}"
             )
     return None
 
 
 def settled(data: Data, recipe: Recipe) -> Data:
-    """The same data with nothing said that would be so unsaid: equal preparations have one identity."""
-    data = replace(data, mean=spread(data.mean, data.channels), std=spread(data.std, data.channels))
+    """The same data with nothing said that would be so unsaid: equal preparations have
+    one identity.
+    """
+    data = replace(
+        data, mean=spread(data.mean, data.channels), std=spread(data.std, data.channels)
+    )
     if find(data.name).kind == "memory":
         return data
     if (data.mean, data.std) == (IMAGENET_MEAN, IMAGENET_STD):
@@ -187,7 +310,9 @@ def settled(data: Data, recipe: Recipe) -> Data:
 
 def spread(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     """A number for each channel, of one for all of them or one for each."""
-    return values * channels if len(values) == 1 else values
+    if len(values) == 1:
+        return values * channels
+    return values
 
 
 def held_out(images: int, validation: float) -> int:
@@ -196,52 +321,90 @@ def held_out(images: int, validation: float) -> int:
 
 
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
-    """Raises Infeasible where a recipe asks for an augmentation that these data cannot go through."""
+    """Raises Infeasible if the data cannot go through the recipe's augmentations."""
     if recipe.select == "best" and not data.validation:
-        raise Infeasible("recipe.select = best chooses an epoch on a validation split; set data.validation, as to 0.1")
+        raise Infeasible(
+            "recipe.select = best chooses an epoch on a validation split; set"
+            " data.validation, as to 0.1"
+        )
     if recipe.accumulate > recipe.batch_size:
         raise Infeasible(
-            f"recipe.accumulate = {recipe.accumulate} parts of a batch of {recipe.batch_size} images; make it at most that"
+            f"recipe.accumulate = {recipe.accumulate} parts of a batch of"
+            f" {recipe.batch_size} images; make it at most that"
         )
     if recipe.mixes and recipe.batch_size < 2:
-        raise Infeasible(f"recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size = {recipe.batch_size} holds none")
+        raise Infeasible(
+            "recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size ="
+            f" {recipe.batch_size} holds none"
+        )
     if find(data.name).kind == "memory":
-        unread = recipe.unread()
-        for name, off in FILES_ONLY.items():
-            if getattr(recipe, name) != off and name not in unread:
-                raise Infeasible(
-                    f"recipe.{name} works on image files; {data.name} is augmented in memory (crop_padding, flip, random_erasing)"
-                )
-    for field, said in (("crop", data.crop), ("crop_mode", data.crop_mode), ("interpolation", data.interpolation)):
-        if recipe.crop_padding and said:
-            raise Infeasible(
-                f"data.{field} = {said} is not read: recipe.crop_padding takes images as they are; leave one of them out"
-            )
-    if recipe.rand_augment and recipe.three_augment:
-        raise Infeasible("recipe.three_augment takes the place of recipe.rand_augment; leave one of them out")
-    if recipe.rand_augment:
-        from timm.data.auto_augment import rand_augment_transform
+        _refuse_file_augmentations(data, recipe)
+    if recipe.crop_padding:
+        _refuse_test_preparation(data)
+    _refuse_rand_augment(recipe)
 
-        try:
-            rand_augment_transform(recipe.rand_augment, {})
-        except (AssertionError, ValueError, KeyError) as error:
+
+def _refuse_file_augmentations(data: Data, recipe: Recipe) -> None:
+    unread = recipe.unread()
+    for name, off in FILES_ONLY.items():
+        if getattr(recipe, name) != off and name not in unread:
             raise Infeasible(
-                f"recipe.rand_augment = '{recipe.rand_augment}' is not one; write like rand-m9-mstd0.5-inc1"
-            ) from error
+                f"recipe.{name} works on image files; {data.name} is augmented in"
+                " memory (crop_padding, flip, random_erasing)"
+            )
+
+
+def _refuse_test_preparation(data: Data) -> None:
+    for name in ("crop", "crop_mode", "interpolation"):
+        value = getattr(data, name)
+        if value:
+            raise Infeasible(
+                f"data.{name} = {value} is not read: recipe.crop_padding takes images"
+                " as they are; leave one of them out"
+            )
+
+
+def _refuse_rand_augment(recipe: Recipe) -> None:
+    if not recipe.rand_augment:
+        return
+    if recipe.three_augment:
+        raise Infeasible(
+            "recipe.three_augment takes the place of recipe.rand_augment; leave one of"
+            " them out"
+        )
+    from timm.data.auto_augment import rand_augment_transform
+
+    try:
+        rand_augment_transform(recipe.rand_augment, {})
+    except (AssertionError, ValueError, KeyError) as error:
+        raise Infeasible(
+            f"recipe.rand_augment = '{recipe.rand_augment}' is not a policy; write like"
+            " rand-m9-mstd0.5-inc1"
+        ) from error
 
 
 def _npz_of(data_set: DataSet, path: Path) -> str:
-    """The hash of a file that holds a named set in Keras' layout: its order of images may differ from the set's own files.
+    """The hash of a file that holds a named set in Keras' layout: its order of images
+    may differ from the set's own files.
 
     Raises:
         DataError: it holds something else.
     """
     from ablate.data.arrays import npz_shape
 
-    found, expected = npz_shape(path), (data_set.image_size, data_set.channels, data_set.classes, data_set.images)
+    found = npz_shape(path)
+    expected = (
+        data_set.image_size,
+        data_set.channels,
+        data_set.classes,
+        data_set.images,
+    )
     if found != expected:
         told = "side {}, {} channels, {} classes, {} training images"
-        raise DataError(f"data: {path} has {told.format(*found)}; {data_set.name} has {told.format(*expected)}")
+        raise DataError(
+            f"data: {path} has {told.format(*found)}; {data_set.name} has"
+            f" {told.format(*expected)}"
+        )
     return _file_hash(path)
 
 
@@ -251,7 +414,8 @@ def _file_hash(path: Path) -> str:
 
 
 def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
-    """Number of classes and of training images, and a hash over split, class and file names with their sizes.
+    """Number of classes and of training images, and a hash over split, class and file
+    names with their sizes.
 
     Raises:
         DataError: it is no such folder, or cannot be read.
@@ -259,7 +423,9 @@ def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
     try:
         return _content(root, classes)
     except OSError as error:
-        raise DataError(f"data: {shortened(str(error.filename))} cannot be read: {error.strerror}") from None
+        raise DataError(
+            f"data: {shortened(str(error.filename))} cannot be read: {error.strerror}"
+        ) from None
 
 
 def _content(root: Path, classes: int) -> tuple[int, int, str]:
@@ -269,10 +435,18 @@ def _content(root: Path, classes: int) -> tuple[int, int, str]:
     for split in ("train", "val"):
         folder = root / split
         if not folder.is_dir():
-            raise DataError(f"data: no folder {folder}; expected {root}/train and {root}/val with one folder a class")
-        names[split] = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+            raise DataError(
+                f"data: no folder {folder}; expected {root}/train and {root}/val with"
+                " one folder a class"
+            )
+        names[split] = sorted(
+            entry.name for entry in os.scandir(folder) if entry.is_dir()
+        )
         for found in names[split]:
-            files = sorted((entry.name, entry.stat().st_size) for entry in os.scandir(folder / found))
+            files = sorted(
+                (entry.name, entry.stat().st_size)
+                for entry in os.scandir(folder / found)
+            )
             images += len(files) if split == "train" else 0
             digest.update(repr((split, found, files)).encode())
             if not files:
@@ -280,10 +454,13 @@ def _content(root: Path, classes: int) -> tuple[int, int, str]:
     differ = set(names["train"]) ^ set(names["val"])
     if differ:
         raise DataError(
-            f"data: {root}/train and {root}/val must hold the same class folders; only one has {', '.join(sorted(differ))}"
+            f"data: {root}/train and {root}/val must hold the same class folders; only"
+            f" one has {', '.join(sorted(differ))}"
         )
     if classes and len(names["train"]) != classes:
-        raise DataError(f"data: {root} holds {len(names['train'])} classes, expected {classes}")
+        raise DataError(
+            f"data: {root} holds {len(names['train'])} classes, expected {classes}"
+        )
     if not names["train"]:
         raise DataError(f"data: {root}/train holds no class folders")
     return len(names["train"]), images, digest.hexdigest()[:20]

@@ -21,30 +21,45 @@ from ablate.records import Data, Recipe
 
 
 def dataset(data: Data, split: str) -> Any:
-    """The images of one split, `train` or `test`. Raises DataError where they are missing."""
+    """The images of one split, `train` or `test`.
+
+    Raises DataError where they are missing.
+    """
     if data.name in ("imagenet", "folder"):
         from timm.data import ImageDataset
 
         folder = Path(data.path, "train" if split == "train" else "val")
         if not folder.is_dir():
             raise DataError(
-                f"data: no folder {folder}; {data.name} needs {data.path}/train and {data.path}/val with one folder a class"
+                f"data: no folder {folder}; {data.name} needs {data.path}/train and"
+                f" {data.path}/val with one folder a class"
             )
         # One numbering of classes for both splits.
-        classes = sorted(entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir())
-        return ImageDataset(str(folder), class_map={name: number for number, name in enumerate(classes)})
+        classes = sorted(
+            entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir()
+        )
+        return ImageDataset(
+            str(folder), class_map={name: number for number, name in enumerate(classes)}
+        )
     from torchvision import datasets
 
     try:
         if data.name == "flowers102":
             return datasets.Flowers102(data.path, split=split, download=False)
-        return datasets.OxfordIIITPet(data.path, split="trainval" if split == "train" else "test", download=False)
+        return datasets.OxfordIIITPet(
+            data.path, split="trainval" if split == "train" else "test", download=False
+        )
     except RuntimeError as error:
-        raise DataError(f"data: {data.name} is not under {data.path}; fetch it with torchvision, or set data.path") from error
+        raise DataError(
+            f"data: {data.name} is not under {data.path}; fetch it with torchvision, or"
+            " set data.path"
+        ) from error
 
 
 class Drawn(Dataset[Any]):
-    """Some images of a data set. timm's loader sets `transform`, which goes on to the set itself."""
+    """Some images of a data set. timm's loader sets `transform`, which goes on to the
+    set itself.
+    """
 
     def __init__(self, images: Any, indices: list[int]) -> None:
         self._images, self._indices = images, indices
@@ -63,15 +78,20 @@ class Drawn(Dataset[Any]):
 
 
 def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
-    """What each training image goes through, as timm's `create_transform` puts it together.
+    """What each training image goes through, as timm's `create_transform` puts it
+    together.
 
     Args:
-        prefetch: leave normalising and random erasing to timm's loader, which does them on the device.
+        prefetch: leave normalising and random erasing to timm's loader, which does them
+            on the device.
     """
     from timm.data import create_transform
     from torchvision.transforms import RandomCrop
 
-    changed = (recipe.crop_scale, recipe.crop_ratio) != (Recipe().crop_scale, Recipe().crop_ratio)
+    changed = (recipe.crop_scale, recipe.crop_ratio) != (
+        Recipe().crop_scale,
+        Recipe().crop_ratio,
+    )
     mean, std = normalisation(data)
     transform = create_transform(
         data.image_size,
@@ -91,12 +111,16 @@ def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) ->
     )
     if recipe.crop_padding:
         # As DeiT does for small images.
-        transform.transforms[0] = RandomCrop(data.image_size, padding=recipe.crop_padding)
+        transform.transforms[0] = RandomCrop(
+            data.image_size, padding=recipe.crop_padding
+        )
     return transform
 
 
 def evaluation_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
-    """What each test image goes through: resized and cut at its centre, or taken as it is where training takes it so."""
+    """What each test image goes through: resized and cut at its centre, or taken as it
+    is where training takes it so.
+    """
     from timm.data import create_transform
 
     mean, std = normalisation(data)
@@ -116,13 +140,18 @@ def evaluation_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) 
 
 def normalisation(data: Data) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, of values from 0 to 1."""
-    return spread(data.mean, data.channels) or IMAGENET_MEAN, spread(data.std, data.channels) or IMAGENET_STD
+    return (
+        spread(data.mean, data.channels) or IMAGENET_MEAN,
+        spread(data.std, data.channels) or IMAGENET_STD,
+    )
 
 
 class RepeatedSampler(Sampler[int]):
-    """An epoch in which each image of a random part stands `repeats` times in a row (repeated augmentation).
+    """An epoch in which each image of a random part stands `repeats` times in a row
+    (repeated augmentation).
 
-    It is as long as an epoch without repeats. The copies of an image stand in one batch, as DeiT's sampler puts them.
+    It is as long as an epoch without repeats. The copies of an image stand in one
+    batch, as DeiT's sampler puts them.
     """
 
     def __init__(self, images: int, repeats: int) -> None:
@@ -142,7 +171,9 @@ class RepeatedSampler(Sampler[int]):
 
 
 def _worker_seed(rank: int, info: Any) -> int:
-    """The seed of a loading process of the process `rank`: not that of the same one of another."""
+    """The seed of a loading process of the process `rank`: not that of the same one of
+    another.
+    """
     return int(info.seed) + 1000 * rank
 
 
@@ -151,7 +182,10 @@ def _split(data: Data, split: str) -> Any:
     count = data.test_images if split == "test" else data.train_images
     images = dataset(data, "test" if split == "test" else "train")
     if count and count > len(images):
-        raise DataError(f"data: {'test' if split == 'test' else 'train'}_images = {count}, but the data set has {len(images)}")
+        raise DataError(
+            f"data: {'test' if split == 'test' else 'train'}_images = {count}, but the"
+            f" data set has {len(images)}"
+        )
     if not count and not data.validation:
         return images
     indices = drawn(len(images), count)
@@ -161,7 +195,9 @@ def _split(data: Data, split: str) -> Any:
 
 
 class Shared:
-    """The batches of indices that a loader draws, each cut down to the share of one process."""
+    """The batches of indices that a loader draws, each cut down to the share of one
+    process.
+    """
 
     def __init__(self, drawn: Any, mine: slice | list[int]) -> None:
         self._drawn, self.mine = drawn, mine
@@ -171,18 +207,24 @@ class Shared:
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self._drawn:
-            mine = batch[self.mine] if isinstance(self.mine, slice) else [batch[position] for position in self.mine]
+            if isinstance(self.mine, slice):
+                mine = batch[self.mine]
+            else:
+                mine = [batch[position] for position in self.mine]
             if mine:
                 yield mine
 
 
 def _refuse_other_sizes(images: Any, data: Data) -> None:
-    """Raises DataError where the first image, taken as it is, has another side than the network sees."""
+    """Raises DataError where the first image, taken as it is, has another side than the
+    network sees.
+    """
     width, height = images[0][0].size
     if (width, height) != (data.image_size, data.image_size):
         raise DataError(
-            f"data: the first image has {width} x {height} pixels, and recipe.crop_padding takes images as they are; "
-            f"set data.image_size to their side, or recipe.crop_padding to 0"
+            f"data: the first image has {width} x {height} pixels, and"
+            " recipe.crop_padding takes images as they are; set data.image_size to"
+            " their side, or recipe.crop_padding to 0"
         )
 
 
@@ -201,26 +243,32 @@ def _shared(loader: Any, mine: slice | list[int]) -> Shared:
 
 
 class ImageBatches:
-    """Batches from timm's loader: random resized crops, flips, RandAugment and random erasing as the recipe says.
+    """Batches from timm's loader: random resized crops, flips, RandAugment and random
+    erasing as the recipe says.
 
-    timm's augmentations draw from the global random states, and its loader processes from torch's; all of them are seeded
-    from `order` at the start of an epoch.
+    timm's augmentations draw from the global random states, and its loader processes
+    from torch's; all of them are seeded from `order` at the start of an epoch.
     """
 
-    def __init__(self, data: Data, recipe: Recipe, device: torch.device, share: Share) -> None:
+    def __init__(
+        self, data: Data, recipe: Recipe, device: torch.device, share: Share
+    ) -> None:
         from timm.data import create_loader
 
         self._device = device
         train = _split(data, "train")
         if recipe.crop_padding:
             _refuse_other_sizes(train, data)
-        self._repeated = RepeatedSampler(len(train), recipe.repeats) if recipe.repeats > 1 else None
+        self._repeated: RepeatedSampler | None = None
+        if recipe.repeats > 1:
+            self._repeated = RepeatedSampler(len(train), recipe.repeats)
         shape = (data.channels, data.image_size, data.image_size)
         mean, std = normalisation(data)
         prefetch = device.type == "cuda"
         common: dict[str, Any] = {
             "input_size": shape,
-            # Among several processes none may draw augmentations in the process that mixes: mixing draws the same in all.
+            # Among several processes none may draw augmentations in the process that
+            # mixes: mixing draws the same in all.
             "num_workers": max(data.workers, min(share.of - 1, 1)),
             "persistent_workers": False,
             "use_prefetcher": prefetch,
@@ -239,20 +287,29 @@ class ImageBatches:
         )
         train.transform = training_transform(data, recipe, prefetch=prefetch)
         if self._repeated is not None:
-            # timm's own sampler of repeats needs several processes; without it timm shuffles, which would part the copies.
+            # timm's own sampler of repeats needs several processes; without it timm
+            # shuffles, which would part the copies.
             _inner(self._train_loader).batch_sampler.sampler = self._repeated
         # Each has a data set of its own: timm sets the transform of the set itself.
         splits = ("validation", "test") if data.validation else ("test",)
         self._loaders = {}
         for split in splits:
             images = _split(data, split)
-            self._loaders[split] = create_loader(images, batch_size=recipe.batch_size, is_training=False, **common)
+            self._loaders[split] = create_loader(
+                images, batch_size=recipe.batch_size, is_training=False, **common
+            )
             images.transform = evaluation_transform(data, recipe, prefetch=prefetch)
         self.updates = len(self._train_loader)
         self._share, self._shares = share, dict[str, Shared]()
         if share.of > 1:
-            _shared(self._train_loader, share.training(min(recipe.batch_size, len(train)), recipe.mixes))
-            self._shares = {split: _shared(loader, share.test()) for split, loader in self._loaders.items()}
+            _shared(
+                self._train_loader,
+                share.training(min(recipe.batch_size, len(train)), recipe.mixes),
+            )
+            self._shares = {
+                split: _shared(loader, share.test())
+                for split, loader in self._loaders.items()
+            }
 
     def train(self, order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         if self._repeated is not None:
@@ -263,12 +320,15 @@ class ImageBatches:
         random.seed(seed)
         for update, batch in enumerate(self._on_device(self._train_loader)):
             if update == 0 and self._share.rank:
-                # The order is drawn, the same in all processes; what is drawn from here on differs.
+                # The order is drawn, the same in all processes; what is drawn from here
+                # on differs.
                 torch.manual_seed(seed + self._share.rank)
                 random.seed(seed + self._share.rank)
             yield batch
 
-    def test(self, whole: bool = False, validation: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    def test(
+        self, whole: bool = False, validation: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         split = "validation" if validation else "test"
         if self._shares:
             self._shares[split].mine = slice(None) if whole else self._share.test()
@@ -276,4 +336,7 @@ class ImageBatches:
 
     def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in loader:
-            yield images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+            yield (
+                images.to(self._device, non_blocking=True),
+                labels.to(self._device, non_blocking=True),
+            )

@@ -20,12 +20,17 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
     weights = layer.attention[1].weights
     unit, m = normalize(weights, dim=-2), weights.shape[-1]
     own = unit.square().sum((-1, -2))
-    return {"": ((unit.sum(-1).square().sum(-1) - own) / (m * (m - 1))).mean(1)} if m > 1 else {}
+    if m > 1:
+        return {"": ((unit.sum(-1).square().sum(-1) - own) / (m * (m - 1))).mean(1)}
+    return {}
 
 
 DIAGNOSTIC = Diagnostic(
     name="attention_cosine",
-    about="mean cosine of two different columns of attention; 1 where every token is attended to alike",
+    about=(
+        "mean cosine of two different columns of attention; 1 where every token is"
+        " attended to alike"
+    ),
     source="anti-oversmoothing, eq. 75 and Figure 4",
     axis="mean cosine of attention columns",
     measure=measure,

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Mean over heads and rows of the standard deviation (over all m weights, divided by m) of a row."""
+    """Mean over heads and rows of the standard deviation (over all m weights, divided
+    by m) of a row.
+    """
     if layer.attention is None:
         return {}
     return {"": layer.attention[1].weights.std(dim=-1, correction=0).mean((1, 2))}

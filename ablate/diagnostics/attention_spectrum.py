@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Norms of the rows of F A F^-1 with F the Fourier matrix over tokens, mean over heads; (batch, n)."""
+    """Norms of the rows of F A F^-1 with F the Fourier matrix over tokens, mean over
+    heads; (batch, n).
+    """
     import torch
 
-    if layer.attention is None or layer.attention[1].weights.shape[-1] != layer.attention[1].weights.shape[-2]:
+    if (
+        layer.attention is None
+        or layer.attention[1].weights.shape[-1] != layer.attention[1].weights.shape[-2]
+    ):
         return {}
     weights = layer.attention[1].weights.float()
     response = torch.fft.fft(torch.fft.ifft(weights, dim=-1), dim=-2)
@@ -24,7 +29,10 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
 
 DIAGNOSTIC = Diagnostic(
     name="attention_spectrum",
-    about="how strongly attention lets each frequency over tokens pass; an attention of all 1/N passes frequency 0 alone",
+    about=(
+        "how strongly attention lets each frequency over tokens pass; an attention of"
+        " all 1/N passes frequency 0 alone"
+    ),
     source="anti-oversmoothing, Figure 2 and appendix F.2",
     axis="frequency",
     measure=measure,

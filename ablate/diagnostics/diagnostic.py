@@ -19,9 +19,10 @@ class Layer:
     """What one layer of a network made of a batch of images.
 
     Attributes:
-        tokens: (batch, n, width), the grid tokens that leave the block, without prefix tokens.
-        attention: the module and what its call computed; None where the block has no attention to look into. Swin's batch runs
-            over windows.
+        tokens: (batch, n, width), the grid tokens that leave the block, without prefix
+            tokens.
+        attention: the module and what its call computed; None where the block has no
+            attention to look into. Swin's batch runs over windows.
         ffn: the feed-forward network and its input, (batch, n, width).
     """
 
@@ -40,8 +41,9 @@ class Diagnostic:
         form: a number a layer, a vector or a matrix.
         axis: what the axis of a plot says.
         requires: a package that is no dependency of this one, if it needs it.
-        measure: the values of one layer by their names' endings (`""` for the diagnostic's own name), each with one entry an
-            image (or window) in front; an empty mapping where the layer has no such thing.
+        measure: the values of one layer by their names' endings (`""` for the
+            diagnostic's own name), each with one entry an image (or window) in front;
+            an empty mapping where the layer has no such thing.
     """
 
     name: str

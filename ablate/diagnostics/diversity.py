@@ -1,4 +1,6 @@
-"""Diversity of tokens: distance to the nearest matrix of equal rows, in the composite norm."""
+"""Diversity of tokens: distance to the nearest matrix of equal rows, in the composite
+norm.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,21 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token: largest column sum times largest row sum of
-    absolute values. In this norm the mean is near the nearest row, not exactly it."""
+    """`r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token: largest
+    column sum times largest row sum of absolute values.
+
+    In this norm the mean is near the nearest row, not exactly it.
+    """
     rest = (layer.tokens - layer.tokens.mean(1, keepdim=True)).abs()
     return {"": (rest.sum(1).amax(1) * rest.sum(2).amax(1)).sqrt()}
 
 
 DIAGNOSTIC = Diagnostic(
     name="diversity",
-    about="r(Z) of the tokens that leave a layer, composite l1/linf norm; 0 where all tokens are equal",
+    about=(
+        "r(Z) of the tokens that leave a layer, composite l1/linf norm; 0 where all"
+        " tokens are equal"
+    ),
     source="augmented-shortcuts, eq. 5 and Figure 4; Dong et al. 2021",
     axis="r(Z)",
     measure=measure,

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
     """`||Z - 1 z^T||_F`, where the mean token is the nearest z."""
-    return {"": (layer.tokens - layer.tokens.mean(1, keepdim=True)).flatten(1).norm(dim=1)}
+    return {
+        "": (layer.tokens - layer.tokens.mean(1, keepdim=True)).flatten(1).norm(dim=1)
+    }
 
 
 DIAGNOSTIC = Diagnostic(
     name="diversity_frobenius",
-    about="distance of the tokens that leave a layer from equal tokens, Frobenius norm; 0 where all are equal",
+    about=(
+        "distance of the tokens that leave a layer from equal tokens, Frobenius norm; 0"
+        " where all are equal"
+    ),
     source="augmented-shortcuts, eq. 5",
     axis="r(Z), Frobenius",
     measure=measure,

@@ -1,4 +1,6 @@
-"""The Lipschitz bound of a feed-forward network with (A)GELUs, by semidefinite programming, beside a sampled lower bound."""
+"""The Lipschitz bound of a feed-forward network with (A)GELUs, by semidefinite
+programming, beside a sampled lower bound.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.float64]
 
 _GELU = 0.5 * (1 + math.erf(1.0)) + math.exp(-1) / math.sqrt(math.pi)
+# Least and greatest slope of each base activation; GELU's are at -sqrt 2 and sqrt 2.
 SLOPES = {
     "GELU": (1 - _GELU, _GELU),
     "SiLU": (-0.09984, 1.09984),
@@ -27,25 +30,28 @@ SLOPES = {
     "ELU": (0.0, 1.0),
     "Identity": (1.0, 1.0),
 }
-"""Least and greatest slope of each base activation; GELU's are at -sqrt 2 and sqrt 2."""
 
+# Above so many rows, the first-order solver SCS takes the place of the interior-point
+# solver Clarabel.
 LARGE = 120
-"""Above so many rows, the first-order solver SCS takes the place of the interior-point solver Clarabel."""
 
+# A program of more rows takes hours.
 LARGEST = 800
-"""A program of more rows takes hours."""
 
 _KNOWN: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 
 
 def bound(inner: Matrix, parts: list[tuple[Matrix, Matrix, Matrix]]) -> float:
-    """`sum_i sqrt(rho_i)` for `f(x) = sum_i W1_i phi_i(W0 x + b)` (iffn, Theorem 4.3, with W1_i as in its proof).
+    """`sum_i sqrt(rho_i)` for `f(x) = sum_i W1_i phi_i(W0 x + b)` (iffn, Theorem 4.3,
+    with W1_i as in its proof).
 
-    A channel's slopes are its own, where the theorem takes the widest of all channels: T is diagonal, so its proof holds.
+    A channel's slopes are its own, where the theorem takes the widest of all channels:
+    T is diagonal, so its proof holds.
 
     Args:
         inner: W0, (hidden, width).
-        parts: for each i the matrix W1_i, (outputs, hidden), and the least and greatest slope of each channel, (hidden).
+        parts: for each i the matrix W1_i, (outputs, hidden), and the least and greatest
+            slope of each channel, (hidden).
 
     Raises:
         DiagnosticError: the program is too large.
@@ -54,32 +60,52 @@ def bound(inner: Matrix, parts: list[tuple[Matrix, Matrix, Matrix]]) -> float:
 
 
 def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float:
-    """The least rho that the matrix inequality allows, certified: whatever T the solver found, the rho for it is computed."""
+    """The least rho that the matrix inequality allows, certified: whatever T the solver
+    found, the rho for it is computed.
+    """
     import cvxpy as cp
     import numpy as np
 
     width, hidden = inner.shape[1], inner.shape[0]
     if width + hidden > LARGEST:
-        raise DiagnosticError(f"lipschitz: a semidefinite program of {width + hidden} rows would not end; at most {LARGEST}")
-    # Scaled to norms of one, so that the solver's tolerances mean the same for every layer.
-    scales = max(float(np.linalg.norm(inner, 2)), 1e-30), max(float(np.linalg.norm(outer, 2)), 1e-30)
-    w0, gram = inner / scales[0], (outer.T @ outer) / scales[1] ** 2
-    t, rho = cp.Variable(hidden, nonneg=True), cp.Variable(nonneg=True)
+        raise DiagnosticError(
+            f"lipschitz: a semidefinite program of {width + hidden} rows would not end;"
+            f" at most {LARGEST}"
+        )
+    # Scaled to norms of one, so that the solver's tolerances mean the same for every
+    # layer.
+    scales = (
+        max(float(np.linalg.norm(inner, 2)), 1e-30),
+        max(float(np.linalg.norm(outer, 2)), 1e-30),
+    )
+    w0 = inner / scales[0]
+    gram = (outer.T @ outer) / scales[1] ** 2
+    t = cp.Variable(hidden, nonneg=True)
+    rho = cp.Variable(nonneg=True)
     diagonal = cp.diag(t)
-    upper = -2 * w0.T @ cp.diag(cp.multiply(least * greatest, t)) @ w0 - rho * np.eye(width)
+    upper = -2 * w0.T @ cp.diag(cp.multiply(least * greatest, t)) @ w0 - rho * np.eye(
+        width
+    )
     side = w0.T @ cp.diag(cp.multiply(least + greatest, t))
     matrix = cp.bmat([[upper, side], [side.T, -2 * diagonal + gram]])
     problem = cp.Problem(cp.Minimize(rho), [matrix << 0])
-    # A solution that the solver calls inaccurate, or none, costs tightness only: the bound is certified from whatever T there is.
+    # A solution that the solver calls inaccurate, or none, costs tightness only: the
+    # bound is certified from whatever T there is.
     with warnings.catch_warnings(), contextlib.suppress(cp.error.SolverError):
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL if width + hidden <= LARGE else cp.SCS)
     found = np.ones(hidden) if t.value is None else np.clip(t.value, 0, None)
-    return float(_certified(w0, gram, least, greatest, found) * scales[0] ** 2 * scales[1] ** 2)
+    return float(
+        _certified(w0, gram, least, greatest, found) * scales[0] ** 2 * scales[1] ** 2
+    )
 
 
-def _certified(w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Matrix) -> float:
-    """The least rho for a given diagonal T, by the Schur complement; T is raised until its block is positive definite."""
+def _certified(
+    w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Matrix
+) -> float:
+    """The least rho for a given diagonal T, by the Schur complement; T is raised until
+    its block is positive definite.
+    """
     import numpy as np
 
     rises = [10.0**power for power in range(-9, 2)]
@@ -91,14 +117,19 @@ def _certified(w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Mat
         except np.linalg.LinAlgError:
             continue
         side = w0.T * ((least + greatest) * raised)
-        whole = -2 * (w0.T * (least * greatest * raised)) @ w0 + side @ np.linalg.solve(block, side.T)
+        whole = -2 * (w0.T * (least * greatest * raised)) @ w0 + side @ np.linalg.solve(
+            block, side.T
+        )
         candidates.append(max(float(np.linalg.eigvalsh(whole)[-1]), 0.0))
     assert candidates, "gram is bounded by one, so the first makes the block definite"
     return min(candidates)
 
 
-def sampled(inner: nn.Linear, act: nn.Module, outer: nn.Linear, count: int, x: Tensor) -> Tensor:
-    """The largest spectral norm of f's Jacobian at some tokens of each image: a lower bound of its Lipschitz constant.
+def sampled(
+    inner: nn.Linear, act: nn.Module, outer: nn.Linear, count: int, x: Tensor
+) -> Tensor:
+    """The largest spectral norm of f's Jacobian at some tokens of each image: a lower
+    bound of its Lipschitz constant.
 
     Shape:
         x (batch, n, width), to (batch).
@@ -114,15 +145,19 @@ def sampled(inner: nn.Linear, act: nn.Module, outer: nn.Linear, count: int, x: T
             out = act(leaf).unflatten(-1, (count, -1))[..., part, :]
             slopes.append(torch.autograd.grad(out.sum(), leaf)[0])
     w1 = outer.weight.unflatten(1, (count, -1))
-    jacobians = sum(torch.einsum("oh,bnh,hi->bnoi", w1[:, part], slopes[part], inner.weight) for part in range(count))
+    jacobians = sum(
+        torch.einsum("oh,bnh,hi->bnoi", w1[:, part], slopes[part], inner.weight)
+        for part in range(count)
+    )
     assert isinstance(jacobians, torch.Tensor)
     norms: Tensor = torch.linalg.matrix_norm(jacobians, ord=2)
     return norms.amax(1)
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Bound and sampled lower bound of `fc2(phi(fc1(x)))`: norms and a depthwise block between them are left out, as in the
-    theorem."""
+    """Bound and sampled lower bound of `fc2(phi(fc1(x)))`: norms and a depthwise block
+    between them are left out, as in the theorem.
+    """
     import torch
     from torch import nn
 
@@ -130,19 +165,28 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
         return {}
     module, x = layer.ffn
     fc1, act, fc2 = (getattr(module, name, None) for name in ("fc1", "act", "fc2"))
-    if not (isinstance(fc1, nn.Linear) and isinstance(fc2, nn.Linear) and isinstance(act, nn.Module)):
+    if not (
+        isinstance(fc1, nn.Linear)
+        and isinstance(fc2, nn.Linear)
+        and isinstance(act, nn.Module)
+    ):
         return {}
     base = getattr(act, "activation", act)
     count = int(getattr(act, "count", 1))
     if type(base).__name__ not in SLOPES:
         return {}
     if module not in _KNOWN:
-        _KNOWN[module] = bound(fc1.weight.double().cpu().numpy(), _parts(act, type(base).__name__, fc2, count))
+        _KNOWN[module] = bound(
+            fc1.weight.double().cpu().numpy(),
+            _parts(act, type(base).__name__, fc2, count),
+        )
     found = sampled(fc1, act, fc2, count, x)
     return {"bound": torch.full_like(found, _KNOWN[module]), "sampled": found}
 
 
-def _parts(act: Any, base: str, fc2: nn.Linear, count: int) -> list[tuple[Matrix, Matrix, Matrix]]:
+def _parts(
+    act: Any, base: str, fc2: nn.Linear, count: int
+) -> list[tuple[Matrix, Matrix, Matrix]]:
     """W1_i and slopes of each of the activations that are concatenated."""
     import numpy as np
 
@@ -162,7 +206,10 @@ def _parts(act: Any, base: str, fc2: nn.Linear, count: int) -> list[tuple[Matrix
 
 DIAGNOSTIC = Diagnostic(
     name="lipschitz",
-    about="Lipschitz constant of the feed-forward network's linear layers and activations, bounded from above and sampled",
+    about=(
+        "Lipschitz constant of the feed-forward network's linear layers and"
+        " activations, bounded from above and sampled"
+    ),
     source="iffn, Theorem 4.3",
     axis="Lipschitz constant",
     measure=measure,

@@ -12,20 +12,24 @@ if TYPE_CHECKING:
 
 
 def bound(logits: Tensor, norms: Tensor) -> Tensor:
-    """`sum_h sqrt(N e^(2 a) / (e^(2 a) + N - 1)) ||W_h||_2` with a = max |P_ij| of head h.
+    """`sum_h sqrt(N e^(2 a) / (e^(2 a) + N - 1)) ||W_h||_2` with a = max |P_ij| of head
+    h.
 
     Shape:
         logits (batch, heads, N, N), norms (heads), to (batch).
     """
-    n, alpha = logits.shape[-1], logits.abs().amax((-1, -2))
+    n = logits.shape[-1]
+    alpha = logits.abs().amax((-1, -2))
     rate = (n / (1 + (n - 1) * (-2 * alpha).exp())).sqrt()
     return (rate * norms).sum(1)
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`||HC[MSA(X)]||_F / ||HC[X]||_F` and its bound, W_h being value times output projection of a head.
+    """`||HC[MSA(X)]||_F / ||HC[X]||_F` and its bound, W_h being value times output
+    projection of a head.
 
-    Only for plain softmax attention of N tokens to themselves: an edit of values, weights or output leaves the theorem.
+    Only for plain softmax attention of N tokens to themselves: an edit of values,
+    weights or output leaves the theorem.
     """
     import torch
 
@@ -56,7 +60,10 @@ def _high(x: Tensor) -> Tensor:
 
 DIAGNOSTIC = Diagnostic(
     name="smoothing",
-    about="factor by which attention changes the high frequencies of its input, measured and bounded from above",
+    about=(
+        "factor by which attention changes the high frequencies of its input, measured"
+        " and bounded from above"
+    ),
     source="anti-oversmoothing, Theorem 3 and Figure 1",
     axis="high frequencies after / before attention",
     measure=measure,

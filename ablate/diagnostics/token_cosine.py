@@ -12,17 +12,26 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Mean over i != j of cos(h_i, h_j). Each pair needs no matrix: the sum over all is the squared norm of the sum of units."""
+    """Mean over i != j of cos(h_i, h_j).
+
+    Each pair needs no matrix: the sum over all is the squared norm of the sum of units.
+    """
     from torch.nn.functional import normalize
 
-    unit, n = normalize(layer.tokens, dim=-1), layer.tokens.shape[1]
+    unit = normalize(layer.tokens, dim=-1)
+    n = layer.tokens.shape[1]
     own = unit.square().sum((1, 2))
-    return {"": (unit.sum(1).square().sum(1) - own) / (n * (n - 1))} if n > 1 else {}
+    if n > 1:
+        return {"": (unit.sum(1).square().sum(1) - own) / (n * (n - 1))}
+    return {}
 
 
 DIAGNOSTIC = Diagnostic(
     name="token_cosine",
-    about="mean cosine of two different tokens that leave a layer, -1 to 1; 1 where all point the same way",
+    about=(
+        "mean cosine of two different tokens that leave a layer, -1 to 1; 1 where all"
+        " point the same way"
+    ),
     source="patch-diversification, section 3; anti-oversmoothing, eq. 76",
     axis="mean cosine of tokens",
     measure=measure,

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Tokens of which a matrix is still stored.
 MOST = 1024
-"""Tokens of which a matrix is still stored."""
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
@@ -21,7 +21,10 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
     from torch.nn.functional import normalize
 
     if layer.tokens.shape[1] > MOST:
-        raise DiagnosticError(f"token_similarity: {layer.tokens.shape[1]} tokens make too large a matrix; at most {MOST}")
+        raise DiagnosticError(
+            f"token_similarity: {layer.tokens.shape[1]} tokens make too large a matrix;"
+            f" at most {MOST}"
+        )
     unit = normalize(layer.tokens, dim=-1)
     return {"": unit @ unit.transpose(1, 2)}
 

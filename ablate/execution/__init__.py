@@ -1,4 +1,8 @@
-"""How trials run. An executor takes an order of jobs and tells what happens, event by event; it stores and decides nothing."""
+"""How trials run.
+
+An executor takes an order of jobs and tells what happens, event by event; it stores and
+decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,16 @@ Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
 
 EXECUTORS = ("ray", "inline")
+# Where else epochs can be told while trials run, and the package that it takes.
 SERVICES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
-"""Where else epochs can be told while trials run, and the package that it takes."""
+# How long to wait where there is no job now but may be one later.
 WAIT_SECONDS = 0.1
-"""How long to wait where there is no job now but may be one later."""
 
 
 @dataclass(frozen=True)
 class Logs:
-    """To which services a study's epochs are told while it runs, below which folder these keep their files, and which factors
-    name a run.
+    """To which services a study's epochs are told while it runs, below which folder
+    these keep their files, and which factors name a run.
 
     Raises:
         ExecutorError: a service's package is not installed.
@@ -42,18 +46,24 @@ class Logs:
     def __post_init__(self) -> None:
         for name in self.services:
             if find_spec(SERVICES[name]) is None:
-                raise ExecutorError(f"--log {name} needs a package that is not installed: {install_extra(name)}")
+                raise ExecutorError(
+                    f"--log {name} needs a package that is not installed:"
+                    f" {install_extra(name)}"
+                )
 
 
 NO_LOGS = Logs()
 
 
 class Executor(Protocol):
-    """Runs jobs, and asks for the next one only when it has a place for it (or, to keep workers warm, a little before).
+    """Runs jobs, and asks for the next one only when it has a place for it (or, to keep
+    workers warm, a little before).
 
-    For each job it emits Started, then Progressed any number of times, then Ended; after a fault it may begin again with
-    Started. An epoch told twice is the same epoch. It returns when all jobs have ended, or soon after `stop()` is true;
-    jobs that were then running have ended with state running, and their checkpoints hold all that was told of them.
+    For each job it emits Started, then Progressed any number of times, then Ended;
+    after a fault it may begin again with Started. An epoch told twice is the same
+    epoch. It returns when all jobs have ended, or soon after `stop()` is true; jobs
+    that were then running have ended with state running, and their checkpoints hold all
+    that was told of them.
     """
 
     name: str
@@ -65,16 +75,23 @@ class Executor(Protocol):
         """Waits for what `prepare` started. Raises ExecutorError where it failed."""
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        """Runs all jobs of an order. Raises ExecutorError where it cannot do what the order asks."""
+        """Runs all jobs of an order.
+
+        Raises ExecutorError where it cannot do what the order asks.
+        """
 
     def close(self) -> None:
         """Ends whatever was started."""
 
 
 def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
-    """The executor of that name; that of Ray joins the cluster at an address where one is given, and logs. Raises UnknownName.
+    """The executor of that name; that of Ray joins the cluster at an address where one
+    is given, and logs.
 
-    The simulated one has no name here: its made-up numbers must be asked for by whoever makes it.
+    Raises UnknownName.
+
+    The simulated one has no name here: its made-up numbers must be asked for by whoever
+    makes it.
     """
     if name == "inline":
         from ablate.execution.inline import InlineExecutor

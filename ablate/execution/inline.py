@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
 from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
 from ablate.execution.work import Work
-from ablate.records import Order, Progressed, Status
+from ablate.records import Job, Order, Progressed, Status
+
+if TYPE_CHECKING:
+    from ablate.execution.ray_tune.rules import Rule
 
 
 class InlineExecutor:
-    """Runs in the calling process: no start-up, one trial at a time, every error with its full traceback."""
+    """Runs in the calling process: no start-up, one trial at a time, every error with
+    its full traceback.
+    """
 
     name = "inline"
 
@@ -26,35 +32,41 @@ class InlineExecutor:
         rule = make_rule(order)
         cores = order.cpus or os.cpu_count() or 1
         if order.resources.cpus > cores:
-            raise ExecutorError(f"resources.cpus = {order.resources.cpus:g}, but there are {cores}")
+            raise ExecutorError(
+                f"resources.cpus = {order.resources.cpus:g}, but there are {cores}"
+            )
         for job in order.jobs:
             if stop():
                 return
             if job is None:
                 time.sleep(WAIT_SECONDS)
-                continue
-            if rule is not None:
-                rule.add(job.trial.hash, job.history)
-            work = Work(job, self.name)
-            try:
-                events = work.start()
-                while True:
-                    stopped = False
-                    for event in events:
-                        emit(event)
-                        if rule is not None and isinstance(event, Progressed):
-                            stopped = rule.stops(job.trial.hash, event.epochs)
-                    if work.status != Status.RUNNING:
-                        break
-                    if stop():
-                        emit(work.interrupt())
-                        return
-                    if stopped:
-                        emit(work.prune())
-                        break
-                    events = work.step()
-            finally:
-                work.close()
+            elif not self._train(job, rule, emit, stop):
+                return
+
+    def _train(self, job: Job, rule: Rule | None, emit: Emit, stop: Stop) -> bool:
+        """Trains one job, epoch by epoch. Returns False if the user stopped it."""
+        if rule is not None:
+            rule.add(job.trial.hash, job.history)
+        work = Work(job, self.name)
+        try:
+            events = work.start()
+            while True:
+                is_bad = False
+                for event in events:
+                    emit(event)
+                    if rule is not None and isinstance(event, Progressed):
+                        is_bad = rule.stops(job.trial.hash, event.epochs)
+                if work.status != Status.RUNNING:
+                    return True
+                if stop():
+                    emit(work.interrupt())
+                    return False
+                if is_bad:
+                    emit(work.prune())
+                    return True
+                events = work.step()
+        finally:
+            work.close()
 
     def close(self) -> None:
         pass

@@ -11,20 +11,33 @@ from collections.abc import Iterator
 
 from ablate.environment import seconds
 from ablate.errors import ExecutorError, TrialBusy
-from ablate.records import Ended, Event, Job, Measured, Place, Progressed, Resources, Started, Status
+from ablate.records import (
+    Ended,
+    Event,
+    Job,
+    Measured,
+    Place,
+    Progressed,
+    Resources,
+    Started,
+    Status,
+)
 from ablate.training import Diverged, Training
 from ablate.training.energy import Meter
 
+# A checkpoint is written when so much work would be lost, and when a trial ends or is
+# interrupted.
 CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
-"""A checkpoint is written when so much work would be lost, and when a trial ends or is interrupted."""
 
 
+# What ends a trial and not the run: code of a trial that calls `sys.exit` ends that
+# trial alone.
 FAILURES = (Exception, SystemExit)
-"""What ends a trial and not the run: code of a trial that calls `sys.exit` ends that trial alone."""
 
 
 def device_of(resources: Resources) -> str:
-    """`cuda` for a trial that was given any part of a GPU, else `cpu`, whatever the machine has.
+    """`cuda` for a trial that was given any part of a GPU, else `cpu`, whatever the
+    machine has.
 
     Raises:
         ExecutorError: the trial asks for a GPU and the process sees none.
@@ -34,10 +47,14 @@ def device_of(resources: Resources) -> str:
     import torch
 
     if not torch.cuda.is_available():
-        raise ExecutorError(f"resources.gpus = {resources.gpus:g}, but this process sees no GPU; set resources: {{gpus: 0}}")
+        raise ExecutorError(
+            f"resources.gpus = {resources.gpus:g}, but this process sees no GPU; set"
+            " resources: {gpus: 0}"
+        )
     if resources.gpus > torch.cuda.device_count():
         raise ExecutorError(
-            f"resources.gpus = {resources.gpus:g}, but this process sees {torch.cuda.device_count()}; lower it in the space"
+            f"resources.gpus = {resources.gpus:g}, but this process sees"
+            f" {torch.cuda.device_count()}; lower it in the space"
         )
     return "cuda"
 
@@ -45,22 +62,32 @@ def device_of(resources: Resources) -> str:
 class Work:
     """One job being trained in this process, a step at a time.
 
-    Nothing of a job outlives `close`: the next one starts from its own seed, network, threads and data order, in a process
-    that is warm only in its imports and its data.
+    Nothing of a job outlives `close`: the next one starts from its own seed, network,
+    threads and data order, in a process that is warm only in its imports and its data.
     """
 
     def __init__(self, job: Job, executor: str) -> None:
         self._job, self._trial = job, job.trial.hash
         self._training: Training | None = None
-        self._place = Place(executor, socket.gethostname(), os.getpid(), "", job.resources.threads)
+        self._place = Place(
+            executor, socket.gethostname(), os.getpid(), "", job.resources.threads
+        )
         self._saved = time.monotonic()
         self._diagnosis_error = ""
         self.status = Status.RUNNING
 
     def start(self) -> Iterator[Event]:
-        """Builds the network, continues from the checkpoint, and tells what is already done."""
-        device, processes = device_of(self._job.resources), self._job.resources.processes
-        place = Place(**{**self._place.__dict__, "device": device if processes == 1 else f"{device} x{processes}"})
+        """Builds the network, continues from the checkpoint, and tells what is already
+        done.
+        """
+        device = device_of(self._job.resources)
+        processes = self._job.resources.processes
+        place = Place(
+            **{
+                **self._place.__dict__,
+                "device": device if processes == 1 else f"{device} x{processes}",
+            }
+        )
         folder = f"{self._job.checkpoints}/{self._trial}"
         try:
             self._training = Training(
@@ -70,10 +97,14 @@ class Work:
                 threads=place.threads,
                 processes=processes,
                 meter=Meter(device, self._job.resources.gpus, self._job.resources.cpus),
-                beginnings={key: f"{self._job.checkpoints}/{key}" for key in self._job.beginnings},
+                beginnings={
+                    key: f"{self._job.checkpoints}/{key}"
+                    for key in self._job.beginnings
+                },
             )
         except TrialBusy as error:
-            # A worker that outlived its driver, or whose driver lost its lease: its result, or its checkpoint, is still to come.
+            # A worker that outlived its driver, or whose driver lost its lease: its
+            # result, or its checkpoint, is still to come.
             yield Started(self._trial, place, 0)
             self.status = Status.PLANNED
             yield Ended(self._trial, Status.RUNNING, str(error))
@@ -83,11 +114,20 @@ class Work:
             yield self._failed()
             return
         done = tuple(self._training.epochs)
-        yield Started(self._trial, place, len(done), self._training.weights)
+        yield Started(
+            trial=self._trial,
+            place=place,
+            epoch=len(done),
+            weights=self._training.weights,
+        )
         if done:
             yield Progressed(self._trial, done)
         # A beginning was looked into at its own end, which is not this trial's.
-        due = [m for m in self._training.measurements if self._job.diagnostics.due(m.epoch, self._job.trial.recipe.epochs)]
+        due = [
+            m
+            for m in self._training.measurements
+            if self._job.diagnostics.due(m.epoch, self._job.trial.recipe.epochs)
+        ]
         if self._job.beginnings and self._job.diagnostics.names:
             self._training.measurements = due
         if self._training.measurements:
@@ -103,9 +143,15 @@ class Work:
         assert self._training is not None
         try:
             epoch = self._training.epoch()
-            # The checkpoint comes first: a result that is told is a result that is kept.
-            if self._training.finished or time.monotonic() - self._saved > CHECKPOINT_SECONDS:
-                self.save(weights_only=self._training.finished and self._job.keep == "best")
+            # The checkpoint comes first: a result that is told is a result that is
+            # kept.
+            if (
+                self._training.finished
+                or time.monotonic() - self._saved > CHECKPOINT_SECONDS
+            ):
+                self.save(
+                    weights_only=self._training.finished and self._job.keep == "best"
+                )
         except Diverged as error:
             yield self._end(Status.DIVERGED, str(error))
             return
@@ -118,11 +164,16 @@ class Work:
             yield self._end(Status.COMPLETED, self._diagnosis_error)
 
     def _diagnose(self, epoch: int) -> Iterator[Event]:
-        """Looks inside the network where the job asks for it. What cannot be looked at costs no training: the trial goes on, and
-        ends with the error told."""
+        """Looks inside the network where the job asks for it.
+
+        What cannot be looked at costs no training: the trial goes on, and ends with the
+        error told.
+        """
         assert self._training is not None
         wanted = self._job.diagnostics
-        if not wanted.due(epoch, self._job.trial.recipe.epochs) or self._training.diagnosed(wanted.names):
+        if not wanted.due(
+            epoch, self._job.trial.recipe.epochs
+        ) or self._training.diagnosed(wanted.names):
             return
         try:
             yield Measured(self._trial, self._training.diagnose(wanted))
@@ -130,7 +181,9 @@ class Work:
             self._diagnosis_error = traceback.format_exc(limit=-8)
 
     def save(self, *, weights_only: bool = False) -> None:
-        """Writes a checkpoint now; of a finished trial, the weights alone if that is enough."""
+        """Writes a checkpoint now; of a finished trial, the weights alone if that is
+        enough.
+        """
         if self._training is not None:
             self._training.save(weights_only=weights_only)
             self._saved = time.monotonic()
@@ -154,8 +207,11 @@ class Work:
 
     def _end(self, status: Status, error: str = "") -> Ended:
         self.status = status
-        tested = self._training.tested if self._training is not None and status == Status.COMPLETED else None
-        return Ended(self._trial, status, error, tested)
+        if self._training is not None and status == Status.COMPLETED:
+            tested = self._training.tested
+        else:
+            tested = None
+        return Ended(trial=self._trial, status=status, error=error, tested=tested)
 
     def _failed(self) -> Ended:
         return self._end(Status.FAILED, traceback.format_exc(limit=-8))

@@ -1,4 +1,7 @@
-"""What can vary. One file of this package is one factor: its record `FACTOR` is found by being there."""
+"""What can vary.
+
+One file of this package is one factor: its record `FACTOR` is found by being there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from ablate.records import Level, Settings
 def catalogue() -> Mapping[str, Factor]:
     """Every factor by name, in alphabetical order."""
     found: dict[str, Factor] = {}
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+    for module in sorted(
+        pkgutil.iter_modules(__path__), key=lambda module: module.name
+    ):
         if module.name == "factor":
             continue
         factor = importlib.import_module(f"{__name__}.{module.name}").FACTOR
@@ -29,7 +34,11 @@ def catalogue() -> Mapping[str, Factor]:
 @cache
 def parameters() -> Mapping[str, tuple[Factor, Parameter]]:
     """Every parameter by its full name, as it is written in a space."""
-    return {factor.full_name(p.name): (factor, p) for factor in catalogue().values() for p in factor.parameters}
+    return {
+        factor.full_name(p.name): (factor, p)
+        for factor in catalogue().values()
+        for p in factor.parameters
+    }
 
 
 def find(name: str) -> tuple[Factor, Parameter]:
@@ -45,13 +54,21 @@ def find(name: str) -> tuple[Factor, Parameter]:
 
 
 def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:
-    """One factor's values: what is said, else the default. What only the backbone knows is left out."""
-    said = {p.name: settings.get(factor.full_name(p.name), p.default) for p in factor.parameters}
+    """One factor's values: what is said, else the default.
+
+    What only the backbone knows is left out.
+    """
+    said = {
+        p.name: settings.get(factor.full_name(p.name), p.default)
+        for p in factor.parameters
+    }
     return {name: level for name, level in said.items() if level is not None}
 
 
 def canonical(settings: Settings) -> dict[str, Level]:
-    """The settings that a model would read and that differ from their defaults: equal models, equal settings."""
+    """The settings that a model would read and that differ from their defaults: equal
+    models, equal settings.
+    """
     kept: dict[str, Level] = {}
     for factor in catalogue().values():
         values = values_of(factor, settings)
@@ -74,15 +91,24 @@ def unread_reason(name: str, settings: Settings) -> str:
 def needs_patch_labels(settings: Settings) -> bool:
     """Whether a loss of these settings needs a label for each patch."""
     return any(
-        isinstance(factor, LossFactor) and factor.patch_labels(values_of(factor, settings)) for factor in catalogue().values()
+        isinstance(factor, LossFactor)
+        and factor.patch_labels(values_of(factor, settings))
+        for factor in catalogue().values()
     )
 
 
 def mixes_patches(settings: Settings) -> bool:
-    """Whether a loss of these settings mixes two images on the patch grid, as published."""
-    found = [factor for factor in catalogue().values() if isinstance(factor, LossFactor)]
+    """Whether a loss of these settings mixes two images on the patch grid, as
+    published.
+    """
+    found = [
+        factor for factor in catalogue().values() if isinstance(factor, LossFactor)
+    ]
     values = [(factor, values_of(factor, settings)) for factor in found]
-    return any(not factor.neutral(read) and factor.as_published(read) for factor, read in values)
+    return any(
+        not factor.neutral(read) and factor.as_published(read)
+        for factor, read in values
+    )
 
 
 def reads_decay(settings: Settings) -> bool:
@@ -92,7 +118,8 @@ def reads_decay(settings: Settings) -> bool:
 
 
 def check(settings: Settings) -> Settings:
-    """The same settings, if each names a factor, has an allowed level and would be read.
+    """The same settings, if each names a factor, has an allowed level and would be
+    read.
 
     Raises:
         UnknownName: no factor has the name.

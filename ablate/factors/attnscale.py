@@ -14,10 +14,19 @@ def make(values: Values, site: Site) -> Edits:
 FACTOR = EditFactor(
     name="attnscale",
     source="anti-oversmoothing, section 3.1; Table 1",
-    claim="A learnt scale on each head's high-pass part keeps attention from collapsing: +0.9 top-1 on DeiT-S, 72 parameters.",
+    claim=(
+        "A learnt scale on each head's high-pass part keeps attention from collapsing:"
+        " +0.9 top-1 on DeiT-S, 72 parameters."
+    ),
     neutral=lambda values: values["attnscale"] is False,
     make=make,
     parameters=(
-        Parameter("attnscale", OneOf((False, True)), False, "scales A - 1/N by 1 + w, w a head, 0 at the start", (True,)),
+        Parameter(
+            name="attnscale",
+            allowed=OneOf((False, True)),
+            default=False,
+            about="scales A - 1/N by 1 + w, w a head, 0 at the start",
+            typical=(True,),
+        ),
     ),
 )

@@ -21,25 +21,42 @@ FACTOR = SizeFactor(
     name="drop",
     kind="recipe",
     source="augmented-shortcuts, Tables 7 and 8; DeiT",
-    claim="Augmented shortcuts tolerate larger drop rates: at dropout 0.3 Aug-ViT-S keeps 75.1 %, DeiT-S 69.8 %.",
+    claim=(
+        "Augmented shortcuts tolerate larger drop rates: at dropout 0.3 Aug-ViT-S keeps"
+        " 75.1 %, DeiT-S 69.8 %."
+    ),
     neutral=lambda values: not any(values.values()),
     edit=edit,
     parameters=(
         Parameter(
-            "path",
-            Real(0, 1),
-            0.0,
-            "stochastic depth (DropPath), rising linearly over depth up to this rate; equal in all of CaiT's blocks",
-            (0.1, 0.2),
+            name="path",
+            allowed=Real(0, 1),
+            default=0.0,
+            about="stochastic depth (DropPath), rising linearly over depth up to this rate;"
+            " equal in all of CaiT's blocks",
+            typical=(0.1, 0.2),
         ),
         Parameter(
-            "dropout",
-            Real(0, 1),
-            0.0,
-            "dropout after attention projection and both FFN layers, and after the embedding where the backbone has it there",
-            (0.1, 0.2),
+            name="dropout",
+            allowed=Real(0, 1),
+            default=0.0,
+            about="dropout after attention projection and both FFN layers, and after the"
+            " embedding where the backbone has it there",
+            typical=(0.1, 0.2),
         ),
-        Parameter("attention", Real(0, 1), 0.0, "dropout of attention weights", (0.1, 0.2)),
-        Parameter("head", Real(0, 1), 0.0, "dropout before the classifier, on ViT and DeiT", (0.2,)),
+        Parameter(
+            name="attention",
+            allowed=Real(0, 1),
+            default=0.0,
+            about="dropout of attention weights",
+            typical=(0.1, 0.2),
+        ),
+        Parameter(
+            name="head",
+            allowed=Real(0, 1),
+            default=0.0,
+            about="dropout before the classifier, on ViT and DeiT",
+            typical=(0.2,),
+        ),
     ),
 )

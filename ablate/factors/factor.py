@@ -1,4 +1,6 @@
-"""What a factor is: a frozen record with typed parameters and one hook, whose contract its kind fixes."""
+"""What a factor is: a frozen record with typed parameters and one hook, whose contract
+its kind fixes.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,14 @@ if TYPE_CHECKING:
 
 Branch = Literal["msa", "mlp"]
 
+# What a backbone must have for a factor to be defined on it:
+#
+# residual    pre-norm blocks whose two branches are added to a shortcut attention
+# softmax attention between tokens, with weights to edit heads       attention whose
+# heads do not talk to each other ffn         a feed-forward network of two linear
+# layers around a GELU tokens      as many patch tokens of the same width before the
+# first block as after the last head        one linear classifier on one vector
 Slot = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
-"""What a backbone must have for a factor to be defined on it:
-
-    residual    pre-norm blocks whose two branches are added to a shortcut
-    attention   softmax attention between tokens, with weights to edit
-    heads       attention whose heads do not talk to each other
-    ffn         a feed-forward network of two linear layers around a GELU
-    tokens      as many patch tokens of the same width before the first block as after the last
-    head        one linear classifier on one vector
-"""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,15 @@ class OneOf:
     levels: tuple[Level, ...]
 
     def accepts(self, level: Level) -> bool:
-        return any(type(level) is type(known) and level == known for known in self.levels)
+        return any(
+            type(level) is type(known) and level == known for known in self.levels
+        )
 
     def __str__(self) -> str:
-        return ", ".join(str(level).lower() if isinstance(level, bool) else str(level) for level in self.levels)
+        return ", ".join(
+            str(level).lower() if isinstance(level, bool) else str(level)
+            for level in self.levels
+        )
 
     def schema(self) -> dict[str, object]:
         return {"enum": list(self.levels)}
@@ -50,18 +55,28 @@ class Whole:
     most: int | None = None
 
     def accepts(self, level: Level) -> bool:
-        return type(level) is int and self.least <= level and (self.most is None or level <= self.most)
+        return (
+            type(level) is int
+            and self.least <= level
+            and (self.most is None or level <= self.most)
+        )
 
     def __str__(self) -> str:
-        return f"whole numbers from {self.least}" + (f" to {self.most}" if self.most is not None else " up")
+        return f"whole numbers from {self.least}" + (
+            f" to {self.most}" if self.most is not None else " up"
+        )
 
     def schema(self) -> dict[str, object]:
-        return {"type": "integer", "minimum": self.least} | ({"maximum": self.most} if self.most is not None else {})
+        return {"type": "integer", "minimum": self.least} | (
+            {"maximum": self.most} if self.most is not None else {}
+        )
 
 
 @dataclass(frozen=True)
 class Real:
-    """A parameter that takes numbers from `least` (itself only if `closed`) up to, but not including, `below`."""
+    """A parameter that takes numbers from `least` (itself only if `closed`) up to, but
+    not including, `below`.
+    """
 
     least: float
     below: float | None = None
@@ -74,16 +89,25 @@ class Real:
         return above and (self.below is None or level < self.below)
 
     def __str__(self) -> str:
-        start = f"numbers from {self.least:g}" if self.closed else f"numbers above {self.least:g}"
+        if self.closed:
+            start = f"numbers from {self.least:g}"
+        else:
+            start = f"numbers above {self.least:g}"
         return start + (f" to below {self.below:g}" if self.below is not None else "")
 
     def schema(self) -> dict[str, object]:
-        bounds: dict[str, object] = {"minimum" if self.closed else "exclusiveMinimum": self.least}
-        return {"type": "number"} | bounds | ({"exclusiveMaximum": self.below} if self.below is not None else {})
+        bounds: dict[str, object] = {
+            "minimum" if self.closed else "exclusiveMinimum": self.least
+        }
+        return (
+            {"type": "number"}
+            | bounds
+            | ({"exclusiveMaximum": self.below} if self.below is not None else {})
+        )
 
 
+# One factor's levels by parameter name, without the factor's name in front.
 Values: TypeAlias = Mapping[str, Level]
-"""One factor's levels by parameter name, without the factor's name in front."""
 
 
 def always(values: Values) -> bool:
@@ -95,9 +119,10 @@ def always(values: Values) -> bool:
 class Parameter:
     """One thing that varies.
 
-    `default` is the level where nothing is said; None means: as the backbone has it. `read` says whether the model
-    reads the parameter given the others, `when` the same in words. `typical` are levels worth trying, used by the
-    catalogue and by the contract tests.
+    `default` is the level where nothing is said; None means: as the backbone has it.
+    `read` says whether the model reads the parameter given the others, `when` the same
+    in words. `typical` are levels worth trying, used by the catalogue and by the
+    contract tests.
     """
 
     name: str
@@ -113,10 +138,12 @@ class Parameter:
 class Site:
     """Everything that a factor needs to know of the block where it is built.
 
-    `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width of the feed-forward network, `grid` the
-    token grid (height, width; 0 where only prefix tokens pass), `prefix` the number of class and register tokens before the
-    grid tokens, `dropout` the rate inside the feed-forward network, `norm` makes a norm over a number of channels, of the
-    backbone's class, `family` the name of the backbone's family.
+    `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width
+    of the feed-forward network, `grid` the token grid (height, width; 0 where only
+    prefix tokens pass), `prefix` the number of class and register tokens before the
+    grid tokens, `dropout` the rate inside the feed-forward network, `norm` makes a norm
+    over a number of channels, of the backbone's class, `family` the name of the
+    backbone's family.
     """
 
     layer: int
@@ -133,9 +160,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Dimensions:
-    """The numbers of a backbone that size and recipe factors may change. Rates are probabilities.
+    """The numbers of a backbone that size and recipe factors may change.
 
-    0, or an empty `pool`, stands for a number that the backbone has not, or has in several values.
+    Rates are probabilities.
+
+    0, or an empty `pool`, stands for a number that the backbone has not, or has in
+    several values.
     """
 
     patch_size: int = 0
@@ -153,7 +183,9 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Join:
-    """How a block joins its branches, and beside which of them the identity shortcut stands."""
+    """How a block joins its branches, and beside which of them the identity shortcut
+    stands.
+    """
 
     layout: Literal["serial", "parallel"] = "serial"
     identity: bool = True
@@ -194,7 +226,9 @@ class Edits:
 
 @dataclass(frozen=True)
 class TokenSite:
-    """What a loss on patch tokens needs to know: their width, their grid (height, width), and the number of classes."""
+    """What a loss on patch tokens needs to know: their width, their grid (height,
+    width), and the number of classes.
+    """
 
     width: int
     grid: tuple[int, int]
@@ -207,7 +241,8 @@ class Factor:
 
     Attributes:
         name: first half of every dotted name, as in `shortcuts.count`.
-        parameters: second halves; a factor with a single parameter of its own name is addressed by `name` alone.
+        parameters: second halves; a factor with a single parameter of its own name is
+            addressed by `name` alone.
         source: paper and place, or the library that defines it.
         claim: what the source says it does, in one line.
         neutral: whether the model is the unmodified one at these values.
@@ -225,7 +260,9 @@ class Factor:
     decays_as_published: bool = False
 
     def full_name(self, parameter: str) -> str:
-        return self.name if parameter == self.name else f"{self.name}.{parameter}"
+        if parameter == self.name:
+            return self.name
+        return f"{self.name}.{parameter}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,9 +275,11 @@ class SizeFactor(Factor):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceFactor(Factor):
-    """Takes the feed-forward network's place: gets the original module, returns one of the same tensor shapes.
+    """Takes the feed-forward network's place: gets the original module, returns one of
+    the same tensor shapes.
 
-    The original has `fc1`, `act` and `fc2`; inputs and outputs are (batch, tokens, width).
+    The original has `fc1`, `act` and `fc2`; inputs and outputs are (batch, tokens,
+    width).
     """
 
     make: Callable[[Values, Site, nn.Module], nn.Module]
@@ -277,7 +316,9 @@ class ArrangeFactor(Factor):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFactor(Factor):
-    """Puts a module between the pooled vector and the classifier: from (batch, width) to the same."""
+    """Puts a module between the pooled vector and the classifier: from (batch, width)
+    to the same.
+    """
 
     make: Callable[[Values, int], nn.Module]
     needs: tuple[Slot, ...] = ("head",)
@@ -286,15 +327,18 @@ class HeadFactor(Factor):
 
 @dataclass(frozen=True, kw_only=True)
 class LossFactor(Factor):
-    """Adds terms to the training loss, from patch tokens; the network itself stays as it is.
+    """Adds terms to the training loss, from patch tokens; the network itself stays as
+    it is.
 
-    The module is called with early tokens, those after the last block (both (batch, patches, width), without prefix tokens)
-    and labels: those of patches, (batch, patches, classes), or `Regions`, or None; it gives a scalar.
+    The module is called with early tokens, those after the last block (both (batch,
+    patches, width), without prefix tokens) and labels: those of patches, (batch,
+    patches, classes), or `Regions`, or None; it gives a scalar.
 
     Attributes:
         patch_labels: whether the terms need labels of patches.
-        as_published: whether early tokens are patch embeddings without position, and any two images of a batch are mixed on
-            the patch grid; else they are the tokens before the first block.
+        as_published: whether early tokens are patch embeddings without position, and
+            any two images of a batch are mixed on the patch grid; else they are the
+            tokens before the first block.
     """
 
     make: Callable[[Values, TokenSite], nn.Module]
@@ -307,11 +351,14 @@ class LossFactor(Factor):
 class ReadValues(Mapping[str, Level]):
     """A factor's values while a model is built; remembers which were read.
 
-    An argument that is accepted and ignored is a false result with a label on it, so the builder asks `check` at the end.
+    An argument that is accepted and ignored is a false result with a label on it, so
+    the builder asks `check` at the end.
     """
 
     def __init__(self, factor: Factor, values: Values) -> None:
-        self._factor, self._values, self._seen = factor, values, set[str]()
+        self._factor = factor
+        self._values = values
+        self._seen = set[str]()
 
     def __getitem__(self, name: str) -> Level:
         self._seen.add(name)
@@ -333,11 +380,18 @@ class ReadValues(Mapping[str, Level]):
             name = self._factor.full_name(parameter.name)
             if name in said and parameter.name not in self._seen:
                 raise UnreadParameter(
-                    f"the built model did not read {name} = {said[name]}; this is a mistake in factor '{self._factor.name}'"
+                    f"the built model did not read {name} = {said[name]}; this is a"
+                    f" mistake in factor '{self._factor.name}'"
                 )
 
 
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
     """The message for a level that a parameter does not take."""
-    known = [str(x) for x in parameter.allowed.levels] if isinstance(parameter.allowed, OneOf) else []
-    return f"{name}: {shortened(repr(level))} is not a level; allowed: {parameter.allowed}{did_you_mean(level, known)}"
+    if isinstance(parameter.allowed, OneOf):
+        known = [str(x) for x in parameter.allowed.levels]
+    else:
+        known = []
+    return (
+        f"{name}: {shortened(repr(level))} is not a level; allowed:"
+        f" {parameter.allowed}{did_you_mean(level, known)}"
+    )

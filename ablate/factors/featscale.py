@@ -1,4 +1,6 @@
-"""FeatScale: constant and high-frequency part of the attention's output, scaled per channel."""
+"""FeatScale: constant and high-frequency part of the attention's output, scaled per
+channel.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,39 @@ def make(values: Values, site: Site) -> Edits:
     level = values["featscale"]
     if level == "code" and site.family != "vit":
         other = "image" if site.family == "swin" else "text"
-        raise Infeasible(f"the published code adds FeatScale twice on DeiT only; on this backbone use featscale: {other}")
+        raise Infeasible(
+            "the published code adds FeatScale twice on DeiT only; on this backbone"
+            f" use featscale: {other}"
+        )
     if level == "image":
         if site.family != "swin":
-            raise Infeasible("attention sees the whole image on this backbone; use featscale: text")
+            raise Infeasible(
+                "attention sees the whole image on this backbone; use featscale: text"
+            )
         return Edits(image=ScaledFrequencies(site.width, dims=(1, 2)))
-    return Edits(output=ScaledFrequencies(site.width, times=2 if level == "code" else 1))
+    return Edits(
+        output=ScaledFrequencies(site.width, times=2 if level == "code" else 1)
+    )
 
 
 FACTOR = EditFactor(
     name="featscale",
     source="anti-oversmoothing, section 3.2; Table 1",
-    claim="Weighing high frequencies against the mean keeps patches apart: +1.0 top-1 on DeiT-S.",
+    claim=(
+        "Weighing high frequencies against the mean keeps patches apart: +1.0 top-1 on"
+        " DeiT-S."
+    ),
     neutral=lambda values: values["featscale"] == "none",
     make=make,
     parameters=(
         Parameter(
-            "featscale",
-            OneOf(("none", "text", "code", "image")),
-            "none",
-            "scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and 1 + 2t, as published for DeiT; "
-            "image: the mean over the whole image, as published for Swin",
-            ("text", "code"),
+            name="featscale",
+            allowed=OneOf(("none", "text", "code", "image")),
+            default="none",
+            about="scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and"
+            " 1 + 2t, as published for DeiT; image: the mean over the whole image, as"
+            " published for Swin",
+            typical=("text", "code"),
         ),
     ),
 )

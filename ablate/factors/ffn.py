@@ -1,4 +1,6 @@
-"""The feed-forward network: AGeLUs on narrower channels, base activation, depthwise block."""
+"""The feed-forward network: AGeLUs on narrower channels, base activation, depthwise
+block.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def _neutral(values: Values) -> bool:
-    return values["agelu"] == 0 and values["activation"] == "gelu" and values["kernel"] == "none" and values["form"] == "mlp"
+    return (
+        values["agelu"] == 0
+        and values["activation"] == "gelu"
+        and values["kernel"] == "none"
+        and values["form"] == "mlp"
+    )
 
 
 def _has_norms(values: Values) -> bool:
@@ -24,7 +31,11 @@ def _has_kernel(values: Values) -> bool:
 
 
 def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
-    """The new network. It keeps the original's linear layers wherever their shape fits, so equal seeds start equal."""
+    """The new network.
+
+    It keeps the original's linear layers wherever their shape fits, so equal seeds
+    start equal.
+    """
     from torch import nn
 
     from ablate.layers.ffn import (
@@ -39,77 +50,109 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
 
     count = int(values["agelu"])
     own = type(original.get_submodule("act")).__name__
-    if own != "GELU" or not isinstance(getattr(original, "norm", nn.Identity()), nn.Identity):
+    if own != "GELU" or not isinstance(
+        getattr(original, "norm", nn.Identity()), nn.Identity
+    ):
         raise Infeasible(
-            f"ffn is defined on a feed-forward network with GELU and without a norm inside; the backbone's has {own}"
+            "ffn is defined on a feed-forward network with GELU and without a norm"
+            f" inside; the backbone's has {own}"
         )
     act: nn.Module = ACTIVATIONS[str(values["activation"])]()
     if values["form"] == "sum":
         if count > 1:
-            raise Infeasible(f"ffn.form = sum adds as many AGeLUs as the FFN is wide; ffn.agelu says 0 or 1, not {count}")
+            raise Infeasible(
+                "ffn.form = sum adds as many AGeLUs as the FFN is wide; ffn.agelu says"
+                f" 0 or 1, not {count}"
+            )
         return SummedActivations(site.width, site.hidden, act, arbitrary=bool(count))
     # A block that only prefix tokens pass has no grid to convolve over.
     kernel = values["kernel"] if site.grid != (0, 0) else "none"
-    fc1, fc2 = linear(original.get_submodule("fc1")), linear(original.get_submodule("fc2"))
+    fc1 = linear(original.get_submodule("fc1"))
+    fc2 = linear(original.get_submodule("fc2"))
     if count:
         if site.hidden % count:
-            raise Infeasible(f"ffn.agelu = {count} does not divide the hidden width {site.hidden}")
+            raise Infeasible(
+                f"ffn.agelu = {count} does not divide the hidden width {site.hidden}"
+            )
         if count > 1:
             fc1 = narrow(fc1, site.hidden // count)
         act = ArbitraryActivations(site.hidden // count, count, act)
-    depthwise = nn.Identity() if kernel == "none" else DepthwiseBlock(site.hidden, int(kernel), site.grid, site.prefix)
+    depthwise: nn.Module = nn.Identity()
+    if kernel != "none":
+        depthwise = DepthwiseBlock(site.hidden, int(kernel), site.grid, site.prefix)
     norm1: nn.Module = nn.Identity()
     norm2: nn.Module = nn.Identity()
     published = bool(count) and values["variant"] == "code"
     if count:
-        # The published code takes torch's LayerNorm, whose epsilon is not the backbone's.
+        # The published code takes torch's LayerNorm, whose epsilon is not the
+        # backbone's.
         make_norm = nn.LayerNorm if published else site.norm
-        norm1, norm2 = make_norm(site.hidden), make_norm(site.width)
-    return FeedForward(fc1, act, norm1, depthwise, fc2, norm2, site.dropout, drop_before_depthwise=published)
+        norm1 = make_norm(site.hidden)
+        norm2 = make_norm(site.width)
+    return FeedForward(
+        fc1,
+        act,
+        norm1,
+        depthwise,
+        fc2,
+        norm2,
+        site.dropout,
+        drop_before_depthwise=published,
+    )
 
 
 FACTOR = ReplaceFactor(
     name="ffn",
     decays_as_published=True,
     source="iffn, eq. 4, 5 and section 4.3; Tables 1 to 6",
-    claim="Stronger non-linearity lets the FFN be narrower: DeiT-Ti with 12.6 % fewer parameters and 0.4 points more.",
+    claim=(
+        "Stronger non-linearity lets the FFN be narrower: DeiT-Ti with 12.6 % fewer"
+        " parameters and 0.4 points more."
+    ),
     neutral=_neutral,
     make=make,
     parameters=(
         Parameter(
-            "agelu",
-            Whole(0, 16),
-            0,
-            "number of AGeLUs concatenated on 1/N of the hidden width; 0 is the plain activation",
-            (1, 2, 4),
+            name="agelu",
+            allowed=Whole(0, 16),
+            default=0,
+            about="number of AGeLUs concatenated on 1/N of the hidden width; 0 is the plain"
+            " activation",
+            typical=(1, 2, 4),
         ),
         Parameter(
-            "activation", OneOf(("gelu", "softplus", "elu", "swish")), "gelu", "base activation", ("softplus", "elu", "swish")
+            name="activation",
+            allowed=OneOf(("gelu", "softplus", "elu", "swish")),
+            default="gelu",
+            about="base activation",
+            typical=("softplus", "elu", "swish"),
         ),
         Parameter(
-            "kernel",
-            OneOf(("none", 1, 3, 5, 7)),
-            "none",
-            "kernel of the depthwise block on the hidden channels",
-            (1, 3, 5, 7),
-            _has_kernel,
-            "ffn.form is mlp",
+            name="kernel",
+            allowed=OneOf(("none", 1, 3, 5, 7)),
+            default="none",
+            about="kernel of the depthwise block on the hidden channels",
+            typical=(1, 3, 5, 7),
+            read=_has_kernel,
+            when="ffn.form is mlp",
         ),
         Parameter(
-            "form",
-            OneOf(("mlp", "sum")),
-            "mlp",
-            "mlp: two linear layers; sum: the elementwise sum of as many activations as the FFN is wide (AGeLUs with agelu = 1)",
-            ("sum",),
+            name="form",
+            allowed=OneOf(("mlp", "sum")),
+            default="mlp",
+            about="mlp: two linear layers; sum: the elementwise sum of as many activations as"
+            " the FFN is wide (AGeLUs with agelu = 1)",
+            typical=("sum",),
         ),
         Parameter(
-            "variant",
-            OneOf(("text", "code")),
-            "text",
-            "code, as published: epsilon 1e-5 in the two norms, dropout before the depthwise block",
-            ("code",),
-            _has_norms,
-            "ffn.form is mlp and ffn.agelu is not 0",
+            name="variant",
+            allowed=OneOf(("text", "code")),
+            default="text",
+            about="code, as published: epsilon 1e-5 in the two norms, dropout before the"
+            " depthwise block",
+            typical=("code",),
+            read=_has_norms,
+            when="ffn.form is mlp and ffn.agelu is not 0",
         ),
     ),
 )

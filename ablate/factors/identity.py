@@ -14,8 +14,19 @@ def join(values: Values, before: Join) -> Join:
 FACTOR = ArrangeFactor(
     name="identity",
     source="augmented-shortcuts, Table 1",
-    claim="Without the identity shortcut tokens collapse: a ViT of four layers or more does not learn.",
+    claim=(
+        "Without the identity shortcut tokens collapse: a ViT of four layers or more"
+        " does not learn."
+    ),
     neutral=lambda values: values["identity"] is True,
     join=join,
-    parameters=(Parameter("identity", OneOf((True, False)), True, "whether MSA and MLP have their identity shortcut", (False,)),),
+    parameters=(
+        Parameter(
+            name="identity",
+            allowed=OneOf((True, False)),
+            default=True,
+            about="whether MSA and MLP have their identity shortcut",
+            typical=(False,),
+        ),
+    ),
 )

@@ -8,14 +8,27 @@ from ablate.factors.factor import ArrangeFactor, Join, OneOf, Parameter, Values
 
 
 def join(values: Values, before: Join) -> Join:
-    return replace(before, layout="parallel" if values["layout"] == "parallel" else "serial")
+    return replace(
+        before, layout="parallel" if values["layout"] == "parallel" else "serial"
+    )
 
 
 FACTOR = ArrangeFactor(
     name="layout",
     source="mabvit, Parallel Structure",
-    claim="MSA and MLP read the same input and run at once; small models lose accuracy, and both have equal parameters.",
+    claim=(
+        "MSA and MLP read the same input and run at once; small models lose accuracy,"
+        " and both have equal parameters."
+    ),
     neutral=lambda values: values["layout"] == "serial",
     join=join,
-    parameters=(Parameter("layout", OneOf(("serial", "parallel")), "serial", "how a block joins MSA and MLP", ("parallel",)),),
+    parameters=(
+        Parameter(
+            name="layout",
+            allowed=OneOf(("serial", "parallel")),
+            default="serial",
+            about="how a block joins MSA and MLP",
+            typical=("parallel",),
+        ),
+    ),
 )

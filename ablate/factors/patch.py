@@ -1,4 +1,7 @@
-"""Patch diversification: losses on patch tokens. The network and its inference stay as they are."""
+"""Patch diversification: losses on patch tokens.
+
+The network and its inference stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,16 @@ def make(values: Values, site: TokenSite) -> nn.Module:
     from ablate.layers.patch_losses import PatchLosses, PublishedPatchLosses
 
     if site.grid[0] * site.grid[1] < 2:
-        raise Infeasible("patch losses tell patches apart, and there is only one; use a smaller size.patch_size")
+        raise Infeasible(
+            "patch losses tell patches apart, and there is only one; use a smaller"
+            " size.patch_size"
+        )
     if values["variant"] == "code":
         if values["cosine"]:
-            raise Infeasible("the published code has no cosine loss; set patch.cosine to 0, or patch.variant to text")
+            raise Infeasible(
+                "the published code has no cosine loss; set patch.cosine to 0, or"
+                " patch.variant to text"
+            )
         return PublishedPatchLosses(
             site.width,
             site.classes,
@@ -42,24 +51,48 @@ def make(values: Values, site: TokenSite) -> nn.Module:
 FACTOR = LossFactor(
     name="patch",
     source="patch-diversification, section 4; Tables 1 and 3",
-    claim="Telling patches apart while training gains 0.8 on DeiT-B, and costs nothing at inference.",
-    neutral=lambda values: not any(values[name] for name in ("cosine", "contrastive", "mixing")),
+    claim=(
+        "Telling patches apart while training gains 0.8 on DeiT-B, and costs nothing at"
+        " inference."
+    ),
+    neutral=lambda values: (
+        not any(values[name] for name in ("cosine", "contrastive", "mixing"))
+    ),
     make=make,
     patch_labels=lambda values: bool(values["mixing"]) and not _as_published(values),
     as_published=_as_published,
     parameters=(
-        Parameter("cosine", Real(0), 0.0, "weight of the mean pairwise cosine of last-layer patch tokens", (1.0,)),
-        Parameter("contrastive", Real(0), 0.0, "weight of the contrastive loss between first- and last-layer tokens", (1.0,)),
-        Parameter("mixing", Real(0), 0.0, "weight of the patch classification loss; needs recipe.cutmix", (1.0,)),
         Parameter(
-            "variant",
-            OneOf(("text", "code")),
-            "text",
-            "code, as published: a local negative, embeddings without position, any two images mixed on the patch grid, "
-            "region means classified through dropout; needs recipe.cutmix or recipe.mixup",
-            ("code",),
-            lambda values: bool(values["contrastive"] or values["mixing"]),
-            "patch.contrastive or patch.mixing is above 0",
+            name="cosine",
+            allowed=Real(0),
+            default=0.0,
+            about="weight of the mean pairwise cosine of last-layer patch tokens",
+            typical=(1.0,),
+        ),
+        Parameter(
+            name="contrastive",
+            allowed=Real(0),
+            default=0.0,
+            about="weight of the contrastive loss between first- and last-layer tokens",
+            typical=(1.0,),
+        ),
+        Parameter(
+            name="mixing",
+            allowed=Real(0),
+            default=0.0,
+            about="weight of the patch classification loss; needs recipe.cutmix",
+            typical=(1.0,),
+        ),
+        Parameter(
+            name="variant",
+            allowed=OneOf(("text", "code")),
+            default="text",
+            about="code, as published: a local negative, embeddings without position, any two"
+            " images mixed on the patch grid, region means classified through dropout;"
+            " needs recipe.cutmix or recipe.mixup",
+            typical=("code",),
+            read=lambda values: bool(values["contrastive"] or values["mixing"]),
+            when="patch.contrastive or patch.mixing is above 0",
         ),
     ),
 )

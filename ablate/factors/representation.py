@@ -28,6 +28,12 @@ FACTOR = HeadFactor(
     neutral=lambda values: values["representation"] is False,
     make=make,
     parameters=(
-        Parameter("representation", OneOf((False, True)), False, "a d x d layer and tanh before the classifier", (True,)),
+        Parameter(
+            name="representation",
+            allowed=OneOf((False, True)),
+            default=False,
+            about="a d x d layer and tanh before the classifier",
+            typical=(True,),
+        ),
     ),
 )

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, OneOf, Parameter, Path, PathFactor, Site, Values, Whole
+from ablate.factors.factor import (
+    Branch,
+    OneOf,
+    Parameter,
+    Path,
+    PathFactor,
+    Site,
+    Values,
+    Whole,
+)
 
 
 def _used(values: Values) -> bool:
@@ -11,7 +20,9 @@ def _used(values: Values) -> bool:
 
 
 def _projects(values: Values) -> bool:
-    return _used(values) and (values["variant"] == "code" or values["order"] != "activation")
+    return _used(values) and (
+        values["variant"] == "code" or values["order"] != "activation"
+    )
 
 
 def _circulant(values: Values) -> bool:
@@ -23,7 +34,9 @@ def _text(values: Values) -> bool:
 
 
 def make(values: Values, site: Site, branch: Branch) -> list[Path]:
-    """The paths beside one branch: none, or one module that computes the sum over all T."""
+    """The paths beside one branch: none, or one module that computes the sum over all
+    T.
+    """
     from ablate.layers import shortcuts as layers
     from ablate.layers.circulant import CirculantProjection
 
@@ -32,9 +45,18 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
         return []
     code = values["variant"] == "code"
     if code and count > 2:
-        raise Infeasible(f"shortcuts.variant = code: the published code has one or two shortcuts, not {count}")
-    # The published code activates only where there are two shortcuts, and then takes 3/4 of the whole sum.
-    order = ("projection" if count == 1 else "projection-activation") if code else values["order"]
+        raise Infeasible(
+            "shortcuts.variant = code: the published code has one or two shortcuts,"
+            f" not {count}"
+        )
+    # The published code activates only where there are two shortcuts, and then takes
+    # 3/4 of the whole sum.
+    if not code:
+        order = values["order"]
+    elif count == 1:
+        order = "projection"
+    else:
+        order = "projection-activation"
     if order == "activation":
         return [Path(layers.ActivationOnly(count), "input")]
     projection: layers.Projection
@@ -43,7 +65,9 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
     else:
         b = int(values["b"])
         if site.width % b:
-            raise Infeasible(f"shortcuts.b = {b} does not divide the width {site.width}")
+            raise Infeasible(
+                f"shortcuts.b = {b} does not divide the width {site.width}"
+            )
         projection = CirculantProjection(site.width, b, count, bias=code)
     orders = {
         "projection-activation": layers.ProjectionActivation,
@@ -51,63 +75,82 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
         "projection": layers.ProjectionOnly,
     }
     module = orders[str(order)](projection)
-    return [Path(module, "norm", rescale=0.75 if count == 2 else 1.0)] if code else [Path(module, "input")]
+    if code:
+        return [Path(module, "norm", rescale=0.75 if count == 2 else 1.0)]
+    return [Path(module, "input")]
 
 
 FACTOR = PathFactor(
     name="shortcuts",
     decays_as_published=True,
     source="augmented-shortcuts, eq. 8, 11, 14; Tables 3 to 6",
-    claim="Parameterised shortcuts beside MSA and MLP keep tokens diverse: +1.1 top-1 on DeiT-S for +0.07 M parameters.",
+    claim=(
+        "Parameterised shortcuts beside MSA and MLP keep tokens diverse: +1.1 top-1 on"
+        " DeiT-S for +0.07 M parameters."
+    ),
     neutral=lambda values: not _used(values),
     make=make,
     parameters=(
-        Parameter("count", Whole(0, 64), 0, "T, number of augmented shortcuts beside a branch", (1, 2, 3)),
         Parameter(
-            "b",
-            Whole(1),
-            4,
-            "the projection is a b x b grid of circulant blocks",
-            (1, 2, 8),
-            _circulant,
-            "a circulant projection is used",
+            name="count",
+            allowed=Whole(0, 64),
+            default=0,
+            about="T, number of augmented shortcuts beside a branch",
+            typical=(1, 2, 3),
         ),
         Parameter(
-            "projection",
-            OneOf(("circulant", "dense")),
-            "circulant",
-            "structure of the projection",
-            ("dense",),
-            _projects,
-            "a projection is used",
+            name="b",
+            allowed=Whole(1),
+            default=4,
+            about="the projection is a b x b grid of circulant blocks",
+            typical=(1, 2, 8),
+            read=_circulant,
+            when="a circulant projection is used",
         ),
         Parameter(
-            "placement",
-            OneOf(("msa", "mlp", "both")),
-            "both",
-            "branches with shortcuts beside them",
-            ("msa", "mlp"),
-            _used,
-            "shortcuts.count > 0",
+            name="projection",
+            allowed=OneOf(("circulant", "dense")),
+            default="circulant",
+            about="structure of the projection",
+            typical=("dense",),
+            read=_projects,
+            when="a projection is used",
         ),
         Parameter(
-            "order",
-            OneOf(("projection-activation", "activation-projection", "projection", "activation")),
-            "projection-activation",
-            "what a shortcut computes; the activation is GELU",
-            ("activation-projection", "projection", "activation"),
-            _text,
-            "shortcuts.count > 0 and shortcuts.variant is text",
+            name="placement",
+            allowed=OneOf(("msa", "mlp", "both")),
+            default="both",
+            about="branches with shortcuts beside them",
+            typical=("msa", "mlp"),
+            read=_used,
+            when="shortcuts.count > 0",
         ),
         Parameter(
-            "variant",
-            OneOf(("text", "code")),
-            "text",
-            "as the text says, or as the published code does: it reads LN(x), has a bias, activates only if there are two "
-            "shortcuts, and then takes 3/4 of the whole sum",
-            ("code",),
-            _used,
-            "shortcuts.count > 0",
+            name="order",
+            allowed=OneOf(
+                (
+                    "projection-activation",
+                    "activation-projection",
+                    "projection",
+                    "activation",
+                )
+            ),
+            default="projection-activation",
+            about="what a shortcut computes; the activation is GELU",
+            typical=("activation-projection", "projection", "activation"),
+            read=_text,
+            when="shortcuts.count > 0 and shortcuts.variant is text",
+        ),
+        Parameter(
+            name="variant",
+            allowed=OneOf(("text", "code")),
+            default="text",
+            about="as the text says, or as the published code does: it reads LN(x), has a"
+            " bias, activates only if there are two shortcuts, and then takes 3/4 of"
+            " the whole sum",
+            typical=("code",),
+            read=_used,
+            when="shortcuts.count > 0",
         ),
     ),
 )

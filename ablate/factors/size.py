@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.factors.factor import Dimensions, OneOf, Parameter, Real, SizeFactor, Values, Whole
+from ablate.factors.factor import (
+    Dimensions,
+    OneOf,
+    Parameter,
+    Real,
+    SizeFactor,
+    Values,
+    Whole,
+)
 
+# Blocks of a backbone: the deepest published transformers have so many, and building a
+# block takes a millisecond.
 MOST_DEPTH = 1_000
-"""Blocks of a backbone: the deepest published transformers have so many, and building a block takes a millisecond."""
+# Channels, heads and sides in pixels or tokens: beyond it no network fits into any
+# memory.
 MOST_WIDTH = 1_000_000
-"""Channels, heads and sides in pixels or tokens: beyond it no network fits into any memory."""
 
 
 def edit(values: Values, before: Dimensions) -> Dimensions:
@@ -28,24 +38,64 @@ def edit(values: Values, before: Dimensions) -> Dimensions:
 FACTOR = SizeFactor(
     name="size",
     source="ViT; augmented-shortcuts, Table 1 (depth)",
-    claim="The capacity of the backbone itself: the control against which any other gain is to be held.",
+    claim=(
+        "The capacity of the backbone itself: the control against which any other gain"
+        " is to be held."
+    ),
     neutral=lambda values: not values,
     edit=edit,
     parameters=(
-        Parameter("patch_size", Whole(1, MOST_WIDTH), None, "side of a patch in pixels", (4, 8)),
-        Parameter("width", Whole(1, MOST_WIDTH), None, "channels of a token (embedding dimension)", (48, 96)),
-        Parameter("depth", Whole(1, MOST_DEPTH), None, "number of blocks", (1, 2)),
-        Parameter("heads", Whole(1, MOST_WIDTH), None, "attention heads; they divide the width", (2, 6)),
-        Parameter("mlp_ratio", Real(0, closed=False), None, "hidden width of the FFN over the width", (2.0, 3.0)),
         Parameter(
-            "pool",
-            OneOf(("token", "mean", "norm-mean", "distilled")),
-            None,
-            "what is classified: the class token; the mean of the patch tokens, then normalised; (norm-mean, as in IFFN's "
-            "published code) the mean of the normalised patch tokens; or (distilled, as in DeiT) the class token and a "
-            "distillation token, each by a head of its own",
-            ("mean", "norm-mean", "distilled"),
+            name="patch_size",
+            allowed=Whole(1, MOST_WIDTH),
+            default=None,
+            about="side of a patch in pixels",
+            typical=(4, 8),
         ),
-        Parameter("window", Whole(2, MOST_WIDTH), None, "side of an attention window in tokens, on Swin", (4,)),
+        Parameter(
+            name="width",
+            allowed=Whole(1, MOST_WIDTH),
+            default=None,
+            about="channels of a token (embedding dimension)",
+            typical=(48, 96),
+        ),
+        Parameter(
+            name="depth",
+            allowed=Whole(1, MOST_DEPTH),
+            default=None,
+            about="number of blocks",
+            typical=(1, 2),
+        ),
+        Parameter(
+            name="heads",
+            allowed=Whole(1, MOST_WIDTH),
+            default=None,
+            about="attention heads; they divide the width",
+            typical=(2, 6),
+        ),
+        Parameter(
+            name="mlp_ratio",
+            allowed=Real(0, closed=False),
+            default=None,
+            about="hidden width of the FFN over the width",
+            typical=(2.0, 3.0),
+        ),
+        Parameter(
+            name="pool",
+            allowed=OneOf(("token", "mean", "norm-mean", "distilled")),
+            default=None,
+            about="what is classified: the class token; the mean of the patch tokens, then"
+            " normalised; (norm-mean, as in IFFN's published code) the mean of the"
+            " normalised patch tokens; or (distilled, as in DeiT) the class token and a"
+            " distillation token, each by a head of its own",
+            typical=("mean", "norm-mean", "distilled"),
+        ),
+        Parameter(
+            name="window",
+            allowed=Whole(2, MOST_WIDTH),
+            default=None,
+            about="side of an attention window in tokens, on Swin",
+            typical=(4,),
+        ),
     ),
 )

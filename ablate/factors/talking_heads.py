@@ -24,11 +24,11 @@ FACTOR = EditFactor(
     needs=("attention", "heads"),
     parameters=(
         Parameter(
-            "talking_heads",
-            OneOf(("none", "before", "after", "both")),
-            "none",
-            "a linear map across heads, without bias, before or after the softmax",
-            ("before", "after", "both"),
+            name="talking_heads",
+            allowed=OneOf(("none", "before", "after", "both")),
+            default="none",
+            about="a linear map across heads, without bias, before or after the softmax",
+            typical=("before", "after", "both"),
         ),
     ),
 )

@@ -9,7 +9,9 @@ def make(values: Values, site: Site) -> Edits:
     from ablate.layers.attention import GATES, GatedValue, ValueActivation
 
     name = str(values["value"])
-    return Edits(value=GatedValue(site.width, name) if name in GATES else ValueActivation(name))
+    return Edits(
+        value=GatedValue(site.width, name) if name in GATES else ValueActivation(name)
+    )
 
 
 FACTOR = EditFactor(
@@ -20,11 +22,12 @@ FACTOR = EditFactor(
     make=make,
     parameters=(
         Parameter(
-            "value",
-            OneOf(("none", "gelu", "silu", "glu", "geglu", "swiglu")),
-            "none",
-            "activation on V; the GLUs double the value projection (d^2 + d parameters a block)",
-            ("gelu", "silu", "glu", "geglu", "swiglu"),
+            name="value",
+            allowed=OneOf(("none", "gelu", "silu", "glu", "geglu", "swiglu")),
+            default="none",
+            about="activation on V; the GLUs double the value projection (d^2 + d parameters"
+            " a block)",
+            typical=("gelu", "silu", "glu", "geglu", "swiglu"),
         ),
     ),
 )

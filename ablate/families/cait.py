@@ -1,4 +1,7 @@
-"""CaiT, from timm. Factors stand in the self-attention blocks between patches, not in class attention."""
+"""CaiT, from timm.
+
+Factors stand in the self-attention blocks between patches, not in class attention.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,18 @@ def dimensions(name: str) -> Dimensions:
     )
 
 
-# timm gives every block the same rate of stochastic depth, as CaiT's paper does; elsewhere it rises with depth.
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+# timm gives every block the same rate of stochastic depth, as CaiT's paper does;
+# elsewhere it rises with depth.
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, wanted.patch_size, name)
     own = dimensions(name)
     changed = {"depth": wanted.depth} if wanted.depth != own.depth else {}
     rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
-    return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)
+    return timm_models.create(
+        name, channels, classes, img_size=image_size, **changed, **rates
+    )
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -62,7 +70,10 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
 class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        scaled = block.gamma_1 * block.attn(normed) if branch == "msa" else block.gamma_2 * block.mlp(normed)
+        if branch == "msa":
+            scaled = block.gamma_1 * block.attn(normed)
+        else:
+            scaled = block.gamma_2 * block.mlp(normed)
         mixed: Tensor = block.drop_path(scaled)
         return mixed
 

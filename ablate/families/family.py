@@ -11,9 +11,9 @@ from ablate.factors.factor import Branch, Dimensions, Site, Slot
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+# How a block's input and output are laid out: (batch, tokens, width), (batch, height,
+# width, channels), or (batch, channels, height, width).
 Layout = Literal["tokens", "grid", "image"]
-"""How a block's input and output are laid out: (batch, tokens, width), (batch, height, width, channels), or
-(batch, channels, height, width)."""
 
 
 def factor_of(dimension: str) -> str:
@@ -28,7 +28,9 @@ def factor_of(dimension: str) -> str:
 
 
 class Algebra(Protocol):
-    """How the blocks of a family compute their two branches, `drop_path(scale(mixer(norm(x))))`."""
+    """How the blocks of a family compute their two branches,
+    `drop_path(scale(mixer(norm(x))))`.
+    """
 
     @staticmethod
     def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
@@ -52,8 +54,9 @@ class TwoNorms:
 class BlockPlace:
     """One block of a built model: where it stands and what its factors must know.
 
-    `name` is the block's dotted name in the model; `attention` and `ffn` are names inside the block, None where it has none to
-    edit or replace. `residual` says whether paths can stand beside its branches. `layout` is that of the block's input,
+    `name` is the block's dotted name in the model; `attention` and `ffn` are names
+    inside the block, None where it has none to edit or replace. `residual` says whether
+    paths can stand beside its branches. `layout` is that of the block's input,
     `ffn_layout` that of its feed-forward network.
     """
 
@@ -74,17 +77,21 @@ class Family:
         name: as in `backbone: {family: NAME}`.
         members: names that a user may type.
         dimensions: the numbers of the unmodified backbone of that name.
-        image_size: the input side that the backbone of that name was made for, in pixels.
-        create: builds the unmodified backbone at given numbers: (name, image side, channels, classes, dimensions). Raises
-            Infeasible where they do not fit.
+        image_size: the input side that the backbone of that name was made for, in
+            pixels.
+        create: builds the unmodified backbone at given numbers: (name, image side,
+            channels, classes, dimensions). Raises Infeasible where they do not fit.
         blocks: the places of its pre-norm blocks.
         algebra: how its blocks compute their branches.
-        editable: the class that makes an attention module of it editable, by that module's own class; None if it is so already.
+        editable: the class that makes an attention module of it editable, by that
+            module's own class; None if it is so already.
         sizes: the dimensions that factors may change.
         lacks: what factors need and this family has not, with the reason.
-        before_head: dotted name of the parameterless module between the pooled vector and the classifier.
+        before_head: dotted name of the parameterless module between the pooled vector
+            and the classifier.
         last_norm: dotted name of the module whose output are the last layer's tokens.
-        declared: whether the family's own name is a backbone too, whose numbers all come from `size` factors.
+        declared: whether the family's own name is a backbone too, whose numbers all
+            come from `size` factors.
         about: which paper or library.
     """
 

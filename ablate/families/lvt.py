@@ -1,4 +1,7 @@
-"""LVT, from this package's backbones. Attention is edited in the recursive stages; the first stage convolves."""
+"""LVT, from this package's backbones.
+
+Attention is edited in the recursive stages; the first stage convolves.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,21 @@ def dimensions(name: str) -> Dimensions:
     return Dimensions(patch_size=7)
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, 32, name)
-    return timm_models.create(name, channels, classes, img_size=image_size, **timm_models.rates(wanted))
+    return timm_models.create(
+        name, channels, classes, img_size=image_size, **timm_models.rates(wanted)
+    )
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     lvt: Any = model
     found = [
-        (s, f"stages.{s}.blocks.{b}", block) for s, stage in enumerate(lvt.stages) for b, block in enumerate(stage["blocks"])
+        (s, f"stages.{s}.blocks.{b}", block)
+        for s, stage in enumerate(lvt.stages)
+        for b, block in enumerate(stage["blocks"])
     ]
     places = [
         BlockPlace(
@@ -50,8 +59,8 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
         )
         for index, (stage, name, block) in enumerate(found)
     ]
-    # The feed-forward networks behind class attention see the class token alone. IFFN replaces them too: so its printed
-    # parameters come out.
+    # The feed-forward networks behind class attention see the class token alone. IFFN
+    # replaces them too: so its printed parameters come out.
     return places + [
         BlockPlace(
             f"class_blocks.{index}",
@@ -76,13 +85,18 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
 class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        mixed: Tensor = block.drop_path((block.attn if branch == "msa" else block.mlp)(normed))
+        mixed: Tensor = block.drop_path(
+            (block.attn if branch == "msa" else block.mlp)(normed)
+        )
         return mixed
 
 
 FAMILY = Family(
     name="lvt",
-    about="LVT, after arXiv 2112.10809; attention is edited in its recursive stages, not in the convolutional first",
+    about=(
+        "LVT, after arXiv 2112.10809; attention is edited in its recursive stages, not"
+        " in the convolutional first"
+    ),
     members=members,
     dimensions=dimensions,
     image_size=timm_models.image_size,
@@ -91,7 +105,12 @@ FAMILY = Family(
     algebra=Algebra,
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "attention_dropout")),
-    lacks={"tokens": "its first and last layers differ in the number and the width of their tokens"},
+    lacks={
+        "tokens": (
+            "its first and last layers differ in the number and the width of their"
+            " tokens"
+        )
+    },
     # The final norm sees the class token too; the last block does not.
     last_norm="stages.3.blocks",
 )

@@ -1,4 +1,6 @@
-"""PoolFormer (version 1), from timm: pooling in attention's place, on images in (batch, channels, height, width)."""
+"""PoolFormer (version 1), from timm: pooling in attention's place, on images in (batch,
+channels, height, width).
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,27 @@ if TYPE_CHECKING:
 
 
 def members() -> list[str]:
-    return [name for name in timm_models.names("metaformer") if name.startswith("poolformer_")]
+    return [
+        name
+        for name in timm_models.names("metaformer")
+        if name.startswith("poolformer_")
+    ]
 
 
 def dimensions(name: str) -> Dimensions:
     return Dimensions(patch_size=7)
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, 32, name)
-    model: Any = timm_models.create(name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate", attention=False))
+    model: Any = timm_models.create(
+        name,
+        channels,
+        classes,
+        **timm_models.rates(wanted, "proj_drop_rate", attention=False),
+    )
     model.image_side = image_size
     made: nn.Module = model
     return made
@@ -85,7 +98,10 @@ FAMILY = Family(
     lacks={
         "attention": "it pools where others attend",
         "heads": "it pools where others attend",
-        "tokens": "its first and last layers differ in the number and the width of their tokens",
+        "tokens": (
+            "its first and last layers differ in the number and the width of their"
+            " tokens"
+        ),
     },
     before_head="head.drop",
     last_norm="stages",

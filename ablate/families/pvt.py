@@ -20,15 +20,25 @@ def dimensions(name: str) -> Dimensions:
     return Dimensions(patch_size=4)
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, 32, name)
-    return timm_models.create(name, channels, classes, img_size=image_size, **timm_models.rates(wanted, "drop_rate"))
+    return timm_models.create(
+        name,
+        channels,
+        classes,
+        img_size=image_size,
+        **timm_models.rates(wanted, "drop_rate"),
+    )
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     pvt: Any = model
     found = [
-        (f"stages.{s}.blocks.{b}", block, stage) for s, stage in enumerate(pvt.stages) for b, block in enumerate(stage.blocks)
+        (f"stages.{s}.blocks.{b}", block, stage)
+        for s, stage in enumerate(pvt.stages)
+        for b, block in enumerate(stage.blocks)
     ]
     return [
         BlockPlace(
@@ -52,7 +62,9 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
 class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        mixed: Tensor = block.drop_path(block.attn(normed, *context) if branch == "msa" else block.mlp(normed))
+        mixed: Tensor = block.drop_path(
+            block.attn(normed, *context) if branch == "msa" else block.mlp(normed)
+        )
         return mixed
 
 
@@ -67,5 +79,10 @@ FAMILY = Family(
     algebra=Algebra,
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
-    lacks={"tokens": "its first and last layers differ in the number and the width of their tokens"},
+    lacks={
+        "tokens": (
+            "its first and last layers differ in the number and the width of their"
+            " tokens"
+        )
+    },
 )

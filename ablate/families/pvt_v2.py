@@ -20,9 +20,13 @@ def dimensions(name: str) -> Dimensions:
     return Dimensions(patch_size=7)
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, 32, name)
-    model: Any = timm_models.create(name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate"))
+    model: Any = timm_models.create(
+        name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate")
+    )
     model.image_side = image_size
     made: nn.Module = model
     return made
@@ -84,8 +88,14 @@ FAMILY = Family(
     editable=editable,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
     lacks={
-        "ffn": "its feed-forward network has a depthwise convolution of its own between the linear layers",
-        "tokens": "its first and last layers differ in the number and the width of their tokens",
+        "ffn": (
+            "its feed-forward network has a depthwise convolution of its own between"
+            " the linear layers"
+        ),
+        "tokens": (
+            "its first and last layers differ in the number and the width of their"
+            " tokens"
+        ),
     },
     last_norm="stages",
 )

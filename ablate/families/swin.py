@@ -1,4 +1,6 @@
-"""Swin, from timm: attention in shifted windows, so that the tokens of an edit are those of one window."""
+"""Swin, from timm: attention in shifted windows, so that the tokens of an edit are
+those of one window.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +23,50 @@ def members() -> list[str]:
 @cache
 def dimensions(name: str) -> Dimensions:
     model = timm_models.unmodified(name)
-    windows = {block.attn.window_size for stage in model.layers for block in stage.blocks}
+    windows = {
+        block.attn.window_size for stage in model.layers for block in stage.blocks
+    }
     window = next(iter(windows))[0] if len(windows) == 1 else 0
     return Dimensions(patch_size=model.patch_embed.patch_size[0], window=window)
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
-    """timm's model. The window stays as it is with another image side, unless `size.window` says otherwise."""
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
+    """timm's model.
+
+    The window stays as it is with another image side, unless `size.window` says
+    otherwise.
+    """
     own = dimensions(name)
     if image_size < 8 * wanted.patch_size:
-        raise Infeasible(f"{name} halves its token grid three times; an image side of {image_size} is too small")
+        raise Infeasible(
+            f"{name} halves its token grid three times; an image side of {image_size}"
+            " is too small"
+        )
     timm_models.require_multiple(image_size, wanted.patch_size, name)
     if wanted.window != own.window and wanted.window > image_size // wanted.patch_size:
-        raise Infeasible(f"size.window = {wanted.window} is larger than the {image_size // wanted.patch_size} tokens of a side")
-    changed = {"window_size": wanted.window} if wanted.window != own.window else {}
+        raise Infeasible(
+            f"size.window = {wanted.window} is larger than the"
+            f" {image_size // wanted.patch_size} tokens of a side"
+        )
+    if wanted.window != own.window:
+        changed = {"window_size": wanted.window}
+    else:
+        changed = {}
     rates = timm_models.rates(wanted, "proj_drop_rate")
-    return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)
+    return timm_models.create(
+        name, channels, classes, img_size=image_size, **changed, **rates
+    )
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     swin: Any = model
-    found = [(f"layers.{s}.blocks.{b}", block) for s, stage in enumerate(swin.layers) for b, block in enumerate(stage.blocks)]
+    found = [
+        (f"layers.{s}.blocks.{b}", block)
+        for s, stage in enumerate(swin.layers)
+        for b, block in enumerate(stage.blocks)
+    ]
     return [
         BlockPlace(
             name,
@@ -69,7 +94,9 @@ class Algebra(TwoNorms):
         if branch == "msa":
             mixed = block.drop_path1(block._attn(normed))
         else:
-            mixed = block.drop_path2(block.mlp(normed.flatten(1, 2))).reshape(normed.shape)
+            mixed = block.drop_path2(block.mlp(normed.flatten(1, 2))).reshape(
+                normed.shape
+            )
         return mixed
 
 
@@ -90,6 +117,11 @@ FAMILY = Family(
     algebra=Algebra,
     editable=editable,
     sizes=frozenset(("window", "drop_path", "dropout", "attention_dropout")),
-    lacks={"tokens": "its first and last layers differ in the number and the width of their tokens"},
+    lacks={
+        "tokens": (
+            "its first and last layers differ in the number and the width of their"
+            " tokens"
+        )
+    },
     before_head="head.drop",
 )

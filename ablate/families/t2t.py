@@ -1,4 +1,7 @@
-"""T2T-ViT, from this package's backbones. Factors stand in its transformer blocks, not in the token-to-token module."""
+"""T2T-ViT, from this package's backbones.
+
+Factors stand in its transformer blocks, not in the token-to-token module.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,25 @@ def dimensions(name: str) -> Dimensions:
     )
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
     timm_models.require_multiple(image_size, 16, name)
     if wanted.drop_path and wanted.depth == 1:
-        raise Infeasible("drop.path rises linearly from 0 in the first block; with size.depth = 1 it does nothing")
+        raise Infeasible(
+            "drop.path rises linearly from 0 in the first block; with size.depth = 1 it"
+            " does nothing"
+        )
     own = dimensions(name)
-    changed = {key: getattr(wanted, key) for key in ("depth", "mlp_ratio") if getattr(wanted, key) != getattr(own, key)}
+    changed = {
+        key: getattr(wanted, key)
+        for key in ("depth", "mlp_ratio")
+        if getattr(wanted, key) != getattr(own, key)
+    }
     rates = timm_models.rates(wanted, "drop_rate")
-    return timm_models.create(name, channels, classes, img_size=image_size, **changed, **rates)
+    return timm_models.create(
+        name, channels, classes, img_size=image_size, **changed, **rates
+    )
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -65,7 +79,9 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
 class Algebra(TwoNorms):
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        mixed: Tensor = block.drop_path((block.attn if branch == "msa" else block.mlp)(normed))
+        mixed: Tensor = block.drop_path(
+            (block.attn if branch == "msa" else block.mlp)(normed)
+        )
         return mixed
 
 
@@ -79,5 +95,7 @@ FAMILY = Family(
     blocks=blocks,
     algebra=Algebra,
     editable=lambda attention: None,
-    sizes=frozenset(("depth", "mlp_ratio", "drop_path", "dropout", "attention_dropout")),
+    sizes=frozenset(
+        ("depth", "mlp_ratio", "drop_path", "dropout", "attention_dropout")
+    ),
 )

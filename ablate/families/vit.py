@@ -1,4 +1,6 @@
-"""ViT and DeiT, from timm: by timm's name, or declared by patch size, width, depth and heads as family `vit`."""
+"""ViT and DeiT, from timm: by timm's name, or declared by patch size, width, depth and
+heads as family `vit`.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,23 @@ def members() -> list[str]:
 
 @cache
 def _plain(name: str) -> Any:
-    """The backbone without weights. Raises Infeasible where it is no plain pre-norm ViT, so that a factor would attach to
-    something else."""
+    """The backbone without weights.
+
+    Raises Infeasible where it is no plain pre-norm ViT, so that a factor would attach
+    to something else.
+    """
     from timm.models.vision_transformer import Attention, Block, Mlp, VisionTransformer
 
     model = timm_models.unmodified(name)
     if not isinstance(model, VisionTransformer) or any(
-        type(block) is not Block or type(block.mlp) is not Mlp or type(block.attn) is not Attention for block in model.blocks
+        type(block) is not Block
+        or type(block.mlp) is not Mlp
+        or type(block.attn) is not Attention
+        for block in model.blocks
     ):
         raise Infeasible(
-            f"backbone {name} is not made of plain pre-norm blocks (norm, MSA, norm, MLP), so factors have no place in it"
+            f"backbone {name} is not made of plain pre-norm blocks (norm, MSA, norm,"
+            " MLP), so factors have no place in it"
         )
     return model
 
@@ -65,29 +74,48 @@ def _pool(model: Any) -> str:
         return "token"
     if model.global_pool != "avg":
         return str(model.global_pool)
-    return "mean" if type(model.norm).__name__ == "Identity" else "norm-mean"
+    if type(model.norm).__name__ == "Identity":
+        return "mean"
+    return "norm-mean"
 
 
 def image_size(name: str) -> int:
     """Side of the input that the backbone was made for; a declared one takes any."""
-    return 224 if name == NAME else int(_plain(name).patch_embed.img_size[0])
+    if name == NAME:
+        return 224
+    return int(_plain(name).patch_embed.img_size[0])
 
 
-def create(name: str, image_size: int, channels: int, classes: int, wanted: Dimensions) -> nn.Module:
-    """timm's model at the wanted numbers; a number that is the backbone's own is left to timm."""
-    from timm.models.vision_transformer import VisionTransformer
-
-    own = dimensions(name)
+def _refuse(wanted: Dimensions, image_size: int) -> None:
+    """Raises Infeasible if no ViT can have these numbers."""
     if min(wanted.width, wanted.depth, wanted.heads) < 1:
         raise Infeasible("backbone vit needs size.width, size.depth and size.heads")
     if wanted.width % wanted.heads:
-        raise Infeasible(f"size.heads = {wanted.heads} does not divide size.width = {wanted.width}")
+        raise Infeasible(
+            f"size.heads = {wanted.heads} does not divide size.width = {wanted.width}"
+        )
     if image_size % wanted.patch_size:
         raise Infeasible(
-            f"patch size {wanted.patch_size} does not divide the image size {image_size}; set data.image_size or size.patch_size"
+            f"patch size {wanted.patch_size} does not divide the image size"
+            f" {image_size}; set data.image_size or size.patch_size"
         )
     if wanted.drop_path and wanted.depth == 1:
-        raise Infeasible("drop.path rises linearly from 0 in the first block; with size.depth = 1 it does nothing")
+        raise Infeasible(
+            "drop.path rises linearly from 0 in the first block; with size.depth = 1 it"
+            " does nothing"
+        )
+
+
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
+    """timm's model at the wanted numbers; a number that is the backbone's own is left
+    to timm.
+    """
+    from timm.models.vision_transformer import VisionTransformer
+
+    _refuse(wanted, image_size)
+    own = dimensions(name)
     arguments: dict[str, Any] = {"img_size": image_size}
     timm_names = {
         "patch_size": "patch_size",
@@ -116,24 +144,38 @@ def create(name: str, image_size: int, channels: int, classes: int, wanted: Dime
 
 
 def _add_distillation_token(model: Any, name: str) -> None:
-    """Gives a ViT with a class token a distillation token and a head for it, initialised as in DeiT."""
+    """Gives a ViT with a class token a distillation token and a head for it,
+    initialised as in DeiT.
+    """
     import torch
     from timm.models.deit import VisionTransformerDistilled
     from timm.models.vision_transformer import VisionTransformer
     from torch import nn
 
-    if type(model) is not VisionTransformer or model.num_prefix_tokens != 1 or model.pos_embed is None:
-        raise Infeasible(f"size.pool = distilled: {name} is not a plain ViT with a class token and learned positions")
+    if (
+        type(model) is not VisionTransformer
+        or model.num_prefix_tokens != 1
+        or model.pos_embed is None
+    ):
+        raise Infeasible(
+            f"size.pool = distilled: {name} is not a plain ViT with a class token and"
+            " learned positions"
+        )
     with torch.random.fork_rng(devices=[]):
-        # Draws of its own: with equal seeds, what the factors add starts as it does without the token.
+        # Draws of its own: with equal seeds, what the factors add starts as it does
+        # without the token.
         torch.manual_seed(torch.initial_seed() + 1)
-        token, position = nn.init.trunc_normal_(torch.empty(2, 1, 1, model.embed_dim), std=0.02).unbind()
+        token, position = nn.init.trunc_normal_(
+            torch.empty(2, 1, 1, model.embed_dim), std=0.02
+        ).unbind()
         head = nn.Linear(model.embed_dim, model.num_classes)
         nn.init.trunc_normal_(head.weight, std=0.02)
         nn.init.zeros_(head.bias)
     if not model.no_embed_class:
         before = model.pos_embed.detach()
-        model.pos_embed = nn.Parameter(torch.cat((before[:, :1], position, before[:, 1:]), dim=1))
+        model.pos_embed = nn.Parameter(
+            torch.cat((before[:, :1], position, before[:, 1:]), dim=1)
+        )
     # The class has the same parts as the plain one, and reads these beside them.
     model.__class__ = VisionTransformerDistilled
     model.dist_token = nn.Parameter(token)
@@ -143,9 +185,13 @@ def _add_distillation_token(model: Any, name: str) -> None:
 
 
 def _pooling(name: str, pool: str) -> dict[str, Any]:
-    """timm's arguments for a pooling: without the class token, patch tokens are averaged, before the norm or after it."""
+    """timm's arguments for a pooling: without the class token, patch tokens are
+    averaged, before the norm or after it.
+    """
     if name != NAME and "distilled" in name:
-        raise Infeasible(f"size.pool = {pool}: {name} has two heads, each on a token of its own")
+        raise Infeasible(
+            f"size.pool = {pool}: {name} has two heads, each on a token of its own"
+        )
     if pool in ("token", "distilled"):
         return {"class_token": True, "global_pool": "token"}
     return {"class_token": False, "global_pool": "avg", "fc_norm": pool == "mean"}

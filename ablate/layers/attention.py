@@ -15,8 +15,9 @@ from torch import Tensor, nn
 class Seen:
     """What one call of attention computed.
 
-    Shapes for n queries, m keys, h heads: `source` (batch, m, width), the tokens that values are projected from; `logits` and
-    `weights` (batch, h, n, m), as they enter the softmax and as they meet the values; `output` (batch, n, width).
+    Shapes for n queries, m keys, h heads: `source` (batch, m, width), the tokens that
+    values are projected from; `logits` and `weights` (batch, h, n, m), as they enter
+    the softmax and as they meet the values; `output` (batch, n, width).
     """
 
     source: Tensor
@@ -26,7 +27,10 @@ class Seen:
 
 
 class AttentionEdits(nn.Module):
-    """The edits of one attention module, in the order in which they are applied. Without any, nothing is changed."""
+    """The edits of one attention module, in the order in which they are applied.
+
+    Without any, nothing is changed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,14 +41,19 @@ class AttentionEdits(nn.Module):
 
     @property
     def any(self) -> bool:
-        return any(len(places) for places in (self.value, self.logits, self.weights, self.output))
+        return any(
+            len(places)
+            for places in (self.value, self.logits, self.weights, self.output)
+        )
 
 
 class EditableAttention(nn.Module):
-    """The common part of attention modules: from queries, keys and values to the output.
+    """The common part of attention modules: from queries, keys and values to the
+    output.
 
-    A subclass projects its input, calls `attend` and then `finish`. A module of a library becomes editable by being given such a
-    subclass of its own class: it stays the same object, with the same parameters under the same keys.
+    A subclass projects its input, calls `attend` and then `finish`. A module of a
+    library becomes editable by being given such a subclass of its own class: it stays
+    the same object, with the same parameters under the same keys.
     """
 
     num_heads: int
@@ -55,10 +64,14 @@ class EditableAttention(nn.Module):
     observer: Callable[[Seen], None] | None = None
     _seen: tuple[Tensor, Tensor, Tensor] | None = None
     fusible = True
-    """False where the class itself changes logits or weights, so that the fused call would leave that out."""
+    """False where the class itself changes logits or weights, so that the fused call
+    would leave that out.
+    """
 
     def value_weight(self) -> Tensor:
-        """The weight that projects tokens to the values of all heads, (heads * head width, width)."""
+        """The weight that projects tokens to the values of all heads, (heads * head
+        width, width).
+        """
         if hasattr(self, "qkv"):
             return cast(nn.Linear, self.qkv).weight.chunk(3)[2]
         return cast(nn.Linear, self.kv).weight.chunk(2)[1]
@@ -72,7 +85,13 @@ class EditableAttention(nn.Module):
         return weights
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, source: Tensor, bias: Tensor | None = None, mask: Tensor | None = None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        source: Tensor,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Attention of all heads, merged.
 
@@ -80,18 +99,34 @@ class EditableAttention(nn.Module):
             q: (batch, heads, n, head width), scaled.
             k, v: (batch, heads, m, head width).
             source: (batch, m, width), what v is projected from.
-            bias: added to the logits before their edits; broadcast to (batch, heads, n, m).
-            mask: added to the logits after their edits; broadcast to (batch, heads, n, m).
+            bias: added to the logits before their edits; broadcast to (batch, heads, n,
+                m).
+            mask: added to the logits after their edits; broadcast to (batch, heads, n,
+                m).
 
         Returns:
             (batch, n, heads * head width).
         """
         for edit in self.edits.value:
             v = _split(edit(source, _merge(v)), self.num_heads)
-        if self.fusible and not self.edits.logits and not self.edits.weights and self.observer is None:
-            added = bias if mask is None else mask if bias is None else bias + mask
+        if (
+            self.fusible
+            and not self.edits.logits
+            and not self.edits.weights
+            and self.observer is None
+        ):
+            if mask is None:
+                added = bias
+            elif bias is None:
+                added = mask
+            else:
+                added = bias + mask
             drop = self.attn_drop.p if self.training else 0.0
-            return _merge(F.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=drop, scale=1.0))
+            return _merge(
+                F.scaled_dot_product_attention(
+                    q, k, v, attn_mask=added, dropout_p=drop, scale=1.0
+                )
+            )
         logits = q @ k.transpose(-2, -1)
         if bias is not None:
             logits = logits + bias
@@ -108,7 +143,10 @@ class EditableAttention(nn.Module):
         return _merge(self.attn_drop(weights) @ v)
 
     def finish(self, merged: Tensor) -> Tensor:
-        """Output projection, its dropout, and the edits of the output. Shape: (batch, n, width)."""
+        """Output projection, its dropout, and the edits of the output.
+
+        Shape: (batch, n, width).
+        """
         output: Tensor = self.proj_drop(self.proj(merged))
         for edit in self.edits.output:
             output = edit(output)
@@ -130,8 +168,8 @@ def _split(tokens: Tensor, heads: int) -> Tensor:
 
 
 class ScaledHighPass(nn.Module):
-    """AttnScale: `A' = A_LP + (1 + w) A_HP` with `A_LP = 1 1^T / m`, one w a head, initialised to 0 (anti-oversmoothing,
-    section 3.1).
+    """AttnScale: `A' = A_LP + (1 + w) A_HP` with `A_LP = 1 1^T / m`, one w a head,
+    initialised to 0 (anti-oversmoothing, section 3.1).
 
     Shape:
         (batch, heads, n, m) to the same.
@@ -147,8 +185,11 @@ class ScaledHighPass(nn.Module):
 
 
 class ScaledFrequencies(nn.Module):
-    """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`, s and t a channel, initialised to 0 (anti-oversmoothing,
-    section 3.2). DC is the mean over tokens. c is 1 in the text, and 2 in the published code for DeiT.
+    """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`, s and t a channel,
+    initialised to 0 (anti-oversmoothing, section 3.2).
+
+    DC is the mean over tokens. c is 1 in the text, and 2 in the published code for
+    DeiT.
 
     Args:
         width: channels.
@@ -156,10 +197,13 @@ class ScaledFrequencies(nn.Module):
         dims: over which dimensions the mean is taken.
 
     Shape:
-        (batch, tokens, width) to the same; with `dims` (1, 2), (batch, height, width of the grid, width) to the same.
+        (batch, tokens, width) to the same; with `dims` (1, 2), (batch, height, width of
+            the grid, width) to the same.
     """
 
-    def __init__(self, width: int, times: int = 1, dims: tuple[int, ...] = (-2,)) -> None:
+    def __init__(
+        self, width: int, times: int = 1, dims: tuple[int, ...] = (-2,)
+    ) -> None:
         super().__init__()
         self.times, self.dims = times, dims
         self.s = nn.Parameter(torch.zeros(width))
@@ -171,7 +215,8 @@ class ScaledFrequencies(nn.Module):
 
 
 class TalkingHeads(nn.Module):
-    """A linear map across heads, without bias, on logits or weights (Shazeer et al. 2020; patch-diversification, section 5.1).
+    """A linear map across heads, without bias, on logits or weights (Shazeer et al.
+    2020; patch-diversification, section 5.1).
 
     Shape:
         (batch, heads, n, m) to the same.
@@ -187,8 +232,15 @@ class TalkingHeads(nn.Module):
         return mixed.permute(0, 3, 1, 2)
 
 
-VALUE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "silu": F.silu}
-GATES: dict[str, Callable[[Tensor], Tensor]] = {"glu": F.sigmoid, "geglu": F.gelu, "swiglu": F.silu}
+VALUE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "silu": F.silu,
+}
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "glu": F.sigmoid,
+    "geglu": F.gelu,
+    "swiglu": F.silu,
+}
 
 
 class ValueActivation(nn.Module):
@@ -207,7 +259,8 @@ class ValueActivation(nn.Module):
 
 
 class GatedValue(nn.Module):
-    """`V = phi(X W1 + b1) * (X W2 + b2)`: the value projection is doubled, and W2 is the original one (mabvit, GLU Variant).
+    """`V = phi(X W1 + b1) * (X W2 + b2)`: the value projection is doubled, and W2 is
+    the original one (mabvit, GLU Variant).
 
     Shape:
         tokens (batch, m, width) and values (batch, m, values) to new values.

@@ -11,30 +11,40 @@ from torch import Tensor, nn
 
 
 class CirculantProjection(nn.Module):
-    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count, without bias unless it is asked for.
+    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count,
+    without bias unless it is asked for.
 
-    Theta_t is a b x b grid of circulant blocks of size w = width / b (eq. 12); block (i, j) has the entries
-    `c[t, i, j, (r - s) mod w]` at row r and column s (eq. 13). Each has `b * width` parameters. The product is taken in
-    the Fourier domain (eq. 14) with one forward transform that all projections share.
+    Theta_t is a b x b grid of circulant blocks of size w = width / b (eq. 12); block
+    (i, j) has the entries `c[t, i, j, (r - s) mod w]` at row r and column s (eq. 13).
+    Each has `b * width` parameters. The product is taken in the Fourier domain (eq. 14)
+    with one forward transform that all projections share.
 
     Args:
         width: channels of the input, d.
         blocks: b; it must divide `width`.
         count: number of projections.
-        bias: one vector a projection, as in the published code, which also starts both from wider, uniform weights.
+        bias: one vector a projection, as in the published code, which also starts both
+            from wider, uniform weights.
 
     Shape:
-        input (..., width), output (..., count, width), in the dtype of the input; transforms run in at least float32.
+        input (..., width), output (..., count, width), in the dtype of the input;
+            transforms run in at least float32.
     """
 
     DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"c": False}
-    """The published code keeps each projection's parameters in one vector, which timm's rule leaves without weight decay."""
+    """The published code keeps each projection's parameters in one vector, which timm's
+    rule leaves without weight decay.
+    """
 
-    def __init__(self, width: int, blocks: int, count: int = 1, *, bias: bool = False) -> None:
+    def __init__(
+        self, width: int, blocks: int, count: int = 1, *, bias: bool = False
+    ) -> None:
         super().__init__()
         if width % blocks:
             raise ValueError(f"{blocks} blocks do not divide a width of {width}")
-        self.width, self.blocks, self.count = width, blocks, count
+        self.width = width
+        self.blocks = blocks
+        self.count = count
         self.c = nn.Parameter(torch.empty(count, blocks, blocks, width // blocks))
         self.bias = nn.Parameter(torch.empty(count, width)) if bias else None
         if self.bias is None:
@@ -47,7 +57,8 @@ class CirculantProjection(nn.Module):
     def from_published(weights: Tensor, blocks: int) -> Tensor:
         """`c` of one projection from the parameter of the authors' `Circulant_Linear`.
 
-        Their index is output minus input and their first block is the output's; here it is the other way round.
+        Their index is output minus input and their first block is the output's; here it
+        is the other way round.
 
         Shape:
             (blocks * width) to (blocks, blocks, width / blocks).
@@ -62,18 +73,28 @@ class CirculantProjection(nn.Module):
             spectrum = torch.fft.rfft(z.to(exact).reshape(-1, self.blocks, size))
             # z @ circ(c) is a circular correlation with c, hence the conjugate.
             kernels = torch.fft.rfft(self.c.to(exact)).conj()
-            # For each frequency a (rows, b) by (b, count * b) product: far less memory than products of single elements.
-            mixed = torch.bmm(spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2))
+            # For each frequency a (rows, b) by (b, count * b) product: far less memory
+            # than products of single elements.
+            mixed = torch.bmm(
+                spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2)
+            )
             slices = torch.fft.irfft(mixed.permute(1, 2, 0), n=size)
         projected: Tensor = slices.reshape(*lead, self.count, self.width).to(z.dtype)
-        return projected if self.bias is None else projected + self.bias
+        if self.bias is None:
+            return projected
+        return projected + self.bias
 
     def paper_flops(self, rows: int) -> float:
-        """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b) + 2 b d` each and projection.
+        """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b)
+        + 2 b d` each and projection.
 
-        The text prints `d log2(d/b) + 2 b d`; its own tables need the FFT and the inverse FFT counted once each.
+        The text prints `d log2(d/b) + 2 b d`; its own tables need the FFT and the
+        inverse FFT counted once each.
         """
-        per_row = 2 * self.width * math.log2(self.width / self.blocks) + 2 * self.blocks * self.width
+        per_row = (
+            2 * self.width * math.log2(self.width / self.blocks)
+            + 2 * self.blocks * self.width
+        )
         return rows * self.count * per_row
 
     def extra_repr(self) -> str:

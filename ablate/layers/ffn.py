@@ -1,4 +1,6 @@
-"""The feed-forward network of IFFN: AGeLUs concatenated, then a depthwise block (iffn, sections 4.1 and 4.3)."""
+"""The feed-forward network of IFFN: AGeLUs concatenated, then a depthwise block (iffn,
+sections 4.1 and 4.3).
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"gelu": nn.GELU, "softplus": nn.Softplus, "elu": nn.ELU, "swish": nn.SiLU}
-"""Base activations of iffn, Table 3."""
+# Base activations of iffn, Table 3.
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "gelu": nn.GELU,
+    "softplus": nn.Softplus,
+    "elu": nn.ELU,
+    "swish": nn.SiLU,
+}
 
 
 class ArbitraryActivations(nn.Module):
     """N arbitrary nonlinear functions of one input, concatenated (eq. 4 and 5).
 
-    Each is `beta * phi(alpha * x + gamma) + theta` with four parameters a channel, initialised to the identity setting
-    1, 1, 0, 0. With phi = GELU this is the paper's AGeLU. The parameters are vectors over (count, width), so that optimisers
-    treat them as scales and biases, without weight decay.
+    Each is `beta * phi(alpha * x + gamma) + theta` with four parameters a channel,
+    initialised to the identity setting 1, 1, 0, 0. With phi = GELU this is the paper's
+    AGeLU. The parameters are vectors over (count, width), so that optimisers treat them
+    as scales and biases, without weight decay.
 
     Shape:
         input (..., width), output (..., count * width).
     """
 
     DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"alpha": True, "beta": True}
-    """The published code shapes its scales (1, 1, width), so that timm's rule lets them decay; its biases do not."""
+    """The published code shapes its scales (1, 1, width), so that timm's rule lets them
+    decay; its biases do not.
+    """
 
     def __init__(self, width: int, count: int, activation: nn.Module) -> None:
         super().__init__()
@@ -44,7 +54,8 @@ class ArbitraryActivations(nn.Module):
 
 
 class DepthwiseBlock(nn.Module):
-    """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid (section 4.3; residual as in the published code).
+    """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid (section 4.3;
+    residual as in the published code).
 
     Prefix tokens (class, register) have no place on the grid and pass by unchanged.
 
@@ -58,7 +69,9 @@ class DepthwiseBlock(nn.Module):
         input and output (batch, prefix + height * width, channels).
     """
 
-    def __init__(self, width: int, kernel: int, grid: tuple[int, int], prefix: int) -> None:
+    def __init__(
+        self, width: int, kernel: int, grid: tuple[int, int], prefix: int
+    ) -> None:
         super().__init__()
         self.grid, self.prefix = grid, prefix
         self.conv = nn.Conv2d(width, width, kernel, padding=kernel // 2, groups=width)
@@ -72,11 +85,13 @@ class DepthwiseBlock(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """fc1, activation, depthwise block, fc2, with the two LayerNorms that go with AGeLUs.
+    """fc1, activation, depthwise block, fc2, with the two LayerNorms that go with
+    AGeLUs.
 
-    Structure (the one that gives the paper's printed parameters): fc1 -> N AGeLUs concatenated -> LayerNorm(C') ->
-    depthwise block -> dropout -> fc2 -> LayerNorm(C) -> dropout. The published code has its first dropout before the
-    depthwise block. Parts that a setting leaves out are `nn.Identity`.
+    Structure (the one that gives the paper's printed parameters): fc1 -> N AGeLUs
+    concatenated -> LayerNorm(C') -> depthwise block -> dropout -> fc2 -> LayerNorm(C)
+    -> dropout. The published code has its first dropout before the depthwise block.
+    Parts that a setting leaves out are `nn.Identity`.
 
     Shape:
         input and output (batch, tokens, channels).
@@ -95,7 +110,10 @@ class FeedForward(nn.Module):
         drop_before_depthwise: bool = False,
     ) -> None:
         super().__init__()
-        self.fc1, self.act, self.norm1, self.depthwise = fc1, act, norm1, depthwise
+        self.fc1 = fc1
+        self.act = act
+        self.norm1 = norm1
+        self.depthwise = depthwise
         self.drop1 = nn.Dropout(dropout)
         self.fc2, self.norm2 = fc2, norm2
         self.drop2 = nn.Dropout(dropout)
@@ -103,31 +121,46 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.norm1(self.act(self.fc1(x)))
-        first, second = (self.drop1, self.depthwise) if self.drop_before_depthwise else (self.depthwise, self.drop1)
-        output: Tensor = self.drop2(self.norm2(self.fc2(second(first(hidden)))))
+        if self.drop_before_depthwise:
+            hidden = self.depthwise(self.drop1(hidden))
+        else:
+            hidden = self.drop1(self.depthwise(hidden))
+        output: Tensor = self.drop2(self.norm2(self.fc2(hidden)))
         return output
 
 
 class SummedActivations(nn.Module):
-    """`y = phi_1(x) + ... + phi_n(x)`, element by element, in the place of a whole feed-forward network (eq. 11, Table 5).
+    """`y = phi_1(x) + ... + phi_n(x)`, element by element, in the place of a whole
+    feed-forward network (eq. 11, Table 5).
 
-    Arbitrary activations have four parameters a channel each; alpha is drawn near 1 so that the n functions differ. Plain ones
-    are all the same function, so that their sum is n phi(x). Terms are summed in chunks that are computed anew in the backward
-    pass: all at once they would take n times the memory of the input.
+    Arbitrary activations have four parameters a channel each; alpha is drawn near 1 so
+    that the n functions differ. Plain ones are all the same function, so that their sum
+    is n phi(x). Terms are summed in chunks that are computed anew in the backward pass:
+    all at once they would take n times the memory of the input.
 
     Shape:
         input and output (batch, tokens, width).
     """
 
     CHUNK = 16
-    DECAYS: ClassVar[Mapping[str, bool]] = dict.fromkeys(("alpha", "beta", "gamma", "theta"), False)
+    DECAYS: ClassVar[Mapping[str, bool]] = dict.fromkeys(
+        ("alpha", "beta", "gamma", "theta"), False
+    )
     """Scales and biases do not decay, whatever the shape in which they are kept."""
 
-    def __init__(self, width: int, count: int, activation: nn.Module, arbitrary: bool) -> None:
+    def __init__(
+        self, width: int, count: int, activation: nn.Module, arbitrary: bool
+    ) -> None:
         super().__init__()
-        self.count, self.activation, self.arbitrary = count, activation, arbitrary
+        self.count = count
+        self.activation = activation
+        self.arbitrary = arbitrary
         if arbitrary:
-            self.alpha = nn.Parameter(nn.init.trunc_normal_(torch.empty(count, width), mean=1.0, std=0.02, a=0.0, b=2.0))
+            self.alpha = nn.Parameter(
+                nn.init.trunc_normal_(
+                    torch.empty(count, width), mean=1.0, std=0.02, a=0.0, b=2.0
+                )
+            )
             self.beta = nn.Parameter(torch.ones(count, width))
             self.gamma = nn.Parameter(torch.zeros(count, width))
             self.theta = nn.Parameter(torch.zeros(count, width))
@@ -146,18 +179,31 @@ class SummedActivations(nn.Module):
             some = slice(start, start + self.CHUNK)
             parameters = (self.alpha[some], self.beta[some], self.gamma[some])
             if torch.is_grad_enabled():
-                total = total + checkpoint(self._sum, x, *parameters, use_reentrant=False)
+                total = total + checkpoint(
+                    self._sum, x, *parameters, use_reentrant=False
+                )
             else:
                 total = total + self._sum(x, *parameters)
         return total
 
 
 def linear(layer: nn.Module) -> nn.Linear:
-    """A linear layer as it is; a 1 x 1 convolution as the linear layer on channels that it is."""
+    """A linear layer as it is; a 1 x 1 convolution as the linear layer on channels that
+    it is.
+    """
     if isinstance(layer, nn.Linear):
         return layer
-    assert isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1) and layer.groups == 1
-    made = nn.Linear(layer.in_channels, layer.out_channels, bias=layer.bias is not None, device=layer.weight.device)
+    assert (
+        isinstance(layer, nn.Conv2d)
+        and layer.kernel_size == (1, 1)
+        and layer.groups == 1
+    )
+    made = nn.Linear(
+        layer.in_channels,
+        layer.out_channels,
+        bias=layer.bias is not None,
+        device=layer.weight.device,
+    )
     with torch.no_grad():
         made.weight.copy_(layer.weight.flatten(1))
         if layer.bias is not None:
@@ -167,7 +213,12 @@ def linear(layer: nn.Module) -> nn.Linear:
 
 def narrow(linear: nn.Linear, outputs: int) -> nn.Linear:
     """A linear layer with the first `outputs` rows of another one."""
-    narrowed = nn.Linear(linear.in_features, outputs, bias=linear.bias is not None, device=linear.weight.device)
+    narrowed = nn.Linear(
+        linear.in_features,
+        outputs,
+        bias=linear.bias is not None,
+        device=linear.weight.device,
+    )
     with torch.no_grad():
         narrowed.weight.copy_(linear.weight[:outputs])
         if linear.bias is not None:

@@ -14,7 +14,9 @@ def to_tokens(x: Tensor, layout: str) -> Tensor:
     """Any layout (`tokens`, `grid`, `image`) to (batch, tokens, width)."""
     if layout == "grid":
         return x.flatten(1, 2)
-    return x.flatten(2).transpose(1, 2) if layout == "image" else x
+    if layout == "image":
+        return x.flatten(2).transpose(1, 2)
+    return x
 
 
 def from_tokens(tokens: Tensor, like: Tensor, layout: str) -> Tensor:
@@ -25,7 +27,9 @@ def from_tokens(tokens: Tensor, like: Tensor, layout: str) -> Tensor:
 
 
 class OnTokens(nn.Module):
-    """A module from (batch, tokens, width) to the same, for inputs and outputs of another layout."""
+    """A module from (batch, tokens, width) to the same, for inputs and outputs of
+    another layout.
+    """
 
     def __init__(self, module: nn.Module, layout: str) -> None:
         super().__init__()

@@ -1,5 +1,8 @@
-"""The three losses of patch diversification, on patch tokens without prefix (patch-diversification, section 4), and the two
-of its published code. Each runs in at least float32."""
+"""The three losses of patch diversification, on patch tokens without prefix
+(patch-diversification, section 4), and the two of its published code.
+
+Each runs in at least float32.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# Side of the neighbourhood of a patch in the published contrastive loss.
 NEIGHBOURS = 7
-"""Side of the neighbourhood of a patch in the published contrastive loss."""
 HEAD_DROPOUT = 0.2
+# Added to probabilities before their logarithm in the published code.
 TINY = 1e-8
-"""Added to probabilities before their logarithm in the published code."""
+# Added to the number of a region's patches there, so that an empty region divides by no
+# zero.
 EMPTY = 1e-4
-"""Added to the number of a region's patches there, so that an empty region divides by no zero."""
 
 
 class Regions(NamedTuple):
     """How two images of a batch are mixed on the patch grid.
 
-    `mask` (patches) is 1 where a patch is the image's own and 0 where it is the other's; `own` and `other` (batch, classes) are
-    the labels of the two.
+    `mask` (patches) is 1 where a patch is the image's own and 0 where it is the
+    other's; `own` and `other` (batch, classes) are the labels of the two.
     """
 
     mask: Tensor
@@ -38,7 +42,8 @@ def exact(x: Tensor) -> Tensor:
 def cosine_loss(last: Tensor) -> Tensor:
     """Mean over i != j of cos(h_i, h_j). Shape: (batch, n, width) to a scalar.
 
-    Summing all pairs needs no n x n matrix: sum_ij cos(h_i, h_j) is the squared norm of the sum of unit vectors.
+    Summing all pairs needs no n x n matrix: sum_ij cos(h_i, h_j) is the squared norm of
+    the sum of unit vectors.
     """
     unit = F.normalize(exact(last), dim=-1)
     n = last.shape[1]
@@ -48,14 +53,16 @@ def cosine_loss(last: Tensor) -> Tensor:
 
 
 def contrastive_loss(first: Tensor, last: Tensor) -> Tensor:
-    """-mean_i log( exp(e_i . h_i) / (exp(e_i . h_i) + exp(e_i . mean_j h_j)) ), with no gradient to e.
+    """-mean_i log( exp(e_i . h_i) / (exp(e_i . h_i) + exp(e_i . mean_j h_j)) ), with no
+    gradient to e.
 
     It is the softplus of the difference of the two products, which cannot overflow.
 
     Shape:
         both (batch, n, width), to a scalar.
     """
-    e, h = exact(first.detach()), exact(last)
+    e = exact(first.detach())
+    h = exact(last)
     same = (e * h).sum(-1)
     mean = (e * h.mean(1, keepdim=True)).sum(-1)
     return F.softplus(mean - same).mean()
@@ -71,15 +78,28 @@ def mixing_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class PatchLosses(nn.Module):
-    """The weighted sum of the three losses. The mixing loss has a linear head of its own, shared by all patches.
+    """The weighted sum of the three losses.
+
+    The mixing loss has a linear head of its own, shared by all patches.
 
     Shape:
-        first, last (batch, n, width); labels (batch, n, classes) or None where patches have no labels; a scalar.
+        first, last (batch, n, width); labels (batch, n, classes) or None where patches
+            have no labels; a scalar.
     """
 
-    def __init__(self, width: int, classes: int, *, cosine: float, contrastive: float, mixing: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        *,
+        cosine: float,
+        contrastive: float,
+        mixing: float,
+    ) -> None:
         super().__init__()
-        self.cosine, self.contrastive, self.mixing = cosine, contrastive, mixing
+        self.cosine = cosine
+        self.contrastive = contrastive
+        self.mixing = mixing
         if mixing:
             self.head = nn.Linear(width, classes)
             nn.init.trunc_normal_(self.head.weight, std=0.02)
@@ -97,34 +117,49 @@ class PatchLosses(nn.Module):
         return total
 
 
-def published_contrastive_loss(first: Tensor, last: Tensor, grid: tuple[int, int]) -> Tensor:
-    """-mean_i log(softmax([e_i . h_i, e_i . m_i, e_i . w_i])_1 + 1e-8), as in the published code, with no gradient to e.
+def published_contrastive_loss(
+    first: Tensor, last: Tensor, grid: tuple[int, int]
+) -> Tensor:
+    """-mean_i log(softmax([e_i . h_i, e_i . m_i, e_i . w_i])_1 + 1e-8), as in the
+    published code, with no gradient to e.
 
-    m_i is the mean of h over all other patches, w_i that over the 7 x 7 neighbourhood of i without i itself. Places outside
-    the grid count as zeros, and the divisor of w_i stays 48 there.
+    m_i is the mean of h over all other patches, w_i that over the 7 x 7 neighbourhood
+    of i without i itself. Places outside the grid count as zeros, and the divisor of
+    w_i stays 48 there.
 
     Shape:
         both (batch, n, width), n = height * width of the grid, to a scalar.
     """
-    e, h = exact(first.detach()), exact(last)
+    e = exact(first.detach())
+    h = exact(last)
     n, around = h.shape[1], NEIGHBOURS**2
     others = (h.sum(1, keepdim=True) - h) / (n - 1)
     image = h.transpose(1, 2).unflatten(2, grid)
     # The pool pads with zeros and divides by all 49 places.
-    pooled = F.avg_pool2d(image, NEIGHBOURS, stride=1, padding=NEIGHBOURS // 2).flatten(2).transpose(1, 2)
+    pooled = (
+        F.avg_pool2d(image, NEIGHBOURS, stride=1, padding=NEIGHBOURS // 2)
+        .flatten(2)
+        .transpose(1, 2)
+    )
     neighbours = (around * pooled - h) / (around - 1)
-    products = torch.stack([(e * h).sum(-1), (e * others).sum(-1), (e * neighbours).sum(-1)], dim=-1)
+    products = torch.stack(
+        [(e * h).sum(-1), (e * others).sum(-1), (e * neighbours).sum(-1)], dim=-1
+    )
     return -torch.log(products.softmax(-1)[..., 0] + TINY).mean()
 
 
 def region_means(last: Tensor, mask: Tensor) -> Tensor:
-    """Mean of h over a region, with 1e-4 added to the divisor. Shape: (batch, n, width) and (n) to (batch, width)."""
+    """Mean of h over a region, with 1e-4 added to the divisor.
+
+    Shape: (batch, n, width) and (n) to (batch, width).
+    """
     inside = exact(mask)
     return (exact(last) * inside[:, None]).sum(1) / (inside.sum() + EMPTY)
 
 
 def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tensor:
-    """Sum over both regions of their share of the patches times the divergence of the region's label from its prediction.
+    """Sum over both regions of their share of the patches times the divergence of the
+    region's label from its prediction.
 
     Args:
         own, other: logits of the two regions, (batch, classes).
@@ -134,7 +169,9 @@ def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tenso
         a scalar.
     """
     share = regions.mask.sum() / len(regions.mask)
-    return share * _divergence(own, regions.own) + (1 - share) * _divergence(other, regions.other)
+    return share * _divergence(own, regions.own) + (1 - share) * _divergence(
+        other, regions.other
+    )
 
 
 def _divergence(logits: Tensor, labels: Tensor) -> Tensor:
@@ -144,15 +181,27 @@ def _divergence(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class PublishedPatchLosses(nn.Module):
-    """The weighted sum of the two losses of the published code, with a linear head behind dropout for the region means.
+    """The weighted sum of the two losses of the published code, with a linear head
+    behind dropout for the region means.
 
     Shape:
-        first (batch, n, width), patch embeddings without position; last (batch, n, width); a scalar.
+        first (batch, n, width), patch embeddings without position; last (batch, n,
+            width); a scalar.
     """
 
-    def __init__(self, width: int, classes: int, grid: tuple[int, int], *, contrastive: float, mixing: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        grid: tuple[int, int],
+        *,
+        contrastive: float,
+        mixing: float,
+    ) -> None:
         super().__init__()
-        self.grid, self.contrastive, self.mixing = grid, contrastive, mixing
+        self.grid = grid
+        self.contrastive = contrastive
+        self.mixing = mixing
         if mixing:
             self.drop = nn.Dropout(HEAD_DROPOUT)
             self.head = nn.Linear(width, classes)
@@ -166,5 +215,7 @@ class PublishedPatchLosses(nn.Module):
             other = self.head(self.drop(region_means(last, 1 - labels.mask)))
             total = total + self.mixing * published_mixing_loss(own, other, labels)
         if self.contrastive:
-            total = total + self.contrastive * published_contrastive_loss(first, last, self.grid)
+            total = total + self.contrastive * published_contrastive_loss(
+                first, last, self.grid
+            )
         return total

@@ -1,4 +1,6 @@
-"""Augmented shortcuts: parameterised paths beside a branch (augmented-shortcuts, eq. 8 and 11)."""
+"""Augmented shortcuts: parameterised paths beside a branch (augmented-shortcuts, eq. 8
+and 11).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from ablate.layers.circulant import CirculantProjection
 
 
 class DenseProjection(nn.Module):
-    """Several unstructured projections of one input, without bias unless it is asked for (Table 5, "unstructured").
+    """Several unstructured projections of one input, without bias unless it is asked
+    for (Table 5, "unstructured").
 
     Shape:
         input (..., width), output (..., count, width).
@@ -32,7 +35,10 @@ Projection = CirculantProjection | DenseProjection
 
 
 class ProjectionActivation(nn.Module):
-    """`sum_t gelu(Z Theta_t)`, eq. 9: the default order. Shape: (..., width) to (..., width)."""
+    """`sum_t gelu(Z Theta_t)`, eq. 9: the default order.
+
+    Shape: (..., width) to (..., width).
+    """
 
     def __init__(self, projection: Projection) -> None:
         super().__init__()
@@ -55,7 +61,9 @@ class ActivationProjection(nn.Module):
 
 
 class ProjectionOnly(nn.Module):
-    """`sum_t Z Theta_t` (Table 6): linear, so that several paths express no more than one."""
+    """`sum_t Z Theta_t` (Table 6): linear, so that several paths express no more than
+    one.
+    """
 
     def __init__(self, projection: Projection) -> None:
         super().__init__()

@@ -1,5 +1,11 @@
 """The modified network: `build(architecture)`."""
 
-from ablate.models.build import build, build_from, build_losses, make_editable, places_of
+from ablate.models.build import (
+    build,
+    build_from,
+    build_losses,
+    make_editable,
+    places_of,
+)
 
 __all__ = ["build", "build_from", "build_losses", "make_editable", "places_of"]

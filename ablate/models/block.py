@@ -14,17 +14,18 @@ from ablate.families.family import Algebra
 class Arranged(nn.Module):
     """A pre-norm block of two branches, token mixer (msa) and channel mixer (mlp).
 
-    A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it stand the identity shortcut (or nothing) and any number
-    of paths, whose sum is P(x). The branches join
+    A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it stand the identity
+    shortcut (or nothing) and any number of paths, whose sum is P(x). The branches join
 
         in series:    x <- r1 ([x +] A1(x) + P1(x));   x <- r2 ([x +] A2(x) + P2(x))
         in parallel:  x <- r1 r2 ([x +] A1(x) + P1(x) + A2(x) + P2(x))
 
-    where r is the product of the paths' `rescale`, 1 without any. Paths are not subject to the branch's stochastic depth: like
-    the identity, they bypass it.
+    where r is the product of the paths' `rescale`, 1 without any. Paths are not subject
+    to the branch's stochastic depth: like the identity, they bypass it.
 
-    `arrange` gives a built block of a library this forward. It stays the same object with the same parameters under the same
-    keys, so that checkpoints of the library fit.
+    `arrange` gives a built block of a library this forward. It stays the same object
+    with the same parameters under the same keys, so that checkpoints of the library
+    fit.
 
     Shape:
         those of the block.
@@ -42,27 +43,45 @@ class Arranged(nn.Module):
         if self.join.layout == "parallel":
             mlp = self._residual(x, "mlp", self.mlp_paths, context)
             both = _sum([*msa, *mlp])
-            return _times(x + both if self.join.identity else both, self.rescale["msa"] * self.rescale["mlp"])
+            return _times(
+                x + both if self.join.identity else both,
+                self.rescale["msa"] * self.rescale["mlp"],
+            )
         x = _times(_sum([x, *msa] if self.join.identity else msa), self.rescale["msa"])
         mlp = self._residual(x, "mlp", self.mlp_paths, context)
-        return _times(_sum([x, *mlp] if self.join.identity else mlp), self.rescale["mlp"])
+        return _times(
+            _sum([x, *mlp] if self.join.identity else mlp), self.rescale["mlp"]
+        )
 
-    def _residual(self, x: Tensor, branch: Branch, paths: nn.ModuleList, context: Sequence[Any]) -> list[Tensor]:
+    def _residual(
+        self, x: Tensor, branch: Branch, paths: nn.ModuleList, context: Sequence[Any]
+    ) -> list[Tensor]:
         """The branch's output and those of the paths beside it."""
         normed = self.algebra.norm(self, branch, x)
         return [
             self.algebra.mix(self, branch, normed, *context),
-            *(path(normed if read == "norm" else x) for path, read in zip(paths, self.reads[branch], strict=True)),
+            *(
+                path(normed if read == "norm" else x)
+                for path, read in zip(paths, self.reads[branch], strict=True)
+            ),
         ]
 
 
-def arrange(block: nn.Module, algebra: type[Algebra], paths: dict[Branch, list[Path]], join: Join) -> None:
+def arrange(
+    block: nn.Module,
+    algebra: type[Algebra],
+    paths: dict[Branch, list[Path]],
+    join: Join,
+) -> None:
     """Gives a block paths and another way of joining its branches."""
     block.__class__ = _arranged(type(block))
     assert isinstance(block, Arranged)
     block.algebra, block.join = algebra, join
-    block.reads = {branch: [path.reads for path in found] for branch, found in paths.items()}
-    block.rescale = {branch: _product(path.rescale for path in found) for branch, found in paths.items()}
+    block.reads = {}
+    block.rescale = {}
+    for branch, found in paths.items():
+        block.reads[branch] = [path.reads for path in found]
+        block.rescale[branch] = _product(path.rescale for path in found)
     block.msa_paths = nn.ModuleList(path.module for path in paths["msa"])
     block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
 
@@ -73,7 +92,9 @@ _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 def _arranged(kind: type[nn.Module]) -> type[nn.Module]:
     """The class of such blocks, with this forward."""
     if kind not in _CLASSES:
-        _CLASSES[kind] = type(f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__})
+        _CLASSES[kind] = type(
+            f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__}
+        )
     return _CLASSES[kind]
 
 
@@ -85,7 +106,9 @@ def _product(factors: Iterable[float]) -> float:
 
 
 def _times(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1.0 else x * factor
+    if factor == 1.0:
+        return x
+    return x * factor
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:

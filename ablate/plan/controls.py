@@ -1,4 +1,6 @@
-"""Iso-cost controls: the baseline, widened or narrowed to the cost of each variant, so that a gain can be told from capacity."""
+"""Iso-cost controls: the baseline, widened or narrowed to the cost of each variant, so
+that a gain can be told from capacity.
+"""
 
 from __future__ import annotations
 
@@ -11,39 +13,60 @@ WIDTH = "size.width"
 
 
 def add_controls(space: Space, made: Cells) -> None:
-    """Adds a control for each variant, as a row of its own. Where the baseline itself is nearest in cost, it is the control.
+    """Adds a control for each variant, as a row of its own.
+
+    Where the baseline itself is nearest in cost, it is the control.
 
     Raises:
-        AblateError: the baseline cannot be built, or has not one width that could be changed.
+        AblateError: the baseline cannot be built, or has not one width that could be
+            changed.
     """
     cost = space.control.removeprefix("iso-")
     settings = {**space.fixed, **space.baseline}
     own = families.find(space.backbone).dimensions(space.backbone)
-    width, heads = int(settings.get(WIDTH, own.width)), int(settings.get("size.heads", own.heads))
+    width = int(settings.get(WIDTH, own.width))
+    heads = int(settings.get("size.heads", own.heads))
     if not width:
-        raise AblateError(f"control: {space.backbone} has not one width in all its blocks, so it cannot be widened; leave it out")
+        raise AblateError(
+            f"control: {space.backbone} has not one width in all its blocks, so it"
+            " cannot be widened; leave it out"
+        )
     if made.baseline.cost is None:
-        raise AblateError(f"control: the baseline cannot be built: {made.baseline.refusal}; leave the control out")
+        raise AblateError(
+            f"control: the baseline cannot be built: {made.baseline.refusal}; leave the"
+            " control out"
+        )
     step = max(heads, 1)
-    for variant in [cell for cell in made.cells if cell.role == "variant" and cell.feasible]:
+    for variant in [
+        cell for cell in made.cells if cell.role == "variant" and cell.feasible
+    ]:
         nearest = _nearest(space, made, variant, cost, width, step)
         if nearest != width:
             made.add(_widened(space, nearest), control_of=variant.index)
 
 
-def _nearest(space: Space, made: Cells, variant: Cell, cost: str, width: int, step: int) -> int:
-    """The width, in steps of one channel a head, whose cost is nearest to the variant's; cost grows with width."""
+def _nearest(
+    space: Space, made: Cells, variant: Cell, cost: str, width: int, step: int
+) -> int:
+    """The width, in steps of one channel a head, whose cost is nearest to the
+    variant's; cost grows with width.
+    """
     assert variant.cost is not None and made.baseline.cost is not None
     target = getattr(variant.cost, cost)
     gaps = {width: abs(getattr(made.baseline.cost, cost) - target)}
     # A first guess from the square law; from there downhill.
-    guess = round(width * (target / getattr(made.baseline.cost, cost)) ** 0.5 / step) * step
+    guess = (
+        round(width * (target / getattr(made.baseline.cost, cost)) ** 0.5 / step) * step
+    )
     at = max(step, guess)
     while True:
         for there in (at - step, at, at + step):
             if there >= step and there not in gaps:
                 gaps[there] = _gap(space, made, there, cost, target)
-        best = min((there for there in (at - step, at, at + step) if there in gaps), key=lambda there: gaps[there])
+        best = min(
+            (there for there in (at - step, at, at + step) if there in gaps),
+            key=lambda there: gaps[there],
+        )
         if best == at:
             break
         at = best

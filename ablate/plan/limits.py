@@ -23,7 +23,9 @@ OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
-def violated(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> Iterator[str]:
+def violated(
+    limits: Sequence[Limit], cost: Cost, baseline: Cost | None
+) -> Iterator[str]:
     """One sentence for each limit that the cost breaks."""
     for limit in limits:
         left, right = _sides(limit, cost, baseline)
@@ -33,18 +35,29 @@ def violated(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> Iter
             yield f"{found} = {_number(left)} breaks the limit {limit.text}{bound}"
 
 
-def violations(limits: Sequence[Limit], cost: Cost, baseline: Cost | None) -> dict[str, float]:
-    """By how much each limit is broken, as a share of its bound; zero or less where it is kept."""
+def violations(
+    limits: Sequence[Limit], cost: Cost, baseline: Cost | None
+) -> dict[str, float]:
+    """By how much each limit is broken, as a share of its bound; zero or less where it
+    is kept.
+    """
     found = {}
     for limit in limits:
         left, right = _sides(limit, cost, baseline)
-        over = (left - right if limit.relation in ("<=", "<") else right - left) / (abs(right) or 1.0)
-        found[limit.text] = max(over, 1e-9) if not RELATIONS[limit.relation](left, right) else min(over, 0.0)
+        over = (left - right if limit.relation in ("<=", "<") else right - left) / (
+            abs(right) or 1.0
+        )
+        if not RELATIONS[limit.relation](left, right):
+            found[limit.text] = max(over, 1e-9)
+        else:
+            found[limit.text] = min(over, 0.0)
     return found
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.4g}"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, float]:
@@ -57,12 +70,16 @@ def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, floa
         raise Infeasible(f"limit {limit.text} divides by zero") from None
     except AttributeError:
         # Not of this cell alone: no cell can be held against it.
-        raise AblateError(f"limit {limit.text}: the baseline itself cannot be built") from None
+        raise AblateError(
+            f"limit {limit.text}: the baseline itself cannot be built"
+        ) from None
 
 
 def _value(term: Term, cost: Cost, baseline: Cost | None) -> float:
     if isinstance(term, Arithmetic):
-        return OPERATORS[term.operator](_value(term.left, cost, baseline), _value(term.right, cost, baseline))
+        return OPERATORS[term.operator](
+            _value(term.left, cost, baseline), _value(term.right, cost, baseline)
+        )
     if isinstance(term, CostOf):
         return float(getattr(baseline if term.of_baseline else cost, term.name))
     return term

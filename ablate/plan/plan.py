@@ -1,4 +1,6 @@
-"""A space to a plan: cells to canonical architectures, costs, and trials; duplicates folded, impossible cells explained."""
+"""A space to a plan: cells to canonical architectures, costs, and trials; duplicates
+folded, impossible cells explained.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +32,52 @@ from ablate.records import (
 
 Costs = Callable[[Architecture], Cost]
 
+# Trials of a plan: each takes a kilobyte of memory before the first is trained.
 MOST_TRIALS = 1_000_000
-"""Trials of a plan: each takes a kilobyte of memory before the first is trained."""
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What would be built and trained for a cell."""
+
+    architecture: Architecture
+    recipe: Recipe
+    data: Data
+    start: Start | None
+    teacher: Teacher | None
+    cost: Cost
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Equal for two cells that train the same model in the same way."""
+        start = self.start.identity if self.start else ""
+        return self.architecture.hash, repr(self.recipe.canonical()), start
+
+    def trials(self, seeds: Sequence[int]) -> tuple[Trial, ...]:
+        """One trial per seed."""
+        return tuple(
+            Trial(
+                architecture=self.architecture,
+                recipe=self.recipe,
+                data=self.data,
+                seed=seed,
+                start=self.start,
+                teacher=self.teacher,
+            )
+            for seed in seeds
+        )
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A cell before it is compared with the others: what would be built and trained, or why it cannot be."""
+    """A cell before it is compared with others: built, or refused with the reason."""
 
-    levels: Settings
-    architecture: Architecture | None = None
-    recipe: Recipe | None = None
-    data: Data | None = None
-    start: Start | None = None
-    teacher: Teacher | None = None
-    cost: Cost | None = None
+    built: _Built | None = None
     refusal: str = ""
+
+    @property
+    def cost(self) -> Cost | None:
+        return self.built.cost if self.built else None
 
 
 def make_plan(space: Space, costs: Costs) -> Plan:
@@ -58,8 +90,9 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     listed = combinations(space)
     if len(listed) * len(space.seeds) > MOST_TRIALS:
         raise AblateError(
-            f"{space.name} has {len(listed):,} cells of {len(space.seeds):,} seeds: more than {MOST_TRIALS:,} trials; "
-            "use fewer seeds, or design: {name: random, cells: N}"
+            f"{space.name} has {len(listed):,} cells of {len(space.seeds):,} seeds:"
+            f" more than {MOST_TRIALS:,} trials; use fewer seeds, or design: {{name:"
+            " random, cells: N}"
         )
     for levels in listed:
         made.add(levels)
@@ -72,7 +105,8 @@ def make_plan(space: Space, costs: Costs) -> Plan:
 
 
 class Cells:
-    """Levels to cells, one after the other: built, costed, held against the limits, compared with those before.
+    """Levels to cells, one after the other: built, costed, held against the limits,
+    compared with those before.
 
     Attributes:
         cells: all cells so far.
@@ -88,123 +122,229 @@ class Cells:
     def violations(self, cell: Cell) -> dict[str, float]:
         """By how much a cell breaks each limit; nothing where that cannot be said."""
         try:
-            return violations(self._space.limits, cell.cost, self.baseline.cost) if cell.cost is not None else {}
+            if cell.cost is not None:
+                return violations(self._space.limits, cell.cost, self.baseline.cost)
+            return {}
         except Infeasible:
             return {}
 
     def cost(self, levels: Settings) -> Cost:
-        """What a cell of these levels would cost. Raises Infeasible where it cannot be built."""
-        made = _candidate(self._space, levels, self._costs)
+        """What a cell of these levels would cost.
+
+        Raises Infeasible where it cannot be built.
+        """
+        made = self._candidate(levels)
         if made.cost is None:
             raise Infeasible(made.refusal)
         return made.cost
 
     def add(self, levels: Settings, control_of: int | None = None) -> Cell:
-        """The next cell; it may be the control of another one."""
-        space, index = self._space, len(self.cells)
-        made = self.baseline if levels == space.baseline else _candidate(space, levels, self._costs)
-        role: Role = "reference" if index == 0 else "baseline" if levels == space.baseline else "variant"
-        if control_of is not None:
-            role = "control"
-        unread = frozenset(name for name in levels if unread_reason(space, name, levels))
-        cell = Cell(index, levels, role, unread, made.architecture, made.cost, note=made.refusal, control_of=control_of)
-        if made.architecture is not None and made.recipe is not None and made.data is not None and made.cost is not None:
-            try:
-                broken = "; ".join(violated(space.limits, made.cost, self.baseline.cost))
-            except Infeasible as error:
-                broken = str(error)
-            start = made.start.identity if made.start else ""
-            key = (made.architecture.hash, repr(made.recipe.canonical()), start)
-            if broken:
-                cell = replace(cell, note=broken)
-            elif key in self._first:
-                other = self.cells[self._first[key]]
-                cell = replace(cell, same_as=other.index, note=_why_same(space, levels, other.levels))
-            else:
-                self._first[key] = index
-                trials = (
-                    Trial(made.architecture, made.recipe, made.data, seed, made.start, made.teacher) for seed in space.seeds
-                )
-                cell = replace(cell, trials=tuple(trials))
+        """Adds the next cell. It may be the control of another one."""
+        made = self._candidate(levels)
+        cell = Cell(
+            index=len(self.cells),
+            levels=levels,
+            role=self._role(levels, control_of),
+            unread=frozenset(
+                name for name in levels if unread_reason(self._space, name, levels)
+            ),
+            architecture=made.built.architecture if made.built else None,
+            cost=made.cost,
+            note=made.refusal,
+            control_of=control_of,
+        )
+        if made.built is not None:
+            cell = self._compared(cell, made.built)
         self.cells.append(cell)
         return cell
 
+    def _candidate(self, levels: Settings) -> _Candidate:
+        if levels == self._space.baseline:
+            return self.baseline
+        return _candidate(self._space, levels, self._costs)
+
+    def _role(self, levels: Settings, control_of: int | None) -> Role:
+        if control_of is not None:
+            return "control"
+        if not self.cells:
+            return "reference"
+        if levels == self._space.baseline:
+            return "baseline"
+        return "variant"
+
+    def _compared(self, cell: Cell, built: _Built) -> Cell:
+        """The cell with its trials, unless it breaks a limit or repeats another cell."""
+        broken = self._broken_limits(built.cost)
+        if broken:
+            return replace(cell, note=broken)
+        first = self._first.get(built.key)
+        if first is None:
+            self._first[built.key] = cell.index
+            return replace(cell, trials=built.trials(self._space.seeds))
+        why = _why_same(self._space, cell.levels, self.cells[first].levels)
+        return replace(cell, same_as=first, note=why)
+
+    def _broken_limits(self, cost: Cost) -> str:
+        """The limits that the cost breaks, in words; empty if it breaks none."""
+        try:
+            return "; ".join(violated(self._space.limits, cost, self.baseline.cost))
+        except Infeasible as error:
+            return str(error)
+
 
 def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
+    try:
+        return _Candidate(_build(space, levels, costs))
+    except Infeasible as error:
+        return _Candidate(refusal=str(error))
+
+
+def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
+    """What would be built and trained at these levels.
+
+    Raises:
+        Infeasible: the levels cannot be built or trained together.
+    """
     from ablate.families import resolve
 
     settings = {**space.fixed, **levels}
-    built = {name: level for name, level in settings.items() if not _is_outside(name)}
-    backbone, found = str(settings.get("backbone", space.backbone)), space.data
+    architectural = {
+        name: level for name, level in settings.items() if not _is_outside(name)
+    }
+    backbone = str(settings.get("backbone", space.backbone))
+    images = space.data
     if "data.image_size" in settings:
-        found = replace(found, image_size=int(settings["data.image_size"]))
-    try:
-        recipe = replace(space.recipe, **_changes(levels))
-        if space.warmup_fits and "recipe.warmup_epochs" not in levels:
-            recipe = recipe.fitted()
-        if recipe.refusal():
-            raise Infeasible(recipe.refusal())
-        if not factors.reads_decay(built):
-            recipe = replace(recipe, factor_decay="rule")
-        data.refuse_recipe(found, recipe)
-        share = recipe.batch_size // space.resources.processes
-        if recipe.accumulate > share:
-            raise Infeasible(f"recipe.accumulate = {recipe.accumulate} is more than the {share} images of a process")
-        if factors.needs_patch_labels(built) and not recipe.cutmix:
-            raise Infeasible("patch.mixing labels patches by CutMix; set recipe.cutmix above 0")
-        if factors.needs_patch_labels(built) and recipe.mixup_mode != "batch":
-            raise Infeasible("patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode to batch")
-        if factors.mixes_patches(built) and not recipe.mixes:
-            raise Infeasible("patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup above 0")
-        if factors.mixes_patches(built) and (recipe.mixup_off_epoch or recipe.mixup_prob < 1):
-            raise Infeasible("patch.variant = code mixes every batch; leave recipe.mixup_off_epoch and recipe.mixup_prob out")
-        if factors.mixes_patches(built) and space.resources.processes > 1:
-            raise Infeasible("patch.variant = code mixes any two images of a batch; set resources.processes to 1")
-        architecture = resolve(backbone, found.image_size, found.channels, found.classes, built)
-        weights = weights_named(settings["pretrained"]) if "pretrained" in settings else space.pretrained
-        start = find_start(weights, backbone)
-        found = prepared(found, recipe, weights, backbone)
-        cost = costs(architecture)
-        refuse_strange(start, architecture)
-        teacher = find_teacher(space.teacher, recipe, found)
-        return _Candidate(levels, architecture, recipe, found, start, teacher, cost)
-    except Infeasible as error:
-        return _Candidate(levels, refusal=str(error))
+        images = replace(images, image_size=int(settings["data.image_size"]))
+    recipe = _recipe(space, levels, architectural)
+    data.refuse_recipe(images, recipe)
+    _refuse_training(recipe, architectural, space.resources.processes)
+    architecture = resolve(
+        backbone, images.image_size, images.channels, images.classes, architectural
+    )
+    weights = space.pretrained
+    if "pretrained" in settings:
+        weights = weights_named(settings["pretrained"])
+    start = find_start(weights, backbone)
+    images = prepared(images, recipe, weights, backbone)
+    cost = costs(architecture)
+    refuse_strange(start, architecture)
+    return _Built(
+        architecture=architecture,
+        recipe=recipe,
+        data=images,
+        start=start,
+        teacher=find_teacher(space.teacher, recipe, images),
+        cost=cost,
+    )
+
+
+def _recipe(space: Space, levels: Settings, architectural: Settings) -> Recipe:
+    """The recipe of a cell."""
+    recipe = replace(space.recipe, **_changes(levels))
+    if space.warmup_fits and "recipe.warmup_epochs" not in levels:
+        recipe = recipe.fitted()
+    if recipe.refusal():
+        raise Infeasible(recipe.refusal())
+    if not factors.reads_decay(architectural):
+        recipe = replace(recipe, factor_decay="rule")
+    return recipe
+
+
+def _refuse_training(recipe: Recipe, architectural: Settings, processes: int) -> None:
+    """Raises Infeasible if the recipe cannot train a network with these settings."""
+    share = recipe.batch_size // processes
+    labels_patches = factors.needs_patch_labels(architectural)
+    mixes_patches = factors.mixes_patches(architectural)
+    mixes_some_batches = bool(recipe.mixup_off_epoch) or recipe.mixup_prob < 1
+    refusals = (
+        (
+            recipe.accumulate > share,
+            f"recipe.accumulate = {recipe.accumulate} is more than the {share} images"
+            " of a process",
+        ),
+        (
+            labels_patches and not recipe.cutmix,
+            "patch.mixing labels patches by CutMix; set recipe.cutmix above 0",
+        ),
+        (
+            labels_patches and recipe.mixup_mode != "batch",
+            "patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode"
+            " to batch",
+        ),
+        (
+            mixes_patches and not recipe.mixes,
+            "patch.variant = code needs mixed labels; set recipe.cutmix or recipe.mixup"
+            " above 0",
+        ),
+        (
+            mixes_patches and mixes_some_batches,
+            "patch.variant = code mixes every batch; leave recipe.mixup_off_epoch and"
+            " recipe.mixup_prob out",
+        ),
+        (
+            mixes_patches and processes > 1,
+            "patch.variant = code mixes any two images of a batch; set"
+            " resources.processes to 1",
+        ),
+    )
+    for is_refused, reason in refusals:
+        if is_refused:
+            raise Infeasible(reason)
 
 
 def _is_outside(name: str) -> bool:
-    """Whether a factor is none of the architecture's settings: the backbone itself, its weights, the data, the recipe."""
+    """Whether a factor is none of the architecture's settings: the backbone itself, its
+    weights, the data, the recipe.
+    """
     return name in ("backbone", "pretrained") or name.startswith(("recipe.", "data."))
 
 
 def _changes(levels: Settings) -> dict[str, Any]:
-    """What a cell changes of the recipe, in the recipe's own types: YAML's `1` for a rate is the number 1.0."""
+    """What a cell changes of the recipe, in the recipe's own types: YAML's `1` for a
+    rate is the number 1.0.
+    """
     default = Recipe()
-    changes = {name.removeprefix("recipe."): level for name, level in levels.items() if name.startswith("recipe.")}
-    return {name: float(level) if isinstance(getattr(default, name), float) else level for name, level in changes.items()}
+    changes: dict[str, Any] = {}
+    for factor, level in levels.items():
+        section, _, name = factor.partition(".")
+        if section != "recipe":
+            continue
+        is_rate = isinstance(getattr(default, name), float)
+        changes[name] = float(level) if is_rate else level
+    return changes
 
 
 def unread_reason(space: Space, name: str, levels: Settings) -> str:
     """Why a factor is not read in a cell, or nothing if it is."""
     if not _is_outside(name):
         return factors.unread_reason(name, {**space.fixed, **levels})
-    when = replace(space.recipe, **_changes(levels)).unread().get(name.removeprefix("recipe."))
-    return f"{name} is not read unless {when}" if when else ""
+    recipe = replace(space.recipe, **_changes(levels))
+    when = recipe.unread().get(name.removeprefix("recipe."))
+    if when:
+        return f"{name} is not read unless {when}"
+    return ""
 
 
 def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
-    """A setting that is accepted and ignored everywhere would be a label without a meaning."""
+    """A setting that is accepted and ignored everywhere would be a label without a
+    meaning.
+    """
     for name in (*space.fixed, *space.factors):
         if all(unread_reason(space, name, cell.levels) for cell in cells):
             reason = unread_reason(space, name, cells[0].levels)
-            raise AblateError(f"{space.name}: no cell reads {name}: {reason}; leave it out")
+            raise AblateError(
+                f"{space.name}: no cell reads {name}: {reason}; leave it out"
+            )
 
 
 def _why_same(space: Space, levels: Settings, others: Settings) -> str:
-    """Why two cells train the same thing: the factors in which they differ are not read, or name one and the same model."""
+    """Why two cells train the same thing: the factors in which they differ are not
+    read, or name one and the same model.
+    """
     reasons = []
     for name in levels:
-        here, there = unread_reason(space, name, levels), unread_reason(space, name, others)
+        here = unread_reason(space, name, levels)
+        there = unread_reason(space, name, others)
         if levels[name] != others.get(name) and here and there:
             reasons.append(here)
     if levels == others:

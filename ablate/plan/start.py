@@ -14,11 +14,13 @@ from ablate.records import PUBLISHED_WEIGHTS, Architecture, Data, Recipe, Start
 if TYPE_CHECKING:
     from ablate.models.weights import State
 
+# A network of which less comes from the file was not meant to start from it.
 LEAST_SHARE = 0.25
-"""A network of which less comes from the file was not meant to start from it."""
 
 
-def find_start(pretrained: str, backbone: str, *, key: str = "pretrained") -> Start | None:
+def find_start(
+    pretrained: str, backbone: str, *, key: str = "pretrained"
+) -> Start | None:
     """What a space's `pretrained` means for a backbone; None for an empty one.
 
     Args:
@@ -34,14 +36,22 @@ def find_start(pretrained: str, backbone: str, *, key: str = "pretrained") -> St
         from timm.models import get_pretrained_cfg, is_model, is_model_pretrained
 
         if not is_model(backbone) or not is_model_pretrained(backbone):
-            example = "pretrained: FILE.pth" if key == "pretrained" else f"weights: FILE.pth under {key}"
-            raise Infeasible(f"timm publishes no weights for {backbone}; name a checkpoint file: {example}")
+            if key == "pretrained":
+                example = "pretrained: FILE.pth"
+            else:
+                example = f"weights: FILE.pth under {key}"
+            raise Infeasible(
+                f"timm publishes no weights for {backbone}; name a checkpoint file:"
+                f" {example}"
+            )
         configuration: Any = get_pretrained_cfg(backbone)
         return Start(f"timm {backbone.partition('.')[0]}.{configuration.tag}")
     file = Path(pretrained)
     if not file.is_file():
         raise CheckpointError(f"{key}: no file {file}")
-    return Start(_read(file.resolve(), file.stat().st_mtime_ns, key)[0], str(file.resolve()))
+    return Start(
+        _read(file.resolve(), file.stat().st_mtime_ns, key)[0], str(file.resolve())
+    )
 
 
 def read_start_file(path: str, *, key: str) -> State:
@@ -51,13 +61,20 @@ def read_start_file(path: str, *, key: str) -> State:
 
 
 def prepared(data: Data, recipe: Recipe, pretrained: str, backbone: str) -> Data:
-    """The data as a backbone gets them: with published weights, image files as those weights want them unless the data say
-    otherwise. A preparation that changes nothing is left unsaid."""
+    """The data as a backbone gets them: with published weights, image files as those
+    weights want them unless the data say otherwise.
+
+    A preparation that changes nothing is left unsaid.
+    """
     if pretrained == PUBLISHED_WEIGHTS and find(data.name).kind == "images":
         from timm.models import get_pretrained_cfg
 
         weights: Any = get_pretrained_cfg(backbone)
-        data = replace(data, mean=data.mean or tuple(weights.mean), std=data.std or tuple(weights.std))
+        data = replace(
+            data,
+            mean=data.mean or tuple(weights.mean),
+            std=data.std or tuple(weights.std),
+        )
         if not recipe.crop_padding:
             data = replace(
                 data,
@@ -69,14 +86,18 @@ def prepared(data: Data, recipe: Recipe, pretrained: str, backbone: str) -> Data
 
 
 def refuse_strange(start: Start | None, architecture: Architecture) -> None:
-    """Raises Infeasible where a network has hardly anything in common with the file that it is to start from."""
+    """Raises Infeasible where a network has hardly anything in common with the file
+    that it is to start from.
+    """
     if start is None or not start.path:
         return
     from ablate.models import build_from
 
     _, loaded = build_from(architecture, read_start_file(start.path, key="pretrained"))
     if loaded.share < LEAST_SHARE:
-        raise Infeasible(f"pretrained: {Path(start.path).name} is of another network: {loaded}")
+        raise Infeasible(
+            f"pretrained: {Path(start.path).name} is of another network: {loaded}"
+        )
 
 
 @lru_cache(maxsize=2)

@@ -1,7 +1,10 @@
-"""Strategies of a search: Optuna's samplers through ask and tell. The only module that imports Optuna.
+"""Strategies of a search: Optuna's samplers through ask and tell.
 
-Optuna's study lives in memory and is rebuilt from the store. For each proposal a sampler is made anew, seeded by the search's
-seed and the proposal's number: what it proposes is a function of these and of what was told, so a search that goes on after a
+The only module that imports Optuna.
+
+Optuna's study lives in memory and is rebuilt from the store. For each proposal a
+sampler is made anew, seeded by the search's seed and the proposal's number: what it
+proposes is a function of these and of what was told, so a search that goes on after a
 kill proposes what it would have proposed without one.
 """
 
@@ -15,16 +18,25 @@ from typing import Any, Literal
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator, get_param_importances
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    IntDistribution,
+)
+from optuna.importance import (
+    FanovaImportanceEvaluator,
+    PedAnovaImportanceEvaluator,
+    get_param_importances,
+)
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from ablate.errors import AblateError
 from ablate.records import Level, Settings, Strategy
 
+# Of the genetic strategies: a search here has tens of cells, where Optuna's default of
+# 50 would be one random generation.
 POPULATION = 10
-"""Of the genetic strategies: a search here has tens of cells, where Optuna's default of 50 would be one random generation."""
 
 
 @contextmanager
@@ -38,32 +50,50 @@ def _quiet() -> Iterator[None]:
 
 def _quasi_random(seed: int, first: int) -> BaseSampler:
     # One sequence for the whole search; Optuna counts its points in the study.
-    return optuna.samplers.QMCSampler(scramble=True, seed=first, independent_sampler=RandomSampler(seed))
+    return optuna.samplers.QMCSampler(
+        scramble=True, seed=first, independent_sampler=RandomSampler(seed)
+    )
 
 
+# Samplers by name, made from the proposal's seed and from the search's.
 SAMPLERS: Mapping[str, Callable[[int, int], BaseSampler]] = {
     "random": lambda seed, first: RandomSampler(seed),
     "quasi-random": _quasi_random,
-    "tpe": lambda seed, first: optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True),
-    "gp": lambda seed, first: optuna.samplers.GPSampler(seed=seed, independent_sampler=RandomSampler(seed)),
-    "nsga2": lambda seed, first: optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
-    "nsga3": lambda seed, first: optuna.samplers.NSGAIIISampler(seed=seed, population_size=POPULATION),
-    "cmaes": lambda seed, first: optuna.samplers.CmaEsSampler(seed=seed, independent_sampler=RandomSampler(seed)),
+    "tpe": lambda seed, first: optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, group=True, constant_liar=True
+    ),
+    "gp": lambda seed, first: optuna.samplers.GPSampler(
+        seed=seed, independent_sampler=RandomSampler(seed)
+    ),
+    "nsga2": lambda seed, first: optuna.samplers.NSGAIISampler(
+        seed=seed, population_size=POPULATION
+    ),
+    "nsga3": lambda seed, first: optuna.samplers.NSGAIIISampler(
+        seed=seed, population_size=POPULATION
+    ),
+    "cmaes": lambda seed, first: optuna.samplers.CmaEsSampler(
+        seed=seed, independent_sampler=RandomSampler(seed)
+    ),
     "brute-force": lambda seed, first: optuna.samplers.BruteForceSampler(seed=seed),
 }
-"""Samplers by name, made from the proposal's seed and from the search's."""
+# Those that note in the study what they did when they were asked; they must be asked
+# again when a search is rebuilt.
 REMEMBERING = frozenset({"quasi-random", "nsga2", "nsga3", "cmaes"})
-"""Those that note in the study what they did when they were asked; they must be asked again when a search is rebuilt."""
 
 
 def is_ordered(levels: Sequence[Level]) -> bool:
     """Whether levels are numbers, so that a sampler may think of what lies between."""
-    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+    return all(
+        isinstance(level, int | float) and not isinstance(level, bool)
+        for level in levels
+    )
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor as a sampler sees it: its levels, and whether the model reads it given the levels chosen before."""
+    """One factor as a sampler sees it: its levels, and whether the model reads it given
+    the levels chosen before.
+    """
 
     name: str
     levels: tuple[Level, ...]
@@ -72,17 +102,23 @@ class Factor:
     @property
     def choices(self) -> tuple[Level, ...]:
         """The levels in the order of the sampler's numbers."""
-        return tuple(sorted(self.levels)) if is_ordered(self.levels) else self.levels
+        if is_ordered(self.levels):
+            return tuple(sorted(self.levels))
+        return self.levels
 
     @property
     def distribution(self) -> BaseDistribution:
         last = len(self.levels) - 1
-        return IntDistribution(0, last) if is_ordered(self.levels) else CategoricalDistribution(tuple(range(last + 1)))
+        if is_ordered(self.levels):
+            return IntDistribution(0, last)
+        return CategoricalDistribution(tuple(range(last + 1)))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a proposal: completed with one value an objective, pruned with the metric by epoch, or failed."""
+    """What came of a proposal: completed with one value an objective, pruned with the
+    metric by epoch, or failed.
+    """
 
     state: str
     values: tuple[float, ...] = ()
@@ -90,7 +126,9 @@ class Verdict:
 
 
 def _direction(word: str) -> Literal["maximize", "minimize"]:
-    return "maximize" if word == "max" else "minimize"
+    if word == "max":
+        return "maximize"
+    return "minimize"
 
 
 class Sampler:
@@ -102,13 +140,23 @@ class Sampler:
         directions: `max` or `min` of each objective.
     """
 
-    def __init__(self, strategy: Strategy, factors: Sequence[Factor], otherwise: Settings, directions: Sequence[str]) -> None:
-        self._strategy, self._factors, self._otherwise = strategy, factors, otherwise
+    def __init__(
+        self,
+        strategy: Strategy,
+        factors: Sequence[Factor],
+        otherwise: Settings,
+        directions: Sequence[str],
+    ) -> None:
+        self._strategy = strategy
+        self._factors = factors
+        self._otherwise = otherwise
         self._directions = [_direction(direction) for direction in directions]
         self._open: dict[int, optuna.Trial] = {}
         self._worst: list[float] = []
         with _quiet():
-            self._study = optuna.create_study(directions=self._directions, sampler=RandomSampler(0))
+            self._study = optuna.create_study(
+                directions=self._directions, sampler=RandomSampler(0)
+            )
 
     def ask(self, number: int, chosen: Settings | None = None) -> Settings:
         """The levels of a proposal: the sampler's, or those chosen by somebody else.
@@ -119,11 +167,22 @@ class Sampler:
         name = self._strategy.name
         with _quiet():
             if chosen is not None:
-                known = {f.name: f.choices.index(chosen[f.name]) for f in self._factors if f.name in chosen}
+                known = {
+                    f.name: f.choices.index(chosen[f.name])
+                    for f in self._factors
+                    if f.name in chosen
+                }
                 self._study.enqueue_trial(known)
             cheap = chosen is not None and name not in REMEMBERING
-            seed = int(np.random.SeedSequence((self._strategy.seed, number)).generate_state(1)[0])
-            self._study.sampler = RandomSampler(seed) if cheap else SAMPLERS[name](seed, self._strategy.seed)
+            seed = int(
+                np.random.SeedSequence((self._strategy.seed, number)).generate_state(1)[
+                    0
+                ]
+            )
+            if cheap:
+                self._study.sampler = RandomSampler(seed)
+            else:
+                self._study.sampler = SAMPLERS[name](seed, self._strategy.seed)
             trial = self._open[number] = self._study.ask()
             if name in REMEMBERING:
                 # Optuna would not ask its sampler where all levels are given.
@@ -142,25 +201,40 @@ class Sampler:
         return int(trial.suggest_categorical(factor.name, range(last + 1)))
 
     def constrain(self, number: int, violations: Mapping[str, float]) -> None:
-        """Tells by how much a proposal breaks each limit: zero or less where it keeps it."""
+        """Tells by how much a proposal breaks each limit: zero or less where it keeps
+        it.
+        """
         for name, violation in violations.items():
             self._open[number].set_constraint(name, violation)
 
     def refuse(self, number: int) -> None:
-        """Tells that a proposal was not trained, as it breaks limits or cannot be built.
+        """Tells that a proposal was not trained, as it breaks limits or cannot be
+        built.
 
-        Samplers that know constraints do not look at its values; the others must be told to keep away: it gets the worst so far.
+        Samplers that know constraints do not look at its values; the others must be
+        told to keep away: it gets the worst so far.
         """
         with _quiet():
-            verdict = Verdict("completed", tuple(self._worst)) if self._worst else Verdict("failed")
+            if self._worst:
+                verdict = Verdict("completed", tuple(self._worst))
+            else:
+                verdict = Verdict("failed")
             self._finish(self._open.pop(number), verdict)
 
     def tell(self, number: int, verdict: Verdict) -> None:
         """Tells what came of a proposal."""
         trial = self._open.pop(number)
         if verdict.state == "completed":
-            pairs = zip(verdict.values, self._worst or verdict.values, self._directions, strict=True)
-            self._worst = [min(new, old) if direction == "maximize" else max(new, old) for new, old, direction in pairs]
+            pairs = zip(
+                verdict.values,
+                self._worst or verdict.values,
+                self._directions,
+                strict=True,
+            )
+            self._worst = [
+                min(new, old) if direction == "maximize" else max(new, old)
+                for new, old, direction in pairs
+            ]
         with _quiet():
             self._finish(trial, verdict)
 
@@ -180,7 +254,9 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Exported:
-    """A cell for Optuna: the levels that are read, what came of it, by how much it breaks limits, and what to show beside."""
+    """A cell for Optuna: the levels that are read, what came of it, by how much it
+    breaks limits, and what to show beside.
+    """
 
     levels: Settings
     verdict: Verdict
@@ -189,9 +265,14 @@ class Exported:
 
 
 def export(
-    cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], directions: Mapping[str, str], to: str, name: str
+    cells: Sequence[Exported],
+    factors: Mapping[str, tuple[Level, ...]],
+    directions: Mapping[str, str],
+    to: str,
+    name: str,
 ) -> None:
-    """Writes cells as a study of an Optuna storage, each level as it is written in the space.
+    """Writes cells as a study of an Optuna storage, each level as it is written in the
+    space.
 
     Args:
         directions: `max` or `min` by objective.
@@ -202,12 +283,21 @@ def export(
     """
     with _quiet():
         try:
-            study = optuna.create_study(storage=to, study_name=name, directions=[_direction(d) for d in directions.values()])
+            study = optuna.create_study(
+                storage=to,
+                study_name=name,
+                directions=[_direction(d) for d in directions.values()],
+            )
         except optuna.exceptions.DuplicatedStudyError:
-            raise AblateError(f"{to} has a study '{name}' already; delete it there, or name another storage") from None
+            raise AblateError(
+                f"{to} has a study '{name}' already; delete it there, or name another"
+                " storage"
+            ) from None
         except Exception as error:
             # Of whatever kind the storage's driver raises.
-            raise AblateError(f"--optuna {to}: {error}; write a URL such as sqlite:///optuna.db") from error
+            raise AblateError(
+                f"--optuna {to}: {error}; write a URL such as sqlite:///optuna.db"
+            ) from error
         study.set_metric_names(list(directions))
         study.add_trials(_trials(cells, factors, len(directions)))
 
@@ -215,8 +305,9 @@ def export(
 def importances(
     cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], direction: str
 ) -> dict[str, dict[str, float]]:
-    """How much each factor matters among completed cells, as shares, by Optuna's evaluators: PED-ANOVA (what sets the better
-    cells off, Watanabe et al. 2023) and fANOVA (variance explained by a random forest, Hutter et al. 2014; only factors that
+    """How much each factor matters among completed cells, as shares, by Optuna's
+    evaluators: PED-ANOVA (what sets the better cells off, Watanabe et al. 2023) and
+    fANOVA (variance explained by a random forest, Hutter et al. 2014; only factors that
     are read in all cells).
 
     Raises:
@@ -228,11 +319,17 @@ def importances(
         if cell.verdict.state == "completed"
     ]
     if len(done) < 4:
-        raise AblateError(f"importance is told from four completed cells and more; there are {len(done)}")
+        raise AblateError(
+            "importance is told from four completed cells and more; there are"
+            f" {len(done)}"
+        )
     with _quiet():
         study = optuna.create_study(direction=_direction(direction))
         study.add_trials(_trials(done, factors, 1))
-        evaluators = {"ped_anova": PedAnovaImportanceEvaluator(), "fanova": FanovaImportanceEvaluator(seed=0)}
+        evaluators = {
+            "ped_anova": PedAnovaImportanceEvaluator(),
+            "fanova": FanovaImportanceEvaluator(seed=0),
+        }
         found = {}
         for name, evaluator in evaluators.items():
             try:
@@ -243,23 +340,53 @@ def importances(
         return found
 
 
+STATES = {
+    "completed": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
 def _trials(
     cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], objectives: int
 ) -> list[optuna.trial.FrozenTrial]:
-    states = {"completed": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
     # Levels of today's declaration, and those that cells of an earlier one were at.
-    occurring = {name: [cell.levels[name] for cell in cells if name in cell.levels] for cell in cells for name in cell.levels}
-    choices = {name: tuple(dict.fromkeys([*factors.get(name, ()), *found])) for name, found in occurring.items()}
+    choices: dict[str, dict[Level, None]] = {}
+    for cell in cells:
+        for name, level in cell.levels.items():
+            known = choices.setdefault(name, dict.fromkeys(factors.get(name, ())))
+            known[level] = None
+    distributions = {
+        name: CategoricalDistribution(tuple(levels)) for name, levels in choices.items()
+    }
     with _quiet():
-        return [
-            optuna.create_trial(
-                state=states[cell.verdict.state],
-                values=list(cell.verdict.values) if cell.verdict.state == "completed" else None,
-                params=dict(cell.levels),
-                distributions={key: CategoricalDistribution(choices[key]) for key in cell.levels},
-                intermediate_values=dict(cell.verdict.curve or {}) if objectives == 1 else {},
-                user_attrs=dict(cell.attributes),
-                constraints=dict(cell.violations) or None,
-            )
-            for cell in cells
-        ]
+        return [_trial(cell, distributions, objectives) for cell in cells]
+
+
+def _trial(
+    cell: Exported,
+    distributions: Mapping[str, CategoricalDistribution],
+    objectives: int,
+) -> optuna.trial.FrozenTrial:
+    return optuna.create_trial(
+        state=STATES[cell.verdict.state],
+        values=_values(cell),
+        params=dict(cell.levels),
+        distributions={name: distributions[name] for name in cell.levels},
+        intermediate_values=_curve(cell, objectives),
+        user_attrs=dict(cell.attributes),
+        constraints=dict(cell.violations) or None,
+    )
+
+
+def _values(cell: Exported) -> list[float] | None:
+    if cell.verdict.state != "completed":
+        return None
+    return list(cell.verdict.values)
+
+
+def _curve(cell: Exported, objectives: int) -> dict[int, float]:
+    """The values by epoch. Optuna has none in a search for several objectives."""
+    if objectives > 1:
+        return {}
+    return dict(cell.verdict.curve or {})

@@ -1,4 +1,7 @@
-"""The classification tables of the five papers: rows as printed, with the architecture of each. Data, transcribed from the texts.
+"""The classification tables of the five papers: rows as printed, with the architecture
+of each.
+
+Data, transcribed from the texts.
 
 Each paper is one YAML file of this package. A table has
 
@@ -7,11 +10,14 @@ Each paper is one YAML file of this package. A table has
     common      levels that all its rows share
     rows        top1, params (M) and flops (G) as printed, and the levels in which the row differs from the first
 
-A table may say a `convention` for its params and one for its flops: words that `ablate/cost/verify.py` knows, which hold for the
-whole table. A printed addition (`+0.04`) is to the table's first row. `base` names the row whose network a row changes.
-`causes` of a table are hypotheses, by name, of why a printed cost is another one than the counted; a row names its own in
-`params_cause` and `flops_cause`. A cause without a test is not one: it says `why`, and the row counts as unexplained.
-`note` says what else a reader must know. `sources.yaml` has the numbers of other papers that causes compare with.
+A table may say a `convention` for its params and one for its flops: words that
+`ablate/cost/verify.py` knows, which hold for the whole table. A printed addition
+(`+0.04`) is to the table's first row. `base` names the row whose network a row changes.
+`causes` of a table are hypotheses, by name, of why a printed cost is another one than
+the counted; a row names its own in `params_cause` and `flops_cause`. A cause without a
+test is not one: it says `why`, and the row counts as unexplained. `note` says what else
+a reader must know. `sources.yaml` has the numbers of other papers that causes compare
+with.
 """
 
 from __future__ import annotations
@@ -27,8 +33,8 @@ from ablate.records import Level, Settings
 
 PAPERS = ("augvit", "antioversmoothing", "patchdiv", "mabvit", "iffn")
 
+# The costs as the YAML files name them, and as they are shown.
 COSTS = {"params": "params", "flops": "FLOPs"}
-"""The costs as the YAML files name them, and as they are shown."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class Cause:
         why: the hypothesis in words.
         counted: a convention for this row alone.
         levels: levels of the network that is counted instead.
-        row: a printed row, whose print the row has, or `times` of it; in `table`, by default the row's own.
+        row: a printed row, whose print the row has, or `times` of it; in `table`, by
+            default the row's own.
         source: the key of a source in which the row's backbone has that print.
     """
 
@@ -61,7 +68,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class Source:
-    """Numbers that another publication prints, by backbone and cost. `place` is where: a paper's table, or a file at a commit."""
+    """Numbers that another publication prints, by backbone and cost.
+
+    `place` is where: a paper's table, or a file at a commit.
+    """
 
     place: str
     numbers: Mapping[str, Mapping[str, str]]
@@ -69,8 +79,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Row:
-    """One printed row. `levels` are all levels of its network and recipe, those common to the table among them. `base` is the
-    label of the row that it changes, where it has one. `causes` are by cost: params, FLOPs."""
+    """One printed row.
+
+    `levels` are all levels of its network and recipe, those common to the table among
+    them. `base` is the label of the row that it changes, where it has one. `causes` are
+    by cost: params, FLOPs.
+    """
 
     label: str
     levels: Settings
@@ -101,7 +115,8 @@ class Row:
 class Table:
     """One printed table.
 
-    `skipped` are printed rows that are not here, with the reason. `conventions` are by cost: params, FLOPs.
+    `skipped` are printed rows that are not here, with the reason. `conventions` are by
+    cost: params, FLOPs.
     """
 
     name: str
@@ -116,7 +131,9 @@ class Table:
         """The row of that label. Raises UnknownName if there is none."""
         found = next((row for row in self.rows if row.label == label), None)
         if found is None:
-            raise UnknownName(unknown(f"row of {self.name}", label, [row.label for row in self.rows]))
+            raise UnknownName(
+                unknown(f"row of {self.name}", label, [row.label for row in self.rows])
+            )
         return found
 
 
@@ -127,7 +144,11 @@ def tables() -> Mapping[str, Table]:
 
     found: dict[str, Table] = {}
     for paper in PAPERS:
-        text = resources.files(__name__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+        text = (
+            resources.files(__name__)
+            .joinpath(f"{paper}.yaml")
+            .read_text(encoding="utf-8")
+        )
         for key, table in parse(text, f"{paper}.yaml").values["tables"].items():
             found[f"{paper}/{key}"] = _table(f"{paper}/{key}", table)
     return found
@@ -138,9 +159,13 @@ def sources() -> Mapping[str, Source]:
     """What other publications print, by key."""
     from ablate.document import parse
 
-    text = resources.files(__name__).joinpath("sources.yaml").read_text(encoding="utf-8")
+    text = (
+        resources.files(__name__).joinpath("sources.yaml").read_text(encoding="utf-8")
+    )
     found = parse(text, "sources.yaml").values["sources"]
-    return {key: Source(source["place"], source["numbers"]) for key, source in found.items()}
+    return {
+        key: Source(source["place"], source["numbers"]) for key, source in found.items()
+    }
 
 
 def _table(name: str, table: dict[str, Any]) -> Table:
@@ -176,8 +201,12 @@ def _row(row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]) -> 
     )
 
 
-def matching_row(table: Table, levels: Mapping[str, Level | None], fixed: Settings) -> Row | None:
-    """The row of a table whose varying levels are those of a cell. A factor that neither names has its default.
+def matching_row(
+    table: Table, levels: Mapping[str, Level | None], fixed: Settings
+) -> Row | None:
+    """The row of a table whose varying levels are those of a cell.
+
+    A factor that neither names has its default.
 
     Args:
         levels: of the cell; None where the model does not read the factor.
@@ -185,7 +214,10 @@ def matching_row(table: Table, levels: Mapping[str, Level | None], fixed: Settin
     """
     from ablate import factors, families
 
-    said = {**fixed, **{name: level for name, level in levels.items() if level is not None}}
+    said = {
+        **fixed,
+        **{name: level for name, level in levels.items() if level is not None},
+    }
 
     def told(settings: Mapping[str, Level], name: str) -> Level | None:
         if name in settings:
@@ -194,14 +226,21 @@ def matching_row(table: Table, levels: Mapping[str, Level | None], fixed: Settin
         if backbone and name == "data.image_size":
             return families.find(backbone).image_size(backbone)
         if backbone and name.startswith("size."):
-            own: Level = getattr(families.find(backbone).dimensions(backbone), name.removeprefix("size."))
+            own: Level = getattr(
+                families.find(backbone).dimensions(backbone), name.removeprefix("size.")
+            )
             return own
-        return factors.parameters()[name][1].default if name in factors.parameters() else None
+        if name in factors.parameters():
+            return factors.parameters()[name][1].default
+        return None
 
     def same(row: Row) -> bool:
         reads = {name: told(row.levels, name) for name in table.varies}
         mine = {name: told(said, name) for name in table.varies}
-        return all(reads[name] == mine[name] or _unread(name, row.levels, said) for name in table.varies)
+        return all(
+            reads[name] == mine[name] or _unread(name, row.levels, said)
+            for name in table.varies
+        )
 
     return next((row for row in table.rows if same(row)), None)
 
@@ -212,7 +251,18 @@ def _unread(name: str, row: Settings, cell: Settings) -> bool:
 
     if name not in factors.parameters():
         return False
-    return bool(factors.unread_reason(name, row)) and bool(factors.unread_reason(name, cell))
+    return bool(factors.unread_reason(name, row)) and bool(
+        factors.unread_reason(name, cell)
+    )
 
 
-__all__ = ["PAPERS", "Cause", "Row", "Source", "Table", "matching_row", "sources", "tables"]
+__all__ = [
+    "PAPERS",
+    "Cause",
+    "Row",
+    "Source",
+    "Table",
+    "matching_row",
+    "sources",
+    "tables",
+]

@@ -1,11 +1,13 @@
-"""What a figure shows, apart from how it is drawn: a still picture (matplotlib) and an interactive page (Plotly) draw the
-same."""
+"""What a figure shows, apart from how it is drawn: a still picture (matplotlib) and an
+interactive page (Plotly) draw the same.
+"""
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ablate import advice
@@ -20,8 +22,8 @@ from ablate.report.table import METRIC_NAMES, level_text
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 
+# Points of a cloud that have bars; of more, the front alone has them.
 MOST_SPREADS = 300
-"""Points of a cloud that have bars; of more, the front alone has them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Series:
     """Points that belong together.
 
     Attributes:
-        low, high: interval of each point (of `y`, or of `x` where the chart lies on its side).
+        low, high: interval of each point (of `y`, or of `x` where the chart lies on its
+            side).
         keys: what each point stands for, as a row's number.
         joined: whether points are joined by a line.
     """
@@ -46,7 +49,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Series over two axes. `form`: `points`, `bars`, or `lines` with intervals as bands. `zero` marks where nothing changes."""
+    """Series over two axes.
+
+    `form`: `points`, `bars`, or `lines` with intervals as bands. `zero` marks where
+    nothing changes.
+    """
 
     title: str
     x: str
@@ -60,7 +67,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of parallel coordinates: a value a cell, and the texts of its ticks where values are numbers of levels."""
+    """One axis of parallel coordinates: a value a cell, and the texts of its ticks
+    where values are numbers of levels.
+    """
 
     name: str
     values: Sequence[float]
@@ -78,126 +87,245 @@ class Coordinates:
 
 def label(results: StudyResults, cell: CellResult) -> str:
     """A cell by what sets it off the first: `shortcuts.count = 2, ffn.kernel = 3`."""
-    mine, first = shown_levels(cell), shown_levels(results.cells[0])
-    changed = {name: level for name, level in mine.items() if level != first.get(name) and level is not None}
-    return change_text(changed) if changed else results.cells[0].role
+    mine = shown_levels(cell)
+    first = shown_levels(results.cells[0])
+    changed = {
+        name: level
+        for name, level in mine.items()
+        if level != first.get(name) and level is not None
+    }
+    if changed:
+        return change_text(changed)
+    return results.cells[0].role
 
 
-def effects_chart(results: StudyResults, found: Sequence[Effect], margin: float) -> Chart:
-    """A forest: each row's difference to the first with its 95 % interval, by verdict."""
+def effects_chart(
+    results: StudyResults, found: Sequence[Effect], margin: float
+) -> Chart:
+    """A forest plot: each row's difference to row 0 with its 95 % interval, by verdict."""
     shown = [effect for effect in found if effect.mean is not None]
     if not shown:
-        raise AblateError(f"{results.name} has no effect to draw yet; go on with: {advice.command('resume', results.name)}")
-    names = {effect.row: f"{effect.row}: {change_text(effect.changed)} (n={len(effect.seeds)})" for effect in shown}
-    series = [
-        Series(
-            str(verdict),
-            [effect.mean for effect in of],
-            [names[effect.row] for effect in of],
-            [effect.estimate.low if effect.estimate else effect.mean for effect in of],
-            [effect.estimate.high if effect.estimate else effect.mean for effect in of],
-            [effect.row for effect in of],
+        raise AblateError(
+            f"{results.name} has no effect to draw yet; go on with:"
+            f" {advice.command('resume', results.name)}"
         )
-        for verdict, of in _grouped(shown, lambda effect: effect.verdict).items()
-    ]
-    note = f"Bars: 95 % intervals of a row alone; colours: verdicts for all rows together (Holm), margin {margin:g}."
-    return Chart(results.question, f"Δ {METRIC_NAMES[results.metric]} to row 0", "", series, "points", True, True, note)
+    by_verdict = _grouped(shown, lambda effect: effect.verdict)
+    return Chart(
+        title=results.question,
+        x=f"Δ {METRIC_NAMES[results.metric]} to row 0",
+        y="",
+        series=[_forest(str(verdict), of) for verdict, of in by_verdict.items()],
+        sideways=True,
+        zero=True,
+        note=(
+            "Bars: 95 % intervals of a row alone; colours: verdicts for all rows"
+            f" together (Holm), margin {margin:g}."
+        ),
+    )
+
+
+def _forest(name: str, effects: Sequence[Effect]) -> Series:
+    """Effects as points with their intervals."""
+    intervals = [_interval(effect) for effect in effects]
+    return Series(
+        name=name,
+        x=[effect.mean for effect in effects],
+        y=[_effect_name(effect) for effect in effects],
+        low=[low for low, _ in intervals],
+        high=[high for _, high in intervals],
+        keys=[effect.row for effect in effects],
+    )
+
+
+def _interval(effect: Effect) -> tuple[Any, Any]:
+    """The 95 % interval of an effect; without an estimate it has no width."""
+    if effect.estimate is None:
+        return effect.mean, effect.mean
+    return effect.estimate.low, effect.estimate.high
+
+
+def _effect_name(effect: Effect) -> str:
+    change = change_text(effect.changed)
+    return f"{effect.row}: {change} (n={len(effect.seeds)})"
 
 
 def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Chart:
-    """A forest of main effects, interactions or contributions, one series a kind."""
+    """A forest plot of main effects, interactions or contributions, a series per kind."""
     shown = [term for term in terms if term.estimate is not None]
     if not shown:
         raise AblateError(f"{results.name}: the design cannot tell {title.lower()}")
-    series = [
-        Series(
-            kind,
-            [term.estimate.value for term in of if term.estimate],
-            [_term_name(term) for term in of],
-            [term.estimate.low for term in of if term.estimate],
-            [term.estimate.high for term in of if term.estimate],
-        )
-        for kind, of in _grouped(shown, lambda term: term.kind).items()
-    ]
+    by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(
-        f"{results.question} {title}",
-        f"Δ {METRIC_NAMES[results.metric]}",
-        "",
-        series,
-        "points",
-        True,
-        True,
-        "Bars: 95 % intervals, noise from all cells together.",
+        title=f"{results.question} {title}",
+        x=f"Δ {METRIC_NAMES[results.metric]}",
+        y="",
+        series=[_term_forest(kind, of) for kind, of in by_kind.items()],
+        sideways=True,
+        zero=True,
+        note="Bars: 95 % intervals, noise from all cells together.",
+    )
+
+
+def _term_forest(name: str, terms: Sequence[Term]) -> Series:
+    """Terms as points with their intervals."""
+    estimates = [term.estimate for term in terms if term.estimate is not None]
+    return Series(
+        name=name,
+        x=[estimate.value for estimate in estimates],
+        y=[_term_name(term) for term in terms],
+        low=[estimate.low for estimate in estimates],
+        high=[estimate.high for estimate in estimates],
     )
 
 
 def _term_name(term: Term) -> str:
-    return " x ".join(f"{name} = {level_text(level)}" for name, level in zip(term.factors, term.levels, strict=True))
+    pairs = zip(term.factors, term.levels, strict=True)
+    return " x ".join(f"{name} = {level_text(level)}" for name, level in pairs)
 
 
 def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
-    """Mean of the metric over the levels of one factor, a line a level of the other, averaged over all others."""
-    names = [name for name in results.factors if all(name in c.levels for c in results.cells if c.role != "control")]
+    """Mean of the metric over the levels of one factor, a line per level of the other.
+
+    The mean is over the levels of all other factors.
+    """
+    names = [name for name in results.factors if _varies_everywhere(name, results)]
+    at_one = names.index(one)
+    at_other = names.index(other)
     cells = representatives(results, names)
-    places = names.index(one), names.index(other)
-    rest = {tuple(level for at, level in enumerate(key) if at not in places) for key in cells}
     values: dict[tuple[Level, Level], list[float]] = {}
+    rest = set()
     for key, cell in cells.items():
+        rest.add(_without(key, at_one, at_other))
         if cell.values:
-            values.setdefault((key[places[0]], key[places[1]]), []).append(statistics.fmean(cell.values.values()))
-    # A mean over some of the other factors' levels would show what they do.
-    means = {pair: statistics.fmean(found) for pair, found in values.items() if len(found) == len(rest)}
+            mean = statistics.fmean(cell.values.values())
+            values.setdefault((key[at_one], key[at_other]), []).append(mean)
+    # A mean over a part of the other factors' levels would show what those do.
+    means = {
+        pair: statistics.fmean(found)
+        for pair, found in values.items()
+        if len(found) == len(rest)
+    }
     series = []
-    for level in dict.fromkeys(key[places[1]] for key in cells):
+    for level in dict.fromkeys(key[at_other] for key in cells):
         points = {level_text(x): mean for (x, y), mean in means.items() if y == level}
-        series.append(Series(f"{other} = {level_text(level)}", list(points), list(points.values()), joined=True))
-    return Chart(f"{one} x {other}", one, METRIC_NAMES[results.metric], series)
-
-
-def pareto_chart(results: StudyResults, rows: Sequence[Mapping[str, Any]], cost: str) -> Chart:
-    """Every completed cell by cost and metric; the front joined. `rows` are those of the front's table."""
-    cells = [cell for cell in results.cells if cell.cost is not None and cell.values and cell.same_as is None]
-    if not cells:
-        raise AblateError(f"{results.name} has no completed cell to draw; go on with: {advice.command('resume', results.name)}")
-    unit = unit_for(getattr(cell.cost, cost) for cell in cells)
-    on_front = {row["row"] for row in rows if row["front"]}
-    sure = {row["row"]: row["probability"] for row in rows}
-    series = []
-    for name, inside in (("front", True), ("beaten", False)):
-        mine = sorted((c for c in cells if (c.index in on_front) == inside), key=lambda cell: getattr(cell.cost, cost))
-        means = [statistics.fmean(cell.values.values()) for cell in mine]
-        spreads = [statistics.stdev(cell.values.values()) if len(cell.values) > 1 else 0.0 for cell in mine]
-        told = inside or len(mine) <= MOST_SPREADS
-        # Of thousands of points the row is told, and a click shows the rest.
-        texts = [
-            f"row {cell.index}: {label(results, cell)}"
-            + (f"; P(front) {sure[cell.index]:.2f}" if sure.get(cell.index) is not None else "")
-            for cell in (mine if told else ())
-        ]
         series.append(
             Series(
-                name,
-                [getattr(cell.cost, cost) / unit.size for cell in mine],
-                means,
-                [mean - sd for mean, sd in zip(means, spreads, strict=True)] if told else None,
-                [mean + sd for mean, sd in zip(means, spreads, strict=True)] if told else None,
-                [cell.index for cell in mine],
-                texts,
-                joined=inside,
+                name=f"{other} = {level_text(level)}",
+                x=list(points),
+                y=list(points.values()),
+                joined=True,
             )
         )
+    return Chart(
+        title=f"{one} x {other}",
+        x=one,
+        y=METRIC_NAMES[results.metric],
+        series=series,
+    )
+
+
+def _varies_everywhere(name: str, results: StudyResults) -> bool:
+    """Whether every cell of the space has a level of the factor."""
+    return all(name in cell.levels for cell in results.cells if cell.role != "control")
+
+
+def _without(key: tuple[Level, ...], *places: int) -> tuple[Level, ...]:
+    return tuple(level for place, level in enumerate(key) if place not in places)
+
+
+def pareto_chart(
+    results: StudyResults, rows: Sequence[Mapping[str, Any]], cost: str
+) -> Chart:
+    """Every completed cell by cost and metric; the front is joined.
+
+    Args:
+        rows: the data of `pareto_grid`.
+        cost: the cost on the x axis.
+    """
+    cells = [
+        cell
+        for cell in results.cells
+        if cell.cost is not None and cell.values and cell.same_as is None
+    ]
+    if not cells:
+        raise AblateError(
+            f"{results.name} has no completed cell to draw; go on with:"
+            f" {advice.command('resume', results.name)}"
+        )
+    cells.sort(key=lambda cell: getattr(cell.cost, cost))
+    unit = unit_for(getattr(cell.cost, cost) for cell in cells)
+    rows_on_front = {row["row"] for row in rows if row["front"]}
+    front = [cell for cell in cells if cell.index in rows_on_front]
+    dominated = [cell for cell in cells if cell.index not in rows_on_front]
+    x_of = {cell.index: getattr(cell.cost, cost) / unit.size for cell in cells}
+    cloud = _cloud("dominated", dominated, x_of)
+    if len(dominated) <= MOST_SPREADS:
+        # Of thousands of points, the row is enough; a click shows the rest.
+        cloud = _with_details(cloud, dominated, results, rows)
     heading = "FLOPs" if cost == "flops" else cost
     return Chart(
-        results.question,
-        f"{heading} ({unit.letter})",
-        METRIC_NAMES[results.metric],
-        series,
+        title=results.question,
+        x=f"{heading} ({unit.letter})",
+        y=METRIC_NAMES[results.metric],
+        series=[
+            _with_details(_cloud("front", front, x_of), front, results, rows),
+            cloud,
+        ],
         note="Bars: ± sd over seeds.",
     )
 
 
+def _cloud(name: str, cells: Sequence[CellResult], x_of: Mapping[int, float]) -> Series:
+    """Cells as points: cost on x, mean of the metric on y."""
+    return Series(
+        name=name,
+        x=[x_of[cell.index] for cell in cells],
+        y=[statistics.fmean(cell.values.values()) for cell in cells],
+        keys=[cell.index for cell in cells],
+        joined=name == "front",
+    )
+
+
+def _with_details(
+    series: Series,
+    cells: Sequence[CellResult],
+    results: StudyResults,
+    rows: Sequence[Mapping[str, Any]],
+) -> Series:
+    """The points with bars of one standard deviation, and a text for each."""
+    probabilities = {row["row"]: row["probability"] for row in rows}
+    spreads = [_spread(cell) for cell in cells]
+    return replace(
+        series,
+        low=[mean - sd for mean, sd in zip(series.y, spreads, strict=True)],
+        high=[mean + sd for mean, sd in zip(series.y, spreads, strict=True)],
+        texts=[
+            _point_text(results, cell, probabilities.get(cell.index)) for cell in cells
+        ],
+    )
+
+
+def _spread(cell: CellResult) -> float:
+    """Standard deviation over seeds; 0 for one seed."""
+    if len(cell.values) < 2:
+        return 0.0
+    return statistics.stdev(cell.values.values())
+
+
+def _point_text(
+    results: StudyResults, cell: CellResult, probability: float | None
+) -> str:
+    text = f"row {cell.index}: {label(results, cell)}"
+    if probability is None:
+        return text
+    return f"{text}; P(front) {probability:.2f}"
+
+
 def curves_chart(
-    results: StudyResults, curves: Mapping[int, Sequence[Sequence[Epoch]]], metric: str, rows: Iterable[int] | None = None
+    results: StudyResults,
+    curves: Mapping[int, Sequence[Sequence[Epoch]]],
+    metric: str,
+    rows: Iterable[int] | None = None,
 ) -> Chart:
     """Learning curves: mean over seeds by epoch, with the range of seeds.
 
@@ -205,70 +333,123 @@ def curves_chart(
         curves: by row, the epochs of each of its trials.
         metric: top1, top5, loss or train_loss.
     """
-    chosen = set(rows) if rows is not None else None
+    chosen = curves.keys() if rows is None else set(rows)
     series = []
     for cell in results.cells:
         trials = [epochs for epochs in curves.get(cell.index, ()) if epochs]
-        if not trials or (chosen is not None and cell.index not in chosen):
-            continue
-        by_epoch: dict[int, list[float]] = {}
-        for epochs in trials:
-            for epoch in epochs:
-                by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
-        numbers = sorted(by_epoch)
+        if trials and cell.index in chosen:
+            name = f"{cell.index}: {label(results, cell)}"
+            series.append(_curve(name, cell.index, trials, metric))
+    if not series:
+        raise AblateError(
+            f"{results.name} has no epoch to draw yet; go on with:"
+            f" {advice.command('resume', results.name)}"
+        )
+    return Chart(
+        title=results.question,
+        x="epoch",
+        y=METRIC_NAMES.get(metric, metric),
+        series=series,
+        form="lines",
+        note="Bands: range over seeds.",
+    )
+
+
+def _curve(
+    name: str, row: int, trials: Sequence[Sequence[Epoch]], metric: str
+) -> Series:
+    """The mean over trials by epoch, with their range."""
+    by_epoch: dict[int, list[float]] = {}
+    for epoch in itertools.chain.from_iterable(trials):
+        by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
+    numbers = sorted(by_epoch)
+    values = [by_epoch[number] for number in numbers]
+    return Series(
+        name=name,
+        x=numbers,
+        y=list(map(statistics.fmean, values)),
+        low=list(map(min, values)),
+        high=list(map(max, values)),
+        keys=[row] * len(numbers),
+        joined=True,
+    )
+
+
+def importance_chart(
+    results: StudyResults, shares: Sequence[Mapping[str, Any]]
+) -> Chart:
+    """How much each factor matters, by each evaluator."""
+    series = []
+    for evaluator in ("ped_anova", "fanova"):
+        known = [row for row in shares if row[evaluator] is not None]
         series.append(
             Series(
-                f"{cell.index}: {label(results, cell)}",
-                numbers,
-                [statistics.fmean(by_epoch[n]) for n in numbers],
-                [min(by_epoch[n]) for n in numbers],
-                [max(by_epoch[n]) for n in numbers],
-                [cell.index] * len(numbers),
-                joined=True,
+                name=evaluator,
+                x=[row[evaluator] for row in known],
+                y=[row["factor"] for row in known],
             )
         )
-    if not series:
-        raise AblateError(f"{results.name} has no epoch to draw yet; go on with: {advice.command('resume', results.name)}")
-    return Chart(results.question, "epoch", METRIC_NAMES.get(metric, metric), series, "lines", note="Bands: range over seeds.")
-
-
-def importance_chart(results: StudyResults, shares: Sequence[Mapping[str, Any]]) -> Chart:
-    """How much each factor matters, by each evaluator."""
-    series = [
-        Series(name, [row[name] for row in shares if row[name] is not None], [r["factor"] for r in shares if r[name] is not None])
-        for name in ("ped_anova", "fanova")
-    ]
-    return Chart(results.question, "share of importance", "", series, "bars", True)
+    return Chart(
+        title=results.question,
+        x="share of importance",
+        y="",
+        series=series,
+        form="bars",
+        sideways=True,
+    )
 
 
 def coordinates(results: StudyResults) -> Coordinates:
     """Completed cells over their factors, FLOPs and the metric."""
     cells = [cell for cell in results.cells if cell.values and cell.same_as is None]
     if not cells:
-        raise AblateError(f"{results.name} has no completed cell to draw; go on with: {advice.command('resume', results.name)}")
-    axes = []
-    for name in results.factors:
-        levels = sorted({level_text(shown_levels(cell).get(name)) for cell in cells}, key=_as_number)
-        axes.append(Axis(name, [levels.index(level_text(shown_levels(cell).get(name))) for cell in cells], levels))
-    unit = unit_for(cell.cost.flops for cell in cells if cell.cost)
-    axes.append(Axis(f"FLOPs ({unit.letter})", [cell.cost.flops / unit.size if cell.cost else 0.0 for cell in cells]))
-    axes.append(Axis(METRIC_NAMES[results.metric], [statistics.fmean(cell.values.values()) for cell in cells]))
+        raise AblateError(
+            f"{results.name} has no completed cell to draw; go on with:"
+            f" {advice.command('resume', results.name)}"
+        )
+    axes = [_level_axis(name, cells) for name in results.factors]
+    flops = [cell.cost.flops if cell.cost else 0 for cell in cells]
+    unit = unit_for(flops)
+    axes.append(Axis(f"FLOPs ({unit.letter})", [value / unit.size for value in flops]))
+    means = [statistics.fmean(cell.values.values()) for cell in cells]
+    axes.append(Axis(METRIC_NAMES[results.metric], means))
     return Coordinates(results.question, axes, [cell.index for cell in cells])
+
+
+def _level_axis(factor: str, cells: Sequence[CellResult]) -> Axis:
+    """The levels of a factor, numbered in their order."""
+    texts = [level_text(shown_levels(cell).get(factor)) for cell in cells]
+    levels = sorted(set(texts), key=_as_number)
+    return Axis(factor, [levels.index(text) for text in texts], levels)
 
 
 def layers_chart(title: str, axis: str, found: Sequence[Line]) -> Chart:
     """A diagnostic that is a number a layer: layers on x, one line a cell."""
     series = [
-        Series(line.label, list(line.layers), list(line.layers.values()), keys=[line.cell] * len(line.layers), joined=True)
+        Series(
+            line.label,
+            list(line.layers),
+            list(line.layers.values()),
+            keys=[line.cell] * len(line.layers),
+            joined=True,
+        )
         for line in found
     ]
-    return Chart(title, "layer", axis, series)
+    return Chart(title=title, x="layer", y=axis, series=series)
 
 
-def curves_of(cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]) -> dict[int, list[Sequence[Epoch]]]:
-    """By row the epochs of its trials; those of diverged and failed ones are no part of a mean."""
+def curves_of(
+    cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]
+) -> dict[int, list[Sequence[Epoch]]]:
+    """By row the epochs of its trials; those of diverged and failed ones are no part of
+    a mean.
+    """
     kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
-    return {row: [known[key].epochs for key in keys if key in known and known[key].status in kept] for row, keys in cells.items()}
+    curves: dict[int, list[Sequence[Epoch]]] = {}
+    for row, keys in cells.items():
+        found = [known[key] for key in keys if key in known]
+        curves[row] = [trial.epochs for trial in found if trial.status in kept]
+    return curves
 
 
 def _grouped(items: Sequence[Any], by: Any) -> dict[Any, list[Any]]:

@@ -1,4 +1,6 @@
-"""Cells that repeat others are folded: their rows are left out of tables for eyes, and one line says which and why."""
+"""Cells that repeat others are folded: their rows are left out of tables for eyes, and
+one line says which and why.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,9 @@ def folding_notes(cells: Iterable[Foldable]) -> list[str]:
             groups.setdefault((cell.same_as, cell.note), []).append(str(cell.index))
     lines = []
     for (other, why), rows in groups.items():
-        which = f"rows {', '.join(rows)} are" if len(rows) > 1 else f"row {rows[0]} is"
+        if len(rows) > 1:
+            which = f"rows {', '.join(rows)} are"
+        else:
+            which = f"row {rows[0]} is"
         lines.append(f"Folded: {which} row {other}, because {why}.")
     return lines

@@ -1,9 +1,14 @@
-"""A grid of values, and how it is written: for a terminal, Markdown, LaTeX, HTML, CSV, JSON. Equal grids give equal bytes."""
+"""A grid of values, and how it is written: for a terminal, Markdown, LaTeX, HTML, CSV,
+JSON.
+
+Equal grids give equal bytes.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,9 +47,27 @@ class Grid:
 
 def plain(data: Sequence[Mapping[str, Any]], title: str = "") -> Grid:
     """A grid of values as they are."""
-    columns = list(dict.fromkeys(key for row in data for key in row))
-    numeric = frozenset(c for c in columns if all(isinstance(row.get(c), int | float | None) for row in data))
-    return Grid(columns, [[_text(row.get(c)) for c in columns] for row in data], data, numeric, title)
+    columns = _keys(data)
+    return Grid(
+        columns=columns,
+        rows=[_texts(row, columns) for row in data],
+        data=data,
+        right=frozenset(name for name in columns if _is_numeric(name, data)),
+        title=title,
+    )
+
+
+def _keys(data: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys of all rows, each once."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(data)))
+
+
+def _is_numeric(column: str, data: Sequence[Mapping[str, Any]]) -> bool:
+    return all(isinstance(row.get(column), int | float | None) for row in data)
+
+
+def _texts(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    return [_text(row.get(column)) for column in columns]
 
 
 def _text(value: Any) -> str:
@@ -52,45 +75,77 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
 def render(grid: Grid, form: str) -> str:
-    """The grid as text in one of the formats, ending with a line feed. `table` is for a terminal's eyes and is made there."""
-    # As plain text, which escapes nothing of what it is joined with.
-    return str({"md": markdown, "latex": latex, "html": html, "csv": comma_separated, "json": as_json}[form](grid))
+    """The grid as text in one of the formats, ending with a line feed.
+
+    `table` is for a terminal's eyes and is made there.
+    """
+    writers: dict[str, Callable[[Grid], str]] = {
+        "md": markdown,
+        "latex": latex,
+        "html": html,
+        "csv": comma_separated,
+        "json": as_json,
+    }
+    # `html` gives Markup, which would escape every text that it is joined with.
+    return str(writers[form](grid))
 
 
 def markdown(grid: Grid) -> str:
     """GitHub's Markdown, columns padded so that the source reads as a table too."""
-
-    def cell(text: str) -> str:
-        return escape.markdown(text, cell=True)
-
-    cells = [list(map(cell, grid.columns)), *_marked(grid, cell, "**{}**")]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(grid.columns))]
+    head = [_markdown_cell(column) for column in grid.columns]
+    body = _marked(grid, _markdown_cell, "**{}**")
     right = [column in grid.right for column in grid.columns]
-
-    def line(row: Sequence[str]) -> str:
-        return "| " + " | ".join(t.rjust(w) if r else t.ljust(w) for t, w, r in zip(row, widths, right, strict=True)) + " |"
-
-    rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(widths, right, strict=True)) + "|"
+    widths = [_width(column) for column in zip(head, *body, strict=True)]
+    rule = []
+    for width, is_right in zip(widths, right, strict=True):
+        rule.append("-" * (width + 1) + (":" if is_right else "-"))
+    lines = []
     title = escape.markdown(grid.title).strip()
-    head = [f"**{title}**", ""] if title else []
-    notes = filter(None, map(escape.markdown_line, grid.notes))
-    foot = ["", *(f"{note}  " for note in notes)] if grid.notes else []
-    return "\n".join([*head, line(cells[0]), rule, *map(line, cells[1:]), *(note.rstrip() for note in foot)]) + "\n"
+    if title:
+        lines += [f"**{title}**", ""]
+    lines.append(_markdown_row(head, widths, right))
+    lines.append(f"|{'|'.join(rule)}|")
+    lines += [_markdown_row(row, widths, right) for row in body]
+    if grid.notes:
+        lines.append("")
+        lines += filter(None, map(escape.markdown_line, grid.notes))
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(text: str) -> str:
+    return escape.markdown(text, cell=True)
+
+
+def _width(texts: Sequence[str]) -> int:
+    """Characters of a column; Markdown's rule needs three."""
+    return max(3, *map(len, texts))
+
+
+def _markdown_row(
+    texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]
+) -> str:
+    padded = []
+    for text, width, is_right in zip(texts, widths, right, strict=True):
+        padded.append(text.rjust(width) if is_right else text.ljust(width))
+    return f"| {' | '.join(padded)} |"
 
 
 def _marked(grid: Grid, escaped: Callable[[str], str], mark: str) -> list[list[str]]:
-    """The escaped texts of the rows; what stands out is marked, where there is something."""
-    return [
-        [
-            mark.format(escaped(text)) if (number, column) in grid.bold and text.strip() else escaped(text)
-            for text, column in zip(row, grid.columns, strict=True)
-        ]
-        for number, row in enumerate(grid.rows)
-    ]
+    """The escaped texts of the rows; `mark` wraps those that are bold and not empty."""
+    marked = []
+    for number, row in enumerate(grid.rows):
+        texts = []
+        for text, column in zip(row, grid.columns, strict=True):
+            is_bold = (number, column) in grid.bold and text.strip()
+            texts.append(mark.format(escaped(text)) if is_bold else escaped(text))
+        marked.append(texts)
+    return marked
 
 
 def latex(grid: Grid) -> str:
@@ -100,7 +155,8 @@ def latex(grid: Grid) -> str:
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     lines += [" & ".join(map(escape.latex, grid.columns)) + r" \\", r"\midrule"]
     for number, texts in enumerate(_marked(grid, escape.latex, r"\textbf{{{}}}")):
-        lines += [r"\midrule"] if number in grid.groups else []
+        if number in grid.groups:
+            lines.append(r"\midrule")
         lines.append(" & ".join(texts) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -110,14 +166,24 @@ def html(grid: Grid) -> Markup:
     from markupsafe import Markup
 
     def row(tag: str, texts: Sequence[str]) -> Markup:
-        kinds = [Markup(' class="number"') if column in grid.right else Markup() for column in grid.columns]
-        cells = (Markup("<{0}{1}>{2}</{0}>").format(tag, kind, text) for kind, text in zip(kinds, texts, strict=True))
+        kinds = [
+            Markup(' class="number"') if column in grid.right else Markup()
+            for column in grid.columns
+        ]
+        cells = (
+            Markup("<{0}{1}>{2}</{0}>").format(tag, kind, text)
+            for kind, text in zip(kinds, texts, strict=True)
+        )
         return Markup("<tr>") + Markup().join(cells) + Markup("</tr>")
 
     lines = [Markup("<table>")]
     if grid.title:
         lines.append(Markup("<caption>{}</caption>").format(escape.html(grid.title)))
-    lines.append(Markup("<thead>{}</thead>").format(row("th", list(map(escape.html, grid.columns)))))
+    lines.append(
+        Markup("<thead>{}</thead>").format(
+            row("th", list(map(escape.html, grid.columns)))
+        )
+    )
     lines.append(Markup("<tbody>"))
     for number, texts in enumerate(_marked(grid, escape.html, Markup("<b>{}</b>"))):
         if number in grid.groups:
@@ -133,22 +199,29 @@ def html(grid: Grid) -> Markup:
 
 
 def comma_separated(grid: Grid) -> str:
-    """CSV of the data, one heading a value. Texts that would begin a formula are marked: `ablate.escape.csv`."""
+    """CSV of the data, one heading a value.
+
+    Texts that would begin a formula are marked: `ablate.escape.csv`.
+    """
     stream = io.StringIO()
-    headings = list(dict.fromkeys(key for row in grid.data for key in row)) or list(grid.columns)
+    headings = _keys(grid.data) or list(grid.columns)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(escape.csv, headings))
     for row in grid.data:
-        values = [row.get(key, "") for key in headings]
-        writer.writerow(str(v).lower() if isinstance(v, bool) else escape.csv(_written(v)) for v in values)
+        writer.writerow(_csv_value(row.get(key, "")) for key in headings)
     return stream.getvalue()
 
 
-def _written(value: Any) -> Any:
-    """Text of what is neither text nor a number, as a list, so that it is escaped as text."""
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+def _csv_value(value: Any) -> Any:
+    """Numbers as they are; everything else as text that no spreadsheet runs."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, str | int | float):
+        return escape.csv(value)
+    return escape.csv(str(value))
 
 
 def as_json(grid: Grid) -> str:
     """A JSON array of one object a row."""
-    return escape.json(json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str)) + "\n"
+    text = json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str)
+    return escape.json(text) + "\n"

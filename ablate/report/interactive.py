@@ -15,10 +15,19 @@ from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.figures import COLOURS, VERDICTS
 from ablate.report.layers import Line
 
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "x", "star")
+SYMBOLS = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "pentagon",
+    "x",
+    "star",
+)
 
+# Points that are shapes of the page.
 MOST_SVG = 1000
-"""Points that are shapes of the page."""
 
 
 def draw(chart: Chart | Coordinates) -> Any:
@@ -30,8 +39,15 @@ def draw(chart: Chart | Coordinates) -> Any:
         # Black would vanish on a dark page.
         colour = VERDICTS.get(series.name, COLOURS[1:][index % (len(COLOURS) - 1)])
         if chart.form == "bars":
-            x, y = _shown(series.x), _shown(series.y)
-            figure.add_bar(x=x, y=y, name=escape.plotly(series.name), orientation="h", marker_color=colour)
+            x = _shown(series.x)
+            y = _shown(series.y)
+            figure.add_bar(
+                x=x,
+                y=y,
+                name=escape.plotly(series.name),
+                orientation="h",
+                marker_color=colour,
+            )
             continue
         if chart.form == "lines" and series.low is not None and series.high is not None:
             _band(figure, series, colour)
@@ -41,7 +57,11 @@ def draw(chart: Chart | Coordinates) -> Any:
             y=_shown(series.y),
             name=escape.plotly(series.name),
             mode=_mode(chart, series),
-            marker={"color": colour, "symbol": SYMBOLS[index % len(SYMBOLS)], "size": 9 if chart.form == "points" else 5},
+            marker={
+                "color": colour,
+                "symbol": SYMBOLS[index % len(SYMBOLS)],
+                "size": 9 if chart.form == "points" else 5,
+            },
             line={"color": colour},
             customdata=list(series.keys) or None,
             text=_shown(series.texts) or None,
@@ -49,13 +69,22 @@ def draw(chart: Chart | Coordinates) -> Any:
             **_bars(chart, series),
         )
     if chart.zero:
-        (figure.add_vline if chart.sideways else figure.add_hline)(0, line_dash="dot", line_color="#8C8C8C")
+        (figure.add_vline if chart.sideways else figure.add_hline)(
+            0, line_dash="dot", line_color="#8C8C8C"
+        )
     figure.update_layout(
-        title={"text": escape.plotly(chart.title), "subtitle": {"text": escape.plotly(chart.note)}},
+        title={
+            "text": escape.plotly(chart.title),
+            "subtitle": {"text": escape.plotly(chart.note)},
+        },
         xaxis_title=escape.plotly(chart.x),
         yaxis_title=escape.plotly(chart.y),
         legend={"orientation": "h", "y": -0.25},
-        height=max(360, 60 + 34 * max((len(s.y) for s in chart.series), default=0)) if chart.sideways else 420,
+        height=(
+            max(360, 60 + 34 * max((len(s.y) for s in chart.series), default=0))
+            if chart.sideways
+            else 420
+        ),
         margin={"l": 10, "r": 10, "b": 10},
     )
     if chart.sideways:
@@ -65,19 +94,25 @@ def draw(chart: Chart | Coordinates) -> Any:
 
 def _shown(values: Sequence[Any]) -> list[Any]:
     """Numbers as they are, texts as Plotly shows them."""
-    return [escape.plotly(value) if isinstance(value, str) else value for value in values]
+    return [
+        escape.plotly(value) if isinstance(value, str) else value for value in values
+    ]
 
 
 def _hover(series: Series) -> str | None:
     if series.texts:
         return "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
-    return "row %{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>" if series.keys else None
+    if series.keys:
+        return "row %{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
+    return None
 
 
 def _mode(chart: Chart, series: Series) -> str:
     if chart.form == "lines" and len(series.x) > 30:
         return "lines"
-    return "lines+markers" if series.joined else "markers"
+    if series.joined:
+        return "lines+markers"
+    return "markers"
 
 
 def _bars(chart: Chart, series: Series) -> dict[str, Any]:
@@ -89,8 +124,12 @@ def _bars(chart: Chart, series: Series) -> dict[str, Any]:
         "error_x" if chart.sideways else "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [high - value for high, value in zip(series.high, values, strict=True)],
-            "arrayminus": [value - low for low, value in zip(series.low, values, strict=True)],
+            "array": [
+                high - value for high, value in zip(series.high, values, strict=True)
+            ],
+            "arrayminus": [
+                value - low for low, value in zip(series.low, values, strict=True)
+            ],
         }
     }
 
@@ -98,43 +137,82 @@ def _bars(chart: Chart, series: Series) -> dict[str, Any]:
 def _band(figure: Any, series: Series, colour: str) -> None:
     x = _shown([*series.x, *reversed(series.x)])
     y = [*(series.high or ()), *reversed(series.low or ())]
-    figure.add_scatter(x=x, y=y, fill="toself", fillcolor=colour, opacity=0.15, line_width=0, hoverinfo="skip", showlegend=False)
+    figure.add_scatter(
+        x=x,
+        y=y,
+        fill="toself",
+        fillcolor=colour,
+        opacity=0.15,
+        line_width=0,
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
 def _parallel(chart: Coordinates) -> Any:
     dimensions = [
         {"label": escape.plotly(axis.name), "values": list(axis.values)}
         # Ticks of this one chart are no HTML to Plotly.
-        | ({"tickvals": list(range(len(axis.ticks))), "ticktext": list(map(escape.line, axis.ticks))} if axis.ticks else {})
+        | (
+            {
+                "tickvals": list(range(len(axis.ticks))),
+                "ticktext": list(map(escape.line, axis.ticks)),
+            }
+            if axis.ticks
+            else {}
+        )
         for axis in chart.axes
     ]
-    line = {"color": list(chart.axes[-1].values), "colorscale": "Cividis", "showscale": True}
+    line = {
+        "color": list(chart.axes[-1].values),
+        "colorscale": "Cividis",
+        "showscale": True,
+    }
     figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
     figure.update_layout(title=escape.plotly(chart.title), height=440)
     return figure
 
 
 def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
-    """A diagnostic whose layers have a vector each: one panel a line of the table, layers from dark to light."""
+    """A diagnostic whose layers have a vector each: one panel a line of the table,
+    layers from dark to light.
+    """
     figure, places = _panels([line.label for line in lines])
     for line, place in zip(lines, places, strict=True):
         last = max(1, len(line.layers) - 1)
         for rank, (layer, values) in enumerate(line.layers.items()):
-            # Neither end of the scale: one would vanish on a dark page, the other on a light one.
+            # Neither end of the scale: one would vanish on a dark page, the other on a
+            # light one.
             colour = sample_colorscale("Cividis", 0.3 + 0.55 * rank / last)[0]
-            figure.add_scatter(**place, y=values, name=f"layer {layer}", mode="lines", line_color=colour, showlegend=False)
+            figure.add_scatter(
+                **place,
+                y=values,
+                name=f"layer {layer}",
+                mode="lines",
+                line_color=colour,
+                showlegend=False,
+            )
     figure.update_xaxes(title=escape.plotly(axis))
     figure.update_yaxes(type="log", dtick=1)
     return figure
 
 
 def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
-    """A diagnostic whose layers have a matrix each: that of one layer, one panel a line of the table that has it."""
+    """A diagnostic whose layers have a matrix each: that of one layer, one panel a line
+    of the table that has it.
+    """
     having = [line for line in lines if layer in line.layers]
     figure, places = _panels([line.label for line in having])
     for number, (line, place) in enumerate(zip(having, places, strict=True)):
-        figure.add_heatmap(**place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis")
-        figure.update_yaxes(autorange="reversed", scaleanchor=f"x{number + 1 if number else ''}", constrain="domain", **place)
+        figure.add_heatmap(
+            **place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis"
+        )
+        figure.update_yaxes(
+            autorange="reversed",
+            scaleanchor=f"x{number + 1 if number else ''}",
+            constrain="domain",
+            **place,
+        )
         figure.update_xaxes(constrain="domain", **place)
     figure.update_xaxes(title=escape.plotly(axis))
     return figure
@@ -144,13 +222,25 @@ def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
     """A figure of panels, at most three beside each other, and where each is."""
     columns = min(3, len(titles))
     rows = math.ceil(len(titles) / columns)
-    figure = make_subplots(rows, columns, subplot_titles=_shown(titles), vertical_spacing=0.5 / rows if rows > 1 else 0.0)
-    figure.update_layout(height=40 + 320 * rows, margin={"l": 10, "r": 10, "b": 10, "t": 40})
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=_shown(titles),
+        vertical_spacing=0.5 / rows if rows > 1 else 0.0,
+    )
+    figure.update_layout(
+        height=40 + 320 * rows, margin={"l": 10, "r": 10, "b": 10, "t": 40}
+    )
     figure.update_annotations(font_size=12)
-    return figure, [{"row": 1 + place // columns, "col": 1 + place % columns} for place in range(len(titles))]
+    return figure, [
+        {"row": 1 + place // columns, "col": 1 + place % columns}
+        for place in range(len(titles))
+    ]
 
 
 def page(chart: Chart | Coordinates) -> str:
     """A whole HTML page that needs no network."""
-    text: str = draw(chart).to_html(include_plotlyjs=True, full_html=True, div_id="figure")
+    text: str = draw(chart).to_html(
+        include_plotlyjs=True, full_html=True, div_id="figure"
+    )
     return text

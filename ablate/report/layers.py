@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,15 @@ from ablate.report.grid import Grid
 from ablate.report.summary import shown_levels
 from ablate.report.table import level_text
 
+# Layers that a table shows side by side.
+MOST_COLUMNS = 12
+
 
 @dataclass(frozen=True)
 class Line:
-    """A diagnostic of one cell: by layer the mean over its seeds (numbers, vectors, or matrices)."""
+    """A diagnostic of one cell: by layer the mean over its seeds (numbers, vectors, or
+    matrices).
+    """
 
     cell: int
     label: str
@@ -32,14 +38,26 @@ def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line
         value = row["value"] if row["value"] is not None else row["numbers"]
         found.setdefault(row["cell"], {}).setdefault(row["layer"], []).append(value)
         seeds.setdefault(row["cell"], set()).add(row["seed"])
-    return [
-        Line(cell, labels[cell], len(seeds[cell]), {layer: _mean(values) for layer, values in sorted(layers.items())})
-        for cell, layers in sorted(found.items())
-    ]
+    lines = []
+    for cell, layers in sorted(found.items()):
+        means = {layer: _mean(values) for layer, values in sorted(layers.items())}
+        lines.append(
+            Line(
+                cell=cell,
+                label=labels[cell],
+                seeds=len(seeds[cell]),
+                layers=means,
+            )
+        )
+    return lines
 
 
 def _label(results: StudyResults, levels: Mapping[str, Any]) -> str:
-    told = [f"{name.rpartition('.')[2]} {level_text(levels[name])}" for name in results.factors if levels.get(name) is not None]
+    told = [
+        f"{name.rpartition('.')[2]} {level_text(levels[name])}"
+        for name in results.factors
+        if levels.get(name) is not None
+    ]
     return ", ".join(told)
 
 
@@ -51,23 +69,49 @@ def _mean(values: Sequence[Any]) -> Any:
 
 
 def layers_grid(diagnostic: str, about: str, found: Sequence[Line]) -> Grid:
-    """Layers as columns, one row a cell; the first, middle and last layers where there are many."""
-    depth = max((len(line.layers) for line in found), default=0)
-    every = sorted({layer for line in found for layer in line.layers})
-    shown = every if depth <= 12 else sorted({every[round(i * (len(every) - 1) / 11)] for i in range(12)})
+    """Layers as columns, one row a cell; the first, middle and last layers where there
+    are many.
+    """
+    shown = _shown_layers(found)
     columns = ["row", "cell", "seeds", *(f"layer {layer}" for layer in shown)]
-    rows = [[str(line.cell), line.label, str(line.seeds), *(_text(line.layers.get(layer)) for layer in shown)] for line in found]
-    data = [
-        {"row": line.cell, "cell": line.label, "seeds": line.seeds, "layer": layer, diagnostic: value}
-        for line in found
-        for layer, value in line.layers.items()
-    ]
+    rows = []
+    data = []
+    for line in found:
+        texts = [_text(line.layers.get(layer)) for layer in shown]
+        rows.append([str(line.cell), line.label, str(line.seeds), *texts])
+        for layer, value in line.layers.items():
+            data.append(
+                {
+                    "row": line.cell,
+                    "cell": line.label,
+                    "seeds": line.seeds,
+                    "layer": layer,
+                    diagnostic: value,
+                }
+            )
     return Grid(
-        columns, rows, data, frozenset(columns) - {"cell"}, f"{diagnostic}: {about}", ["Means over seeds; layers count from 0."]
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset(columns) - {"cell"},
+        title=f"{diagnostic}: {about}",
+        notes=["Means over seeds; layers count from 0."],
     )
+
+
+def _shown_layers(found: Sequence[Line]) -> list[int]:
+    """All layers, or `MOST_COLUMNS` of them evenly spread, the first and last included."""
+    layers = sorted(set(itertools.chain.from_iterable(line.layers for line in found)))
+    depth = max((len(line.layers) for line in found), default=0)
+    if depth <= MOST_COLUMNS:
+        return layers
+    step = (len(layers) - 1) / (MOST_COLUMNS - 1)
+    return sorted({layers[round(place * step)] for place in range(MOST_COLUMNS)})
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float | int) else f"{len(value)} numbers"
+    if isinstance(value, float | int):
+        return f"{value:.4g}"
+    return f"{len(value)} numbers"

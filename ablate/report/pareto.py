@@ -1,10 +1,12 @@
-"""Which cells no other cell beats in every respect, and how much of the plane they cover."""
+"""The Pareto front of a study: the cells that no other cell dominates, and their
+hypervolume.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,29 +20,87 @@ from ablate.report.blocks import pooled_spread
 from ablate.report.grid import Grid
 from ablate.report.summary import shown_levels
 from ablate.report.table import DIGITS, level_text
-from ablate.report.units import cost_units
+from ablate.report.units import Unit, cost_units
 
+# Probability of being on the front from which a cell is shown.
 WORTH_SHOWING = 0.05
-"""Probability of being on the front from which a cell is shown."""
 PROBABILITY = "P(front)"
 
 
 @dataclass(frozen=True)
-class Measure:
-    """In what a hypervolume is told: the objectives as the table shows them."""
+class Plane:
+    """The completed cells of a study in the plane of its objectives.
 
-    name: str
-    size: float
+    Attributes:
+        objectives: `max` or `min` by metric or cost.
+        cells: those whose seeds are all completed.
+        points: (cells, objectives), means over seeds.
+        units: a unit for each cost.
+    """
 
-    def text(self, covered: float) -> str:
-        return f"{covered / self.size:.4g}"
+    results: StudyResults
+    objectives: Mapping[str, str]
+    cells: Sequence[CellResult]
+    points: np.ndarray[Any, Any]
+    units: Mapping[str, Unit]
+
+    @property
+    def maximise(self) -> list[bool]:
+        return [direction == "max" for direction in self.objectives.values()]
+
+    @property
+    def worst(self) -> np.ndarray[Any, Any]:
+        """(objectives,), the worst value of each: the reference of the hypervolume."""
+        worst: np.ndarray[Any, Any] = np.where(
+            self.maximise, self.points.min(0), self.points.max(0)
+        )
+        return worst
+
+    @property
+    def headings(self) -> list[str]:
+        return [self._heading(name) for name in self.objectives]
+
+    def _heading(self, name: str) -> str:
+        if name == self.results.metric:
+            return name
+        return f"{name} ({self.units[name].letter})"
+
+    def text(self, name: str, value: float) -> str:
+        """A value of an objective, as the table shows it."""
+        if name == self.results.metric:
+            return f"{value:.{DIGITS[name]}f}"
+        return self.units[name].text(int(value))
+
+    def texts(self, values: Iterable[float]) -> list[str]:
+        """A value of each objective, as the table shows them."""
+        pairs = zip(self.objectives, values, strict=True)
+        return [self.text(name, value) for name, value in pairs]
+
+    def hypervolume(self, cells: int | None = None) -> float:
+        """The volume between the worst values and the front of the first `cells`."""
+        return float(
+            moocore.hypervolume(
+                self.points[:cells], ref=self.worst, maximise=self.maximise
+            )
+        )
+
+    def volume_text(self, volume: float) -> str:
+        """A hypervolume in the units of the table."""
+        return f"{volume / math.prod(unit.size for unit in self.units.values()):.4g}"
+
+    @property
+    def volume_unit(self) -> str:
+        return " x ".join(self.headings)
 
 
-def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history: bool = False) -> Grid:
-    """The Pareto front: means over seeds, cells with all their seeds completed, each with the probability of being on it.
+def pareto_grid(
+    results: StudyResults, objectives: Mapping[str, str], *, history: bool = False
+) -> Grid:
+    """The Pareto front: means over seeds, with the probability of being on the front.
 
-    The hypervolume is that between the front and the worst value of each objective; `history` gives it cell by cell, in the order
-    in which cells were planned or proposed, as a share of the last.
+    Only cells whose seeds are all completed count. The hypervolume lies between the
+    front and the worst value of each objective; `history` gives it cell by cell, in the
+    order in which cells were planned or proposed, as a share of the last.
 
     Args:
         objectives: `max` or `min` by the study's metric and costs.
@@ -48,105 +108,174 @@ def pareto_grid(results: StudyResults, objectives: Mapping[str, str], *, history
     Raises:
         AblateError: no cell is completed.
     """
-    cells = [cell for cell in results.cells if cell.cost is not None and cell.states and set(cell.states) == set(cell.values)]
+    plane = _plane(results, objectives)
+    if history:
+        return _history(plane)
+    probabilities = _probabilities(plane)
+    on_front = moocore.is_nondominated(
+        plane.points, maximise=plane.maximise, keep_weakly=True
+    )
+    likely = np.zeros(len(plane.cells), dtype=bool)
+    if probabilities is not None:
+        likely = probabilities >= WORTH_SHOWING
+    shown = [int(index) for index in np.flatnonzero(on_front | likely)]
+    shown.sort(key=lambda index: tuple(plane.points[index][::-1]))
+    rows = []
+    data = []
+    for index in shown:
+        probability = None if probabilities is None else float(probabilities[index])
+        rows.append(_row(plane, index, bool(on_front[index]), probability))
+        data.append(_data(plane, index, bool(on_front[index]), probability))
+    columns = ["row", *results.factors, *plane.headings, "n", "front"]
+    if probabilities is not None:
+        columns.append(PROBABILITY)
+    return Grid(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset({"row", "n", PROBABILITY, *plane.headings}),
+        title=results.question,
+        notes=_notes(plane, int(on_front.sum()), probabilities is not None),
+    )
+
+
+def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
+    cells = [cell for cell in results.cells if _is_completed(cell)]
     if not cells:
         raise AblateError(
-            f"{results.name} has no cell yet that is completed; go on with: {advice.command('resume', results.name)}"
+            f"{results.name} has no completed cell yet; go on with:"
+            f" {advice.command('resume', results.name)}"
         )
-    points = np.array([[_value(cell, name, results.metric) for name in objectives] for cell in cells])
-    maximise = [direction == "max" for direction in objectives.values()]
-    units = cost_units((cell.cost for cell in cells), [name for name in objectives if name != results.metric])
-    heads = [name if name == results.metric else f"{name} ({units[name].letter})" for name in objectives]
-    measure = Measure(" x ".join(heads), math.prod(unit.size for unit in units.values()))
-    if history:
-        return _history(cells, points, maximise, measure)
-    sure = _probabilities(
-        results, cells, points, maximise, list(objectives).index(results.metric) if results.metric in objectives else None
+    points = np.array([_point(cell, objectives, results.metric) for cell in cells])
+    costs = [name for name in objectives if name != results.metric]
+    units = cost_units((cell.cost for cell in cells), costs)
+    return Plane(
+        results=results,
+        objectives=objectives,
+        cells=cells,
+        points=points,
+        units=units,
     )
-    on_front = moocore.is_nondominated(points, maximise=maximise, keep_weakly=True)
-    shown = [index for index in range(len(cells)) if on_front[index] or (sure is not None and sure[index] >= WORTH_SHOWING)]
-    shown.sort(key=lambda index: tuple(points[index][::-1]))
-    worst = np.where(maximise, points.min(0), points.max(0))
-    covered = float(moocore.hypervolume(points, ref=worst, maximise=maximise))
 
-    def text(name: str, value: float) -> str:
-        return f"{value:.{DIGITS[name]}f}" if name == results.metric else units[name].text(int(value))
 
-    rows = [
-        [
-            str(cells[index].index),
-            *(level_text(shown_levels(cells[index]).get(factor)) for factor in results.factors),
-            *(text(name, value) for name, value in zip(objectives, points[index], strict=True)),
-            str(len(cells[index].values)),
-            "yes" if on_front[index] else "",
-            *([f"{sure[index]:.2f}"] if sure is not None else []),
-        ]
-        for index in shown
+def _is_completed(cell: CellResult) -> bool:
+    """Whether every seed of the cell has a value."""
+    if cell.cost is None or not cell.states:
+        return False
+    return set(cell.states) == set(cell.values)
+
+
+def _point(cell: CellResult, objectives: Iterable[str], metric: str) -> list[float]:
+    mean = statistics.fmean(cell.values.values())
+    return [
+        mean if name == metric else float(getattr(cell.cost, name))
+        for name in objectives
     ]
-    data = [
-        {
-            "row": cells[i].index,
-            **shown_levels(cells[i]),
-            **dict(zip(objectives, points[i].tolist(), strict=True)),
-            "n": len(cells[i].values),
-            "front": bool(on_front[i]),
-            "probability": float(sure[i]) if sure is not None else None,
-        }
-        for i in shown
-    ]
-    corner = zip(heads, objectives, worst, strict=True)
-    reference = ", ".join(f"{head} {text(name, value)}" for head, name, value in corner)
+
+
+def _row(
+    plane: Plane, index: int, on_front: bool, probability: float | None
+) -> list[str]:
+    cell = plane.cells[index]
+    levels = shown_levels(cell)
+    row = [str(cell.index)]
+    row += [level_text(levels.get(factor)) for factor in plane.results.factors]
+    row += plane.texts(plane.points[index])
+    row += [str(len(cell.values)), "yes" if on_front else ""]
+    if probability is not None:
+        row.append(f"{probability:.2f}")
+    return row
+
+
+def _data(
+    plane: Plane, index: int, on_front: bool, probability: float | None
+) -> dict[str, Any]:
+    cell = plane.cells[index]
+    return {
+        "row": cell.index,
+        **shown_levels(cell),
+        **dict(zip(plane.objectives, plane.points[index].tolist(), strict=True)),
+        "n": len(cell.values),
+        "front": on_front,
+        "probability": probability,
+    }
+
+
+def _notes(plane: Plane, on_front: int, with_probability: bool) -> list[str]:
+    objectives = [f"{name} ({way})" for name, way in plane.objectives.items()]
+    worst = zip(plane.headings, plane.texts(plane.worst), strict=True)
+    reference = ", ".join(f"{heading} {text}" for heading, text in worst)
     notes = [
-        f"front: {int(on_front.sum())} of {len(cells)} completed cells: no other is at least as good in all of "
-        f"{', '.join(f'{name} ({direction})' for name, direction in objectives.items())}, and better in one. Means over n seeds.",
-        f"Hypervolume {measure.text(covered)} ({measure.name}), against the worst of each: {reference}.",
+        f"front: {on_front} of {len(plane.cells)} completed cells: no other is at least"
+        f" as good in all of {', '.join(objectives)}, and better in one. Means over n"
+        " seeds.",
+        f"Hypervolume {plane.volume_text(plane.hypervolume())} ({plane.volume_unit}),"
+        f" against the worst of each: {reference}.",
     ]
-    if sure is not None:
+    if with_probability:
         notes.append(
-            f"P(front): probability of being on the true front, given the spread over seeds; rows from {WORTH_SHOWING:g} up."
+            "P(front): probability of being on the true front, given the spread over"
+            f" seeds; rows from {WORTH_SHOWING:g} up."
         )
-    columns = ["row", *results.factors, *heads, "n", "front", *([PROBABILITY] if sure is not None else [])]
-    return Grid(columns, rows, data, frozenset({"row", "n", PROBABILITY, *heads}), results.question, notes)
+    return notes
 
 
-def _probabilities(
-    results: StudyResults, cells: Sequence[CellResult], points: np.ndarray[Any, Any], maximise: list[bool], metric: int | None
-) -> np.ndarray[Any, Any] | None:
-    """How often each cell is on the front when the means are drawn anew from what the seeds leave open; None where the spread
-    cannot be told, or where costs alone decide.
+def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
+    """The probability of each cell to be on the front, given the spread over seeds.
 
-    A mean is drawn around the one found with the pooled spread of single trainings around their cell's and seed's mean (the
-    posterior under a flat prior). Equal results give equal numbers.
+    A mean is drawn around the measured one with the pooled spread of single trainings
+    around their cell's and seed's mean (the posterior under a flat prior). Equal
+    results give equal numbers.
+
+    Returns:
+        (cells,), or None if the spread is unknown or the objectives are costs alone.
     """
-    if metric is None:
+    metric = plane.results.metric
+    if metric not in plane.objectives:
         return None
     try:
-        sd, freedom = pooled_spread(results)
+        sd, freedom = pooled_spread(plane.results)
     except AblateError:
         return None
+    column = list(plane.objectives).index(metric)
+    count = len(plane.cells)
     generator = np.random.default_rng(0)
-    draws = max(200, min(2000, 200_000 // len(cells)))
+    draws = max(200, min(2000, 200_000 // count))
     spread = sd * np.sqrt(freedom / generator.chisquare(freedom, draws))
-    noise = generator.standard_normal((draws, len(cells))) / np.sqrt([len(cell.values) for cell in cells])
-    often = np.zeros(len(cells))
-    for one, drawn in zip(spread, noise, strict=True):
-        moved = points.copy()
-        moved[:, metric] += one * drawn
-        often += moocore.is_nondominated(moved, maximise=maximise, keep_weakly=True)
-    return often / draws
+    seeds = np.array([len(cell.values) for cell in plane.cells])
+    noise = generator.standard_normal((draws, count)) / np.sqrt(seeds)
+    on_front = np.zeros(count)
+    for scale, drawn in zip(spread, noise, strict=True):
+        moved = plane.points.copy()
+        moved[:, column] += scale * drawn
+        on_front += moocore.is_nondominated(
+            moved, maximise=plane.maximise, keep_weakly=True
+        )
+    return on_front / draws
 
 
-def _value(cell: CellResult, name: str, metric: str) -> float:
-    return statistics.fmean(cell.values.values()) if name == metric else float(getattr(cell.cost, name))
-
-
-def _history(cells: Sequence[CellResult], points: np.ndarray[Any, Any], maximise: list[bool], measure: Measure) -> Grid:
-    worst = np.where(maximise, points.min(0), points.max(0))
-    covered = [float(moocore.hypervolume(points[: n + 1], ref=worst, maximise=maximise)) for n in range(len(points))]
-    data = [
-        {"cells": n + 1, "row": cell.index, "hypervolume": found, "share": found / (covered[-1] or 1.0)}
-        for n, (cell, found) in enumerate(zip(cells, covered, strict=True))
-    ]
-    rows = [[str(row["cells"]), str(row["row"]), measure.text(row["hypervolume"]), f"{100 * row['share']:.1f} %"] for row in data]
-    columns = ["cells", "row", f"hypervolume ({measure.name})", "share"]
-    return Grid(columns, rows, data, frozenset(columns))
+def _history(plane: Plane) -> Grid:
+    """The hypervolume after each cell."""
+    volumes = [plane.hypervolume(n + 1) for n in range(len(plane.cells))]
+    rows = []
+    data = []
+    for number, (cell, volume) in enumerate(zip(plane.cells, volumes, strict=True), 1):
+        share = volume / (volumes[-1] or 1.0)
+        rows.append(
+            [
+                str(number),
+                str(cell.index),
+                plane.volume_text(volume),
+                f"{100 * share:.1f} %",
+            ]
+        )
+        data.append(
+            {
+                "cells": number,
+                "row": cell.index,
+                "hypervolume": volume,
+                "share": share,
+            }
+        )
+    columns = ["cells", "row", f"hypervolume ({plane.volume_unit})", "share"]
+    return Grid(columns=columns, rows=rows, data=data, right=frozenset(columns))

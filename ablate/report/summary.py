@@ -1,4 +1,6 @@
-"""Cells to numbers: mean and standard deviation over seeds, and paired differences to the reference."""
+"""Cells to numbers: mean and standard deviation over seeds, and paired differences to
+the reference.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from ablate.records import CellResult, Cost, Level, Status, StudyResults
 class Row:
     """One cell of a table. A factor that the model does not read has no level in it.
 
-    `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two). `delta` and `delta_sd` are mean and
-    standard deviation of the differences to the reference cell, seed by seed over the `paired` seeds that both have; `gain` and
-    `gain_sd` the same to the cell's iso-cost control, row `control`, which is the reference where that is nearest in cost.
+    `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two).
+    `delta` and `delta_sd` are mean and standard deviation of the differences to the
+    reference cell, seed by seed over the `paired` seeds that both have; `gain` and
+    `gain_sd` the same to the cell's iso-cost control, row `control`, which is the
+    reference where that is nearest in cost.
     """
 
     index: int
@@ -37,18 +41,41 @@ class Row:
 
 
 def summarise(results: StudyResults) -> list[Row]:
-    """One row a cell, in the order of the plan. A cell that repeats another one shows the other's numbers and says so."""
+    """One row a cell, in the order of the plan.
+
+    A cell that repeats another one shows the other's numbers and says so.
+    """
     by_index = {cell.index: cell for cell in results.cells}
     reference = by_index.get(0)
-    rows = [_row(cell, by_index[cell.same_as] if cell.same_as is not None else cell, reference) for cell in results.cells]
-    controls = {cell.control_of: cell for cell in results.cells if cell.control_of is not None}
+    rows = [
+        _row(
+            cell,
+            by_index[cell.same_as] if cell.same_as is not None else cell,
+            reference,
+        )
+        for cell in results.cells
+    ]
+    controls = {
+        cell.control_of: cell for cell in results.cells if cell.control_of is not None
+    }
     if not controls:
         return rows
-    baseline = next((cell for cell in results.cells if cell.role in ("reference", "baseline")), None)
-    return [_against(row, by_index, controls.get(row.index, baseline)) if row.role == "variant" else row for row in rows]
+    baseline = next(
+        (cell for cell in results.cells if cell.role in ("reference", "baseline")), None
+    )
+    return [
+        (
+            _against(row, by_index, controls.get(row.index, baseline))
+            if row.role == "variant"
+            else row
+        )
+        for row in rows
+    ]
 
 
-def _against(row: Row, by_index: Mapping[int, CellResult], control: CellResult | None) -> Row:
+def _against(
+    row: Row, by_index: Mapping[int, CellResult], control: CellResult | None
+) -> Row:
     """The row with its gain over a control of the same cost."""
     if control is None:
         return row
@@ -76,15 +103,22 @@ class HasLevels(Protocol):
 
 def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
     """The levels of a cell, None where the model does not read the factor."""
-    return {name: None if name in cell.unread else level for name, level in cell.levels.items()}
+    return {
+        name: None if name in cell.unread else level
+        for name, level in cell.levels.items()
+    }
 
 
 def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
     values = [source.values[seed] for seed in sorted(source.values)]
-    shared = (
-        sorted(set(source.values) & set(reference.values)) if reference is not None and source.index != reference.index else []
-    )
-    differences = [source.values[seed] - reference.values[seed] for seed in shared] if reference is not None else []
+    if reference is not None and source.index != reference.index:
+        shared = sorted(set(source.values) & set(reference.values))
+    else:
+        shared = []
+    if reference is not None:
+        differences = [source.values[seed] - reference.values[seed] for seed in shared]
+    else:
+        differences = []
     return Row(
         index=cell.index,
         role=cell.role,
@@ -101,9 +135,19 @@ def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> 
 
 
 def _note(cell: CellResult, source: CellResult) -> str:
-    """What the numbers leave out: repeated or impossible cells, and seeds without a result."""
-    notes = [f"same as {cell.same_as}: {cell.note}"] if cell.same_as is not None else [cell.note] if cell.note else []
-    notes += [f"control of {cell.control_of}"] if cell.control_of is not None else []
-    missing = Counter(state for state in source.states.values() if state != Status.COMPLETED)
+    """What the numbers leave out: repeated or impossible cells, and seeds without a
+    result.
+    """
+    if cell.same_as is not None:
+        notes = [f"same as {cell.same_as}: {cell.note}"]
+    elif cell.note:
+        notes = [cell.note]
+    else:
+        notes = []
+    if cell.control_of is not None:
+        notes += [f"control of {cell.control_of}"]
+    missing = Counter(
+        state for state in source.states.values() if state != Status.COMPLETED
+    )
     notes += [f"{number} {state.value}" for state, number in sorted(missing.items())]
     return "; ".join(notes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
@@ -11,7 +13,7 @@ from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
 from ablate.report.grid import Grid
 from ablate.report.summary import Row, summarise
-from ablate.report.units import cost_units
+from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 
 DIGITS = {"top1": 2, "top5": 2, "loss": 4}
@@ -23,10 +25,23 @@ def level_text(level: Level | None) -> str:
         return "-"
     if isinstance(level, bool):
         return str(level).lower()
-    return f"{level:g}" if isinstance(level, float) else str(level)
+    if isinstance(level, float):
+        return f"{level:g}"
+    return str(level)
 
 
 METRIC_NAMES = {"top1": "top-1 (%)", "top5": "top-5 (%)", "loss": "loss"}
+# The costs that the table shows.
+COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table: its heading, and the text of a row in it."""
+
+    heading: str
+    text: Callable[[Row], str]
+    right: bool = True
 
 
 def results_grid(
@@ -37,70 +52,161 @@ def results_grid(
     policy: str = "last epoch, test set",
     group: str = "",
 ) -> Grid:
-    """Rows as planned: levels, metric as mean ± sd over n seeds with the paired difference to row 0, cost; the best mean is bold.
+    """The table of a study: one row per cell, in the order of the plan.
+
+    A row shows the levels, the metric as mean ± sd over n seeds with the paired
+    difference to row 0, and the cost. The best mean is bold.
 
     Args:
-        published: a paper's top-1 by row; it stands in a column of its own, as printed.
-        looks: at which numbers of seeds verdicts are taken, where seeds are added until there is one.
-        policy: what of a trial the metric is, in words.
-        group: a factor; rows of equal levels of it stand together between lines.
+        published: a paper's top-1 by row. It gets a column of its own, as printed.
+        looks: the numbers of seeds at which verdicts are taken, for a study that adds
+            seeds until it is decided.
+        policy: which value of a trial the metric is, in words.
+        group: a factor. Rows with the same level of it are grouped between lines.
 
     Raises:
-        UnknownName: the study has no such factor.
+        UnknownName: the study has no factor `group`.
     """
     if group and group not in results.factors:
         raise UnknownName(unknown("factor", group, results.factors))
-    every, digits = summarise(results), DIGITS[results.metric]
-    differs = {effect.row: effect for effect in effects(results, 1.0, looks, predict=False)}
-    rows = [row for row, cell in zip(every, results.cells, strict=True) if cell.same_as is None]
-    if group:
-        order = {level: number for number, level in enumerate(dict.fromkeys(row.levels.get(group) for row in rows))}
-        rows.sort(key=lambda row: order[row.levels.get(group)])
-    noted = any(row.note for row in rows)
-    controlled = any(row.control is not None for row in rows)
-    gain = ["Δ control"] if controlled else []
-    units = cost_units((row.cost for row in rows), ("params", "flops"))
-    costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
-    printed = [] if published is None else ["published top1"]
-    metric = METRIC_NAMES[results.metric]
-    columns = ["row", *results.factors, metric, *gain, "n", *costs, *printed, *(["note"] if noted else [])]
-    text = [
-        [
-            str(row.index),
-            *(level_text(row.levels.get(factor)) for factor in results.factors),
-            _with_sd(row.mean, row.sd, digits) + _difference(row, differs.get(row.index), digits),
-            *([_with_sd(row.gain, row.gain_sd, digits, signed=True)] if controlled else []),
-            str(row.n) if row.n else "",
-            *(units[name].text(getattr(row.cost, name)) if row.cost else "" for name in ("params", "flops")),
-            *([] if published is None else [f"{published[row.index]:g}" if row.index in published else ""]),
-            *([row.note] if noted else []),
-        ]
-        for row in rows
+    rows = summarise(results)
+    effect_of = {
+        effect.row: effect for effect in effects(results, 1.0, looks, predict=False)
+    }
+    shown = _shown_rows(rows, results, group)
+    columns = _columns(results, shown, effect_of, published)
+    return Grid(
+        columns=[column.heading for column in columns],
+        rows=[_texts(row, columns) for row in shown],
+        data=[_data(row, rows, results, effect_of, published) for row in rows],
+        right=frozenset(column.heading for column in columns if column.right),
+        title=results.question,
+        notes=_notes(results, shown, policy, len(effect_of), looks),
+        bold=_best(shown, results.direction, METRIC_NAMES[results.metric]),
+        groups=_group_starts(shown, group),
+    )
+
+
+def _shown_rows(rows: list[Row], results: StudyResults, group: str) -> list[Row]:
+    """The rows that the table shows: no repeated cells, and groups side by side."""
+    shown = [
+        row
+        for row, cell in zip(rows, results.cells, strict=True)
+        if cell.same_as is None
     ]
-    notes = [
-        f"{metric}: mean ± standard deviation over n seeds, {policy}; in brackets the mean "
-        f"difference to "
-        f"row 0, seed by seed; * p < 0.05 (paired t, Holm over {len(differs)} comparisons"
-        + (f", {looks.number} looks). " if looks else "). ")
-        + "FLOPs: executed multiply-adds.",
-        *(["Δ control: mean ± sd of the differences to the baseline in the width that costs as much."] if controlled else []),
-        *folding_notes(cell for cell in results.cells if cell.note != "proposed again"),
-    ]
-    right = frozenset(column for column in columns if column not in (*results.factors, "note"))
-    data = [_data(row, results) for row in every]
-    if controlled:
-        gains = {row.index: {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd} for row in every}
-        data = [{**row, **gains[row["row"]]} for row in data]
+    if not group:
+        return shown
+    by_level: dict[Level | None, list[Row]] = {}
+    for row in shown:
+        by_level.setdefault(row.levels.get(group), []).append(row)
+    return list(itertools.chain.from_iterable(by_level.values()))
+
+
+def _group_starts(shown: list[Row], group: str) -> frozenset[int]:
+    """Numbers of the rows that begin a group, without the first row."""
+    if not group:
+        return frozenset()
+    return frozenset(
+        number
+        for number, (before, row) in enumerate(itertools.pairwise(shown), 1)
+        if row.levels.get(group) != before.levels.get(group)
+    )
+
+
+def _columns(
+    results: StudyResults,
+    shown: list[Row],
+    effect_of: Mapping[int, Effect],
+    published: Mapping[int, float] | None,
+) -> list[Column]:
+    digits = DIGITS[results.metric]
+
+    def metric(row: Row) -> str:
+        difference = _difference(row, effect_of.get(row.index), digits)
+        return _with_sd(row.mean, row.sd, digits) + difference
+
+    def gain(row: Row) -> str:
+        return _with_sd(row.gain, row.gain_sd, digits, signed=True)
+
+    columns = [Column("row", lambda row: str(row.index))]
+    columns += [_level_column(factor) for factor in results.factors]
+    columns.append(Column(METRIC_NAMES[results.metric], metric))
+    if _has_controls(shown):
+        columns.append(Column("Δ control", gain))
+    columns.append(Column("n", lambda row: str(row.n or "")))
+    units = cost_units((row.cost for row in shown), COST_HEADINGS)
+    columns += [_cost_column(name, unit) for name, unit in units.items()]
     if published is not None:
-        data = [{**row, "published_top1": published.get(row["row"])} for row in data]
-    data = [{**row, **_test(differs.get(row["row"]))} for row in data]
-    lines = [n for n in range(1, len(rows)) if group and rows[n].levels.get(group) != rows[n - 1].levels.get(group)]
-    return Grid(columns, text, data, right, results.question, notes, _best(rows, results.direction, metric), frozenset(lines))
+        columns.append(_published_column(published))
+    if any(row.note for row in shown):
+        columns.append(Column("note", lambda row: row.note, right=False))
+    return columns
+
+
+def _level_column(factor: str) -> Column:
+    return Column(factor, lambda row: level_text(row.levels.get(factor)), right=False)
+
+
+def _cost_column(name: str, unit: Unit) -> Column:
+    def text(row: Row) -> str:
+        if row.cost is None:
+            return ""
+        return unit.text(getattr(row.cost, name))
+
+    return Column(f"{COST_HEADINGS[name]} ({unit.letter})", text)
+
+
+def _published_column(published: Mapping[int, float]) -> Column:
+    def text(row: Row) -> str:
+        if row.index not in published:
+            return ""
+        return f"{published[row.index]:g}"
+
+    return Column("published top1", text)
+
+
+def _texts(row: Row, columns: list[Column]) -> list[str]:
+    return [column.text(row) for column in columns]
+
+
+def _has_controls(rows: list[Row]) -> bool:
+    return any(row.control is not None for row in rows)
+
+
+def _notes(
+    results: StudyResults,
+    shown: list[Row],
+    policy: str,
+    comparisons: int,
+    looks: Looks | None,
+) -> list[str]:
+    """What the numbers mean, and which rows are folded."""
+    correction = f"Holm over {comparisons} comparisons"
+    if looks:
+        correction += f", {looks.number} looks"
+    notes = [
+        f"{METRIC_NAMES[results.metric]}: mean ± standard deviation over n seeds,"
+        f" {policy}; in brackets the mean difference to row 0, seed by seed; * p < 0.05"
+        f" (paired t, {correction}). FLOPs: executed multiply-adds."
+    ]
+    if _has_controls(shown):
+        notes.append(
+            "Δ control: mean ± sd of the differences to the baseline in the width that"
+            " costs as much."
+        )
+    # A search that proposes a cell again says so row by row elsewhere.
+    return notes + folding_notes(
+        cell for cell in results.cells if cell.note != "proposed again"
+    )
 
 
 def _best(rows: list[Row], direction: str, metric: str) -> frozenset[tuple[int, str]]:
-    """The rows of the best mean; controls are none of the study's answers."""
-    means = {number: row.mean for number, row in enumerate(rows) if row.mean is not None and row.role != "control"}
+    """The rows with the best mean. A control is not an answer of the study."""
+    means = {
+        number: row.mean
+        for number, row in enumerate(rows)
+        if row.mean is not None and row.role != "control"
+    }
     if len(means) < 2:
         return frozenset()
     best = (max if direction == "max" else min)(means.values())
@@ -108,28 +214,24 @@ def _best(rows: list[Row], direction: str, metric: str) -> frozenset[tuple[int, 
 
 
 def _difference(row: Row, effect: Effect | None, digits: int) -> str:
-    """The difference to row 0 in brackets, with a star where it is no accident."""
+    """The difference to row 0 in brackets; * marks a verdict (significant at 5 %)."""
     if row.delta is None:
         return ""
-    star = "*" if effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS) else ""
+    decided = effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS)
+    star = "*" if decided else ""
     seeds = f", n={row.paired}" if row.paired not in (0, row.n) else ""
     return f" ({row.delta:+.{digits}f}{star}{seeds})"
 
 
-def _test(effect: Effect | None) -> dict[str, Any]:
-    """Interval and p values of the difference to row 0."""
-    estimate, found = (effect.estimate, effect.judged) if effect is not None else (None, None)
-    return {
-        "delta_low": estimate.low if estimate else None,
-        "delta_high": estimate.high if estimate else None,
-        "p": estimate.p if estimate else None,
-        "p_holm": found.p if found else None,
-    }
-
-
-def _data(row: Row, results: StudyResults) -> dict[str, Any]:
-    cost = row.cost
-    return {
+def _data(
+    row: Row,
+    rows: list[Row],
+    results: StudyResults,
+    effect_of: Mapping[int, Effect],
+    published: Mapping[int, float] | None,
+) -> dict[str, Any]:
+    """A row in full precision, for CSV and JSON."""
+    data: dict[str, Any] = {
         "row": row.index,
         "role": row.role,
         **row.levels,
@@ -139,17 +241,36 @@ def _data(row: Row, results: StudyResults) -> dict[str, Any]:
         "delta": row.delta,
         "delta_sd": row.delta_sd,
         "paired": row.paired,
-        **(
-            {"params": cost.params, "flops": cost.flops, "flops_paper": cost.flops_paper}
-            if cost
-            else dict.fromkeys(("params", "flops", "flops_paper"))
-        ),
-        "note": row.note,
+    }
+    for name in ("params", "flops", "flops_paper"):
+        data[name] = getattr(row.cost, name, None)
+    data["note"] = row.note
+    if _has_controls(rows):
+        data |= {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd}
+    if published is not None:
+        data["published_top1"] = published.get(row.index)
+    return data | _test(effect_of.get(row.index))
+
+
+def _test(effect: Effect | None) -> dict[str, float | None]:
+    """Interval and p values of the difference to row 0."""
+    estimate = effect.estimate if effect else None
+    judged = effect.judged if effect else None
+    return {
+        "delta_low": estimate.low if estimate else None,
+        "delta_high": estimate.high if estimate else None,
+        "p": estimate.p if estimate else None,
+        "p_holm": judged.p if judged else None,
     }
 
 
-def _with_sd(mean: float | None, sd: float | None, digits: int, *, signed: bool = False) -> str:
+def _with_sd(
+    mean: float | None, sd: float | None, digits: int, *, signed: bool = False
+) -> str:
     if mean is None:
         return ""
-    text = f"{mean:+.{digits}f}" if signed else f"{mean:.{digits}f}"
-    return text if sd is None else f"{text} ± {sd:.{digits}f}"
+    sign = "+" if signed else ""
+    text = f"{mean:{sign}.{digits}f}"
+    if sd is None:
+        return text
+    return f"{text} ± {sd:.{digits}f}"

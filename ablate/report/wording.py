@@ -17,29 +17,52 @@ UNITS = {"top1": " points", "top5": " points", "loss": ""}
 
 def policy(space: Space) -> str:
     """What of a trial the metric is."""
-    weights = "EMA weights" if space.recipe.ema or any(space.factors.get("recipe.ema", ())) else ""
+    if space.recipe.ema or any(space.factors.get("recipe.ema", ())):
+        weights = "EMA weights"
+    else:
+        weights = ""
     if not space.data.validation:
         found = "last epoch, test set"
-    elif space.recipe.select == "best" or "best" in space.factors.get("recipe.select", ()):
-        found = f"test set, weights of the epoch that is best on {100 * space.data.validation:g} % held-out training images"
+    elif space.recipe.select == "best" or "best" in space.factors.get(
+        "recipe.select", ()
+    ):
+        found = (
+            "test set, weights of the epoch that is best on"
+            f" {100 * space.data.validation:g} % held-out training images"
+        )
     else:
-        found = f"test set after the last epoch, {100 * space.data.validation:g} % of the training images held out"
+        found = (
+            f"test set after the last epoch, {100 * space.data.validation:g} % of the"
+            " training images held out"
+        )
     return ", ".join(filter(None, (found, weights)))
 
 
 def change_text(levels: Mapping[str, Level | None]) -> str:
     """Levels as `shortcuts.count = 2, layout = parallel`."""
-    return ", ".join(f"{name} = {level_text(level)}" for name, level in levels.items() if level is not None) or "nothing changed"
+    return (
+        ", ".join(
+            f"{name} = {level_text(level)}"
+            for name, level in levels.items()
+            if level is not None
+        )
+        or "nothing changed"
+    )
 
 
 def interval_text(estimate: Estimate, metric: str) -> str:
     """`+0.80 (+0.61 to +0.99)`."""
     digits = DIGITS[metric]
-    return f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to {estimate.high:+.{digits}f})"
+    return (
+        f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to"
+        f" {estimate.high:+.{digits}f})"
+    )
 
 
 def cost_text(effect: Effect) -> str:
-    """`at +0.04 GFLOPs`, in the unit of the reference, as all sentences of a study; or that the cost is equal."""
+    """`at +0.04 GFLOPs`, in the unit of the reference, as all sentences of a study; or
+    that the cost is equal.
+    """
     more = effect.delta_flops
     if more is None or effect.reference_cost is None:
         return ""
@@ -61,26 +84,38 @@ def sentence(effect: Effect, metric: str, margin: float) -> str:
         return f"{what}: nothing is known yet{lost}."
     seeds = f"{len(effect.seeds)} seed{'s' if len(effect.seeds) != 1 else ''}{lost}"
     if effect.estimate is None:
-        why = "one seed says" if len(effect.seeds) < 2 else "all differences are equal, which says"
-        return f"{what}: we cannot tell yet, {effect.mean:+.{digits}f}{unit}{cost} ({seeds}: {why} nothing of noise)."
+        if len(effect.seeds) < 2:
+            why = "one seed says"
+        else:
+            why = "all differences are equal, which says"
+        return (
+            f"{what}: we cannot tell yet, {effect.mean:+.{digits}f}{unit}{cost}"
+            f" ({seeds}: {why} nothing of noise)."
+        )
     low, high = sorted((abs(effect.estimate.low), abs(effect.estimate.high)))
-    size = f"{abs(effect.estimate.value):.{digits}f}{unit} (95 % interval {low:.{digits}f} to {high:.{digits}f}, {seeds})"
+    size = (
+        f"{abs(effect.estimate.value):.{digits}f}{unit} (95 % interval {low:.{digits}f}"
+        f" to {high:.{digits}f}, {seeds})"
+    )
     if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
         return f"{what} {effect.verdict} by {size}{cost}."
-    range_ = f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]}, {seeds})"
+    range_ = (
+        f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]},"
+        f" {seeds})"
+    )
     if effect.verdict is Verdict.SAME:
-        return f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
+        return (
+            f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
+        )
     return f"{what}: we cannot tell yet, {range_}{cost}{_prediction(effect.further)}."
 
 
 def _prediction(further: int | None) -> str:
     if further is None:
         return ""
-    return (
-        f"; {MOST} further seeds would hardly decide it"
-        if further > MOST
-        else f"; about {_seeds(further)} would as likely as not decide it"
-    )
+    if further > MOST:
+        return f"; {MOST} further seeds would hardly decide it"
+    return f"; about {_seeds(further)} would as likely as not decide it"
 
 
 def _seeds(further: int) -> str:
@@ -95,11 +130,9 @@ def verdict_text(effect: Effect) -> str:
         return "inconclusive: more seeds"
     if effect.further is None:
         return "inconclusive"
-    return (
-        f"inconclusive: about {_seeds(effect.further)}"
-        if effect.further <= MOST
-        else f"inconclusive: more than {MOST} more seeds"
-    )
+    if effect.further <= MOST:
+        return f"inconclusive: about {_seeds(effect.further)}"
+    return f"inconclusive: more than {MOST} more seeds"
 
 
 def effect_data(effect: Effect) -> dict[str, Any]:
@@ -119,6 +152,10 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "verdict": str(effect.verdict),
         "further_seeds": effect.further,
         "delta_flops": effect.delta_flops,
-        "delta_params": effect.cost.params - effect.reference_cost.params if effect.cost and effect.reference_cost else None,
+        "delta_params": (
+            effect.cost.params - effect.reference_cost.params
+            if effect.cost and effect.reference_cost
+            else None
+        ),
         **effect.left_out,
     }

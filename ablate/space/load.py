@@ -1,4 +1,6 @@
-"""A document to a Space: checks the shape, then every name, level and combination, and tells all mistakes at once."""
+"""A document to a Space: checks the shape, then every name, level and combination, and
+tells all mistakes at once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from pydantic import ValidationError
 
 from ablate import data, diagnostics, factors, families
 from ablate.document import Document, Where, parse, read_text
-from ablate.errors import AblateError, DataError, DiagnosticError, Problem, SpaceError, UnknownName, shortened, unknown
+from ablate.errors import (
+    AblateError,
+    DataError,
+    DiagnosticError,
+    Problem,
+    SpaceError,
+    UnknownName,
+    shortened,
+    unknown,
+)
 from ablate.factors.factor import explain_refusal
 from ablate.records import (
     LONGEST_LEVEL,
@@ -35,28 +46,43 @@ from ablate.records import (
 )
 from ablate.space import limits as limit_rules
 from ablate.space.recipes import RECIPES, preset
-from ablate.space.schema import AdaptiveForm, BackboneForm, RecipeForm, SpaceForm, UntilDecidedForm
+from ablate.space.schema import (
+    AdaptiveForm,
+    BackboneForm,
+    RecipeForm,
+    SpaceForm,
+    UntilDecidedForm,
+)
 from ablate.space.shape import shape_problems
 
+# Metrics that a training gives; the others are costs.
 TRAINED = ("top1", "top5", "loss")
-"""Metrics that a training gives; the others are costs."""
+# The least difference that counts, where it is not half a per cent point.
 MARGINS = {"loss": 0.02}
-"""The least difference that counts, where it is not half a per cent point."""
+# Characters of a study's name; the store's column has so many, and not every database
+# refuses more by itself.
 LONGEST_NAME = 200
-"""Characters of a study's name; the store's column has so many, and not every database refuses more by itself."""
 
 
 def read(path: Path, until_decided: int | None = None) -> Space:
     """The space that a file declares.
 
     Args:
-        until_decided: add seeds to cells of which nothing can be said, up to so many, as `seeds: {until_decided: N}` would.
+        until_decided: add seeds to cells of which nothing can be said, up to so many,
+            as `seeds: {until_decided: N}` would.
 
     Raises:
         SpaceError: the file is missing, or has mistakes; each is told with its line.
     """
     text = read_text(path)
-    return load(text if until_decided is None else _until_decided(text, str(path), until_decided), str(path))
+    return load(
+        (
+            text
+            if until_decided is None
+            else _until_decided(text, str(path), until_decided)
+        ),
+        str(path),
+    )
 
 
 def _until_decided(text: str, file: str, most: int) -> str:
@@ -66,16 +92,30 @@ def _until_decided(text: str, file: str, most: int) -> str:
     values = parse(text, file).values
     said = values.get("seeds", 3)
     if isinstance(said, list):
-        raise AblateError(f"--until-decided {most} takes seeds 0, 1, ...; {file} lists its seeds: write a number of them")
-    first = {"start": said} if isinstance(said, int) else said if isinstance(said, dict) else {}
-    return yaml.safe_dump({**values, "seeds": {**first, "until_decided": most}}, sort_keys=False, allow_unicode=True)
+        raise AblateError(
+            f"--until-decided {most} takes seeds 0, 1, ...; {file} lists its seeds:"
+            " write a number of them"
+        )
+    if isinstance(said, int):
+        first = {"start": said}
+    elif isinstance(said, dict):
+        first = said
+    else:
+        first = {}
+    return yaml.safe_dump(
+        {**values, "seeds": {**first, "until_decided": most}},
+        sort_keys=False,
+        allow_unicode=True,
+    )
 
 
 def load(text: str, file: str, *, stored: bool = False) -> Space:
-    """The space that a YAML text declares; `file` is the name that mistakes are told under, and names the study.
+    """The space that a YAML text declares; `file` is the name that mistakes are told
+    under, and names the study.
 
     Args:
-        stored: the text is one that was run before, and is only read: files that it names need not be there any more.
+        stored: the text is one that was run before, and is only read: files that it
+            names need not be there any more.
 
     Raises:
         SpaceError: the text has mistakes; each is told with its line.
@@ -89,10 +129,18 @@ def load(text: str, file: str, *, stored: bool = False) -> Space:
 
 
 def study_name(file: str) -> str:
-    """The name of a study by its file: the path below search_spaces/ without its ending, else the file's name."""
+    """The name of a study by its file: the path below search_spaces/ without its
+    ending, else the file's name.
+    """
     parts = Path(file).with_suffix("").parts
-    below = parts[len(parts) - parts[::-1].index("search_spaces") :] if "search_spaces" in parts else parts[-1:]
-    safe = ["".join(c if c.isalnum() or c in "_.-" else "-" for c in part) for part in below or parts[-1:]]
+    if "search_spaces" in parts:
+        below = parts[len(parts) - parts[::-1].index("search_spaces") :]
+    else:
+        below = parts[-1:]
+    safe = [
+        "".join(c if c.isalnum() or c in "_.-" else "-" for c in part)
+        for part in below or parts[-1:]
+    ]
     return "/".join(part.strip("-.") or "study" for part in safe)
 
 
@@ -100,7 +148,9 @@ class _Loader:
     """Gathers a space from a document of the right shape, and every mistake on the way."""
 
     def __init__(self, document: Document, form: SpaceForm, stored: bool) -> None:
-        self._document, self._form, self._stored = document, form, stored
+        self._document = document
+        self._form = form
+        self._stored = stored
         self._problems: list[Problem] = []
 
     def _wrong(self, where: Where, text: str | Callable[[], str]) -> None:
@@ -110,7 +160,10 @@ class _Loader:
     def _listed(self) -> dict[str, dict[tuple[bool, Level], Level]]:
         """The levels of each factor that varies, by what they mean."""
         # Of two that mean the same, the first is the level.
-        return {name: {_key(level): level for level in reversed(found)} for name, found in self._form.factors.items()}
+        return {
+            name: {_key(level): level for level in reversed(found)}
+            for name, found in self._form.factors.items()
+        }
 
     def space(self) -> Space:
         form = self._form
@@ -122,13 +175,27 @@ class _Loader:
         design = self._design
         rows = self._rows(design, levels)
         if design.name == "rows" and form.baseline:
-            self._wrong(("baseline",), "with design rows the first row is the baseline; leave `baseline` out")
-        baseline = self._corner("baseline", form.baseline, levels, {n: found[0] for n, found in levels.items() if found})
-        full = self._corner("full", form.full, levels, {n: found[-1] for n, found in levels.items() if found})
+            self._wrong(
+                ("baseline",),
+                "with design rows the first row is the baseline; leave `baseline` out",
+            )
+        baseline = self._corner(
+            "baseline",
+            form.baseline,
+            levels,
+            {n: found[0] for n, found in levels.items() if found},
+        )
+        full = self._corner(
+            "full",
+            form.full,
+            levels,
+            {n: found[-1] for n, found in levels.items() if found},
+        )
         if form.full and not design.two_levels:
             self._wrong(
                 ("full",),
-                f"full is read by the designs leave-one-out, add-one-in, fractional and plackett-burman, not by {design.name}",
+                "full is read by the designs leave-one-out, add-one-in, fractional and"
+                f" plackett-burman, not by {design.name}",
             )
         space = Space(
             name=self._name(),
@@ -148,7 +215,9 @@ class _Loader:
             recipe=self._recipe(),
             metric=metric,
             direction=next(iter(form.metric.values()), "max"),
-            objectives={str(name): direction for name, direction in form.metric.items()},
+            objectives={
+                str(name): direction for name, direction in form.metric.items()
+            },
             strategy=self._strategy(levels),
             adaptive=isinstance(form.seeds, AdaptiveForm),
             looks=self._looks(),
@@ -166,7 +235,10 @@ class _Loader:
             warmup_fits=self._warmup_fits(),
         )
         if next(iter(form.metric), "") not in TRAINED:
-            self._wrong(("metric",), f"metric names first one of {', '.join(TRAINED)}, as in {{top1: max}}")
+            self._wrong(
+                ("metric",),
+                f"metric names first one of {', '.join(TRAINED)}, as in {{top1: max}}",
+            )
         if rows and not self._problems:
             self._check_listed(rows, levels)
         if not self._problems:
@@ -179,24 +251,43 @@ class _Loader:
         """The study's name: what the document says, else that of its file."""
         name = self._form.name or study_name(self._document.file)
         if len(name) > LONGEST_NAME and not self._stored:
-            said = "name" if self._form.name else "the file names the study; give it another name, as in `name: mine`"
-            self._wrong(("name",), f"{said}: a name has at most {LONGEST_NAME} characters, this one has {len(name)}")
+            if self._form.name:
+                said = "name"
+            else:
+                said = (
+                    "the file names the study; give it another name, as in `name: mine`"
+                )
+            self._wrong(
+                ("name",),
+                f"{said}: a name has at most {LONGEST_NAME} characters, this one has"
+                f" {len(name)}",
+            )
         return name
 
-    def _check_listed(self, rows: tuple[dict[str, Level], ...], levels: Mapping[str, tuple[Level, ...]]) -> None:
+    def _check_listed(
+        self,
+        rows: tuple[dict[str, Level], ...],
+        levels: Mapping[str, tuple[Level, ...]],
+    ) -> None:
         """Every level listed is that of some row."""
         for name, listed in levels.items():
             taken = {_key(row[name]) for row in rows if name in row}
             for index, level in enumerate(listed):
                 if _key(level) not in taken:
-                    self._wrong(("factors", name, index), f"{name}: no row is at the level {_shown(level)}; leave it out")
+                    self._wrong(
+                        ("factors", name, index),
+                        f"{name}: no row is at the level {_shown(level)}; leave it out",
+                    )
 
     def _backbone(self) -> tuple[str, dict[str, Level]]:
         """The backbone's name and the sizes that its full form says."""
-        form, varied = self._form.backbone, self._form.factors.get("backbone")
+        form = self._form.backbone
+        varied = self._form.factors.get("backbone")
         if (form is None) == (varied is None):
             self._wrong(
-                ("backbone",), "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME, NAME]` under factors"
+                ("backbone",),
+                "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME,"
+                " NAME]` under factors",
             )
         if form is None:
             return str((varied or [""])[0]), {}
@@ -214,11 +305,22 @@ class _Loader:
         distils = any(level != "none" for level in levels)
         if form is None:
             if distils:
-                where: Where = ("factors", "recipe.distillation") if len(levels) > 1 else ("recipe", "distillation")
-                self._wrong(where, "distillation needs a teacher; write teacher: {backbone: NAME, weights: FILE}")
+                if len(levels) > 1:
+                    where: Where = ("factors", "recipe.distillation")
+                else:
+                    where = ("recipe", "distillation")
+                self._wrong(
+                    where,
+                    "distillation needs a teacher; write teacher: {backbone: NAME,"
+                    " weights: FILE}",
+                )
             return None
         if not distils:
-            self._wrong(("teacher",), "no cell learns from the teacher; set recipe.distillation to soft or hard, or leave it out")
+            self._wrong(
+                ("teacher",),
+                "no cell learns from the teacher; set recipe.distillation to soft or"
+                " hard, or leave it out",
+            )
         name, sizes = _name_and_sizes(form.backbone)
         known = families.is_known(name)
         try:
@@ -227,72 +329,139 @@ class _Loader:
         except UnknownName as error:
             self._wrong(("teacher", "backbone"), str(error))
         if form.settings and not known:
-            self._wrong(("teacher", "settings"), f"factors have no place in {shortened(name)}; leave the settings out")
+            self._wrong(
+                ("teacher", "settings"),
+                f"factors have no place in {shortened(name)}; leave the settings out",
+            )
         elif known:
             self._check_teacher_settings({**sizes, **form.settings}, sizes)
         weights = form.weights
-        if weights != PUBLISHED_WEIGHTS and not self._stored and not os.path.isfile(weights):
+        if (
+            weights != PUBLISHED_WEIGHTS
+            and not self._stored
+            and not os.path.isfile(weights)
+        ):
             self._wrong(
                 ("teacher", "weights"),
-                f"teacher: no file {shortened(weights)}; name a checkpoint, or write timm for the weights that timm publishes",
+                f"teacher: no file {shortened(weights)}; name a checkpoint, or write"
+                " timm for the weights that timm publishes",
             )
-        return DeclaredTeacher(backbone=name, weights=weights, settings={**sizes, **form.settings})
+        return DeclaredTeacher(
+            backbone=name, weights=weights, settings={**sizes, **form.settings}
+        )
 
-    def _check_teacher_settings(self, settings: Mapping[str, Level], sizes: Mapping[str, Level]) -> None:
-        """A teacher's settings are levels of its architecture that decide what it predicts."""
+    def _check_teacher_settings(
+        self, settings: Mapping[str, Level], sizes: Mapping[str, Level]
+    ) -> None:
+        """A teacher's settings are levels of its architecture that decide what it
+        predicts.
+        """
         for factor, level in settings.items():
             where: Where = ("teacher", "settings", factor)
             if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
-                self._wrong(where, f"{factor} is no setting of an architecture; a teacher has none")
+                self._wrong(
+                    where,
+                    f"{factor} is no setting of an architecture; a teacher has none",
+                )
             elif factor.startswith(("drop.", "patch.")):
-                self._wrong(where, f"{factor} is read in training only, and a teacher is not trained; leave it out")
-            elif factor in sizes and self._form.teacher is not None and factor in self._form.teacher.settings:
-                self._wrong(where, f"{factor} is also among the numbers of the teacher's backbone; say it in one place")
+                self._wrong(
+                    where,
+                    f"{factor} is read in training only, and a teacher is not trained;"
+                    " leave it out",
+                )
+            elif (
+                factor in sizes
+                and self._form.teacher is not None
+                and factor in self._form.teacher.settings
+            ):
+                self._wrong(
+                    where,
+                    f"{factor} is also among the numbers of the teacher's backbone; say"
+                    " it in one place",
+                )
             else:
                 self._check_levels(where, factor, (level,))
-                reason = factors.unread_reason(factor, settings) if factor in factors.parameters() else ""
+                if factor in factors.parameters():
+                    reason = factors.unread_reason(factor, settings)
+                else:
+                    reason = ""
                 if reason:
                     self._wrong(where, f"{reason}; leave it out")
 
     def _distillation(self) -> str:
         """What the recipe says of distillation."""
         form: Any = self._form.recipe
-        return "none" if isinstance(form, str) else form.distillation or "none"
+        if isinstance(form, str):
+            return "none"
+        return form.distillation or "none"
 
-    def _check_names(self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]) -> None:
+    def _check_names(
+        self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]
+    ) -> None:
         """Every factor known, every level allowed, none said twice."""
         if not levels:
-            self._wrong(("factors",), "factors is empty; name at least one, as in `shortcuts.count: [0, 1, 2]`")
+            self._wrong(
+                ("factors",),
+                "factors is empty; name at least one, as in `shortcuts.count: [0,"
+                " 1, 2]`",
+            )
         for name, found in levels.items():
             where: Where = ("factors", name)
             if len(found) < (1 if self._design.name == "rows" else 2):
                 self._wrong(
                     where,
-                    f"{name} needs two levels or more, has {len(found)}; what does not vary belongs under `fixed`",
+                    f"{name} needs two levels or more, has {len(found)}; what does not"
+                    " vary belongs under `fixed`",
                 )
             seen = set[tuple[bool, Level]]()
             for index, level in enumerate(found):
                 if _key(level) in seen:
-                    self._wrong((*where, index), f"{name}: the level {_shown(level)} stands twice")
+                    self._wrong(
+                        (*where, index),
+                        f"{name}: the level {_shown(level)} stands twice",
+                    )
                 seen.add(_key(level))
             self._check_levels(where, name, found)
             if name in sizes and name not in self._form.fixed:
-                self._wrong(where, f"{name} varies, but backbone says {name.removeprefix('size.')} too; say it in one place")
+                self._wrong(
+                    where,
+                    f"{name} varies, but backbone says {name.removeprefix('size.')}"
+                    " too; say it in one place",
+                )
         self._check_fixed(levels, sizes)
 
-    def _check_fixed(self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]) -> None:
+    def _check_fixed(
+        self, levels: Mapping[str, tuple[Level, ...]], sizes: Mapping[str, Level]
+    ) -> None:
         """What does not vary is said once, and not among the factors too."""
-        side = None if isinstance(self._form.data, str) else self._form.data.image_size
+        if isinstance(self._form.data, str):
+            side = None
+        else:
+            side = self._form.data.image_size
         if side is not None and "data.image_size" in levels:
-            self._wrong(("data", "image_size"), "data.image_size varies under factors; say it in one place")
+            self._wrong(
+                ("data", "image_size"),
+                "data.image_size varies under factors; say it in one place",
+            )
         for name, level in self._form.fixed.items():
             if name in levels:
-                self._wrong(("fixed", name), f"{name} stands under factors and under fixed; say it in one place")
+                self._wrong(
+                    ("fixed", name),
+                    f"{name} stands under factors and under fixed; say it in one place",
+                )
             if name in sizes:
-                self._wrong(("fixed", name), f"{name} stands under backbone and under fixed; say it in one place")
+                self._wrong(
+                    ("fixed", name),
+                    f"{name} stands under backbone and under fixed; say it in one"
+                    " place",
+                )
             outside = name.partition(".")[0]
             if outside in ("recipe", "data", "backbone", "pretrained"):
-                self._wrong(("fixed", name), f"{name}: what does not vary of the {outside} belongs under `{outside}`")
+                self._wrong(
+                    ("fixed", name),
+                    f"{name}: what does not vary of the {outside} belongs under"
+                    f" `{outside}`",
+                )
             else:
                 self._check_levels(("fixed", name), name, (level,))
         for name, level in sizes.items():
@@ -309,40 +478,59 @@ class _Loader:
             for index, level in enumerate(found):
                 self._check_weights((*where, index), level)
                 if len(str(level)) > LONGEST_LEVEL and not self._stored:
-                    allowed = f"a level has at most {LONGEST_LEVEL} characters, this one has {len(str(level))}"
-                    self._wrong((*where, index), f"pretrained: {allowed}; put the file nearer")
+                    allowed = (
+                        f"a level has at most {LONGEST_LEVEL} characters, this one has"
+                        f" {len(str(level))}"
+                    )
+                    self._wrong(
+                        (*where, index), f"pretrained: {allowed}; put the file nearer"
+                    )
             return
         if name == "data.image_size":
             for index, level in enumerate(found):
                 if type(level) is not int or not 1 <= level <= MOST_SIDE:
                     allowed = f"whole numbers from 1 to {MOST_SIDE}"
-                    self._wrong((*where, index), f"{name}: {_shown(level)} is not a level; allowed: {allowed}")
+                    self._wrong(
+                        (*where, index),
+                        f"{name}: {_shown(level)} is not a level; allowed: {allowed}",
+                    )
             return
         try:
             _, parameter = factors.find(name)
         except UnknownName:
             outside = ["backbone", "data.image_size", "pretrained"]
-            known = [*outside, *factors.parameters(), *(f"recipe.{field.name}" for field in fields(Recipe))]
+            known = [
+                *outside,
+                *factors.parameters(),
+                *(f"recipe.{field.name}" for field in fields(Recipe)),
+            ]
             self._wrong(where, partial(unknown, "factor", name, known))
             return
         for index, level in enumerate(found):
             if not parameter.allowed.accepts(level):
-                self._wrong((*where, index), partial(explain_refusal, name, parameter, level))
+                self._wrong(
+                    (*where, index), partial(explain_refusal, name, parameter, level)
+                )
 
     def _check_backbones(self, where: Where, found: tuple[Level, ...]) -> None:
         for index, level in enumerate(found):
             if not families.is_known(str(level)):
-                self._wrong((*where, index), partial(families.unknown_backbone, str(level)))
+                self._wrong(
+                    (*where, index), partial(families.unknown_backbone, str(level))
+                )
 
-    def _rows(self, design: Design, levels: Mapping[str, tuple[Level, ...]]) -> tuple[dict[str, Level], ...]:
-        """The cells of the design `rows`: each a choice among the levels listed, none twice."""
+    def _rows(
+        self, design: Design, levels: Mapping[str, tuple[Level, ...]]
+    ) -> tuple[dict[str, Level], ...]:
+        """The cells of the design `rows`: each a choice among the levels listed, none
+        twice.
+        """
         rows = self._form.rows
         if (design.name == "rows") != bool(rows):
-            wrong = (
-                "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]"
-                if not rows
-                else f"rows is read by design rows, not by {design.name}"
-            )
+            if not rows:
+                wrong = "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]"
+            else:
+                wrong = f"rows is read by design rows, not by {design.name}"
             self._wrong(("design",) if not rows else ("rows",), wrong)
         found: list[dict[str, Level]] = []
         numbers: dict[frozenset[tuple[str, Level]], int] = {}
@@ -352,16 +540,26 @@ class _Loader:
                 if name not in levels:
                     self._wrong(where, partial(_not_varied, name, levels))
                 elif _key(level) not in self._listed[name]:
-                    self._wrong(where, partial(_not_listed, "rows", name, level, levels[name]))
+                    self._wrong(
+                        where, partial(_not_listed, "rows", name, level, levels[name])
+                    )
             first = numbers.setdefault(frozenset(row.items()), number)
             if first != number:
-                self._wrong(("rows", number), f"rows: row {number} stands twice, also as row {first}")
+                self._wrong(
+                    ("rows", number),
+                    f"rows: row {number} stands twice, also as row {first}",
+                )
             found.append(self._row(row, levels))
         return tuple(found)
 
-    def _row(self, row: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]]) -> dict[str, Level]:
-        """All levels of a listed cell. A factor that it does not name is as in the unmodified backbone; what has no such level,
-        as the recipe, is at its first one."""
+    def _row(
+        self, row: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]]
+    ) -> dict[str, Level]:
+        """All levels of a listed cell.
+
+        A factor that it does not name is as in the unmodified backbone; what has no
+        such level, as the recipe, is at its first one.
+        """
         full: dict[str, Level] = {}
         for name, listed in levels.items():
             if name in row:
@@ -387,8 +585,13 @@ class _Loader:
     def _pretrained(self) -> str:
         said = self._form.pretrained
         self._check_weights(("pretrained",), said)
-        if "pretrained" in self._form.factors and "pretrained" in self._form.model_fields_set:
-            self._wrong(("pretrained",), "pretrained varies under factors; say it in one place")
+        if (
+            "pretrained" in self._form.factors
+            and "pretrained" in self._form.model_fields_set
+        ):
+            self._wrong(
+                ("pretrained",), "pretrained varies under factors; say it in one place"
+            )
         return weights_named(said)
 
     def _check_weights(self, where: Where, said: Level) -> None:
@@ -396,25 +599,42 @@ class _Loader:
         if isinstance(said, bool):
             return
         if not isinstance(said, str):
-            self._wrong(where, f"pretrained: {_shown(said)} is not a level; allowed: true, false, or a checkpoint file")
+            self._wrong(
+                where,
+                f"pretrained: {_shown(said)} is not a level; allowed: true, false, or a"
+                " checkpoint file",
+            )
         # Unlike Path.is_file, it is False of names that no file can have.
         elif not self._stored and not os.path.isfile(said):
-            self._wrong(where, f"pretrained: no file {shortened(said)}; write true for the weights that timm publishes")
+            self._wrong(
+                where,
+                f"pretrained: no file {shortened(said)}; write true for the weights"
+                " that timm publishes",
+            )
 
     def _diagnostics(self) -> Diagnostics:
         said: Any = self._form.diagnostics
         if isinstance(said, bool):
-            return Diagnostics(diagnostics.usual()) if said else Diagnostics()
+            if said:
+                return Diagnostics(diagnostics.usual())
+            return Diagnostics()
         names = said if isinstance(said, list) else said.names
         seen = set[str]()
         for index, name in enumerate(names or ()):
             if name in seen:
-                self._wrong(("diagnostics",), f"diagnostics: {shortened(name)} stands twice")
+                self._wrong(
+                    ("diagnostics",), f"diagnostics: {shortened(name)} stands twice"
+                )
                 continue
             seen.add(name)
             if name not in diagnostics.catalogue():
-                where: Where = ("diagnostics", index) if isinstance(said, list) else ("diagnostics", "names", index)
-                self._wrong(where, partial(unknown, "diagnostic", name, diagnostics.catalogue()))
+                if isinstance(said, list):
+                    where: Where = ("diagnostics", index)
+                else:
+                    where = ("diagnostics", "names", index)
+                self._wrong(
+                    where, partial(unknown, "diagnostic", name, diagnostics.catalogue())
+                )
                 continue
             try:
                 diagnostics.require([name])
@@ -422,31 +642,53 @@ class _Loader:
                 self._wrong(("diagnostics",), str(error))
         if isinstance(said, list):
             return Diagnostics(tuple(said))
-        return Diagnostics(tuple(names) if names else diagnostics.usual(), said.images, said.every)
+        return Diagnostics(
+            tuple(names) if names else diagnostics.usual(), said.images, said.every
+        )
 
-    def _check_recipe_levels(self, where: Where, name: str, found: tuple[Level, ...]) -> None:
+    def _check_recipe_levels(
+        self, where: Where, name: str, found: tuple[Level, ...]
+    ) -> None:
         field = name.removeprefix("recipe.")
         known = [f.name for f in fields(Recipe)]
         if field not in known:
-            self._wrong(where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known]))
+            self._wrong(
+                where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known])
+            )
             return
         for index, level in enumerate(found):
             try:
                 RecipeForm.model_validate({field: level})
             except ValidationError as error:
-                self._wrong((*where, index), f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found {_shown(level)}")
+                self._wrong(
+                    (*where, index),
+                    f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found"
+                    f" {_shown(level)}",
+                )
 
     def _corner(
-        self, key: str, said: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]], otherwise: dict[str, Level]
+        self,
+        key: str,
+        said: Mapping[str, Level],
+        levels: Mapping[str, tuple[Level, ...]],
+        otherwise: dict[str, Level],
     ) -> dict[str, Level]:
-        """The baseline or the full model: what is said, among the levels listed, else the first or last levels."""
+        """The baseline or the full model: what is said, among the levels listed, else
+        the first or last levels.
+        """
         for name, level in said.items():
             if name not in levels:
                 self._wrong((key, name), partial(_not_varied, name, levels))
             elif _key(level) not in self._listed[name]:
-                self._wrong((key, name), partial(_not_listed, key, name, level, levels[name]))
+                self._wrong(
+                    (key, name), partial(_not_listed, key, name, level, levels[name])
+                )
         # The level as it is listed: 64 and 64.0 are one.
-        chosen = {name: self._listed[name].get(_key(level), level) for name, level in said.items() if name in levels}
+        chosen = {
+            name: self._listed[name].get(_key(level), level)
+            for name, level in said.items()
+            if name in levels
+        }
         return {**otherwise, **chosen}
 
     @cached_property
@@ -460,13 +702,24 @@ class _Loader:
             design = Design(name=cast(Any, form))
         else:
             design = Design(**form.model_dump(exclude_none=True))
-        said = {} if isinstance(form, str) else form.model_dump(exclude_none=True, exclude={"name"})
+        if isinstance(form, str):
+            said = {}
+        else:
+            said = form.model_dump(exclude_none=True, exclude={"name"})
         if design.name == "random" and design.cells is None:
-            self._wrong(("design",), "design random needs a number of cells: design: {name: random, cells: 20}")
+            self._wrong(
+                ("design",),
+                "design random needs a number of cells: design: {name: random,"
+                " cells: 20}",
+            )
         ignored = [name for name in said if name not in design.read]
         if ignored:
             reader = "fractional" if ignored[0] == "resolution" else "random"
-            self._wrong(("design",), f"{', '.join(ignored)} is read by design {reader}, not by {design.name}")
+            self._wrong(
+                ("design",),
+                f"{', '.join(ignored)} is read by design {reader}, not by"
+                f" {design.name}",
+            )
         return design
 
     def _scheduler(self) -> Scheduler:
@@ -481,7 +734,10 @@ class _Loader:
         scheduler = Scheduler(**said)
         for name in said:
             if name != "name" and name not in scheduler.read:
-                self._wrong(("scheduler", name), f"{name} is not read by scheduler {scheduler.name}; leave it out")
+                self._wrong(
+                    ("scheduler", name),
+                    f"{name} is not read by scheduler {scheduler.name}; leave it out",
+                )
         return scheduler
 
     def _strategy(self, levels: Mapping[str, tuple[Level, ...]]) -> Strategy | None:
@@ -489,31 +745,62 @@ class _Loader:
         form: Any = self._form.strategy
         if form is None:
             if isinstance(self._form.seeds, AdaptiveForm):
-                self._wrong(("seeds",), "adaptive seeds belong to a search; write a number of seeds, or a `strategy`")
+                self._wrong(
+                    ("seeds",),
+                    "adaptive seeds belong to a search; write a number of seeds, or a"
+                    " `strategy`",
+                )
             if len(self._form.metric) > 1:
-                self._wrong(("metric",), "a design has one metric, as {top1: max}; several belong to a search: add a `strategy`")
+                self._wrong(
+                    ("metric",),
+                    "a design has one metric, as {top1: max}; several belong to a"
+                    " search: add a `strategy`",
+                )
             return None
         if "design" in self._form.model_fields_set:
-            self._wrong(("strategy",), "strategy and design are two ways to choose cells; write one of them")
-        said = {"name": form} if isinstance(form, str) else form.model_dump(exclude_none=True)
+            self._wrong(
+                ("strategy",),
+                "strategy and design are two ways to choose cells; write one of them",
+            )
+        said: dict[str, Any] = {"name": form}
+        if not isinstance(form, str):
+            said = form.model_dump(exclude_none=True)
         if said["name"] not in _literal(Strategy, "name"):
-            self._wrong(("strategy",), unknown("strategy", said["name"], _literal(Strategy, "name")))
+            self._wrong(
+                ("strategy",),
+                unknown("strategy", said["name"], _literal(Strategy, "name")),
+            )
             return None
         strategy = Strategy(**said)
         if strategy.cells is None and strategy.name != "brute-force":
             example = f"strategy: {{name: {strategy.name}, cells: 40}}"
-            self._wrong(("strategy",), f"strategy {strategy.name} needs a number of cells: {example}")
+            self._wrong(
+                ("strategy",),
+                f"strategy {strategy.name} needs a number of cells: {example}",
+            )
         if len(self._form.metric) > 1 and self._form.scheduler != "fifo":
-            self._wrong(("metric",), "a scheduler that stops trials compares one metric; leave the scheduler or the others out")
+            self._wrong(
+                ("metric",),
+                "a scheduler that stops trials compares one metric; leave the scheduler"
+                " or the others out",
+            )
         if isinstance(self._form.seeds, UntilDecidedForm):
-            self._wrong(("seeds",), "seeds until decided compare the cells of a design; in a search write {adaptive: N}")
+            self._wrong(
+                ("seeds",),
+                "seeds until decided compare the cells of a design; in a search write"
+                " {adaptive: N}",
+            )
         if len(self._form.metric) > 1 and isinstance(self._form.seeds, AdaptiveForm):
-            self._wrong(("seeds",), "adaptive seeds compare one metric; write a number of seeds")
+            self._wrong(
+                ("seeds",), "adaptive seeds compare one metric; write a number of seeds"
+            )
         if strategy.name == "cmaes":
             self._check_cmaes(levels)
         return strategy
 
-    def _control(self, levels: Mapping[str, tuple[Level, ...]]) -> Literal["", "iso-params", "iso-flops"]:
+    def _control(
+        self, levels: Mapping[str, tuple[Level, ...]]
+    ) -> Literal["", "iso-params", "iso-flops"]:
         """By which cost each variant gets a control, if it does."""
         if self._form.control is None:
             return ""
@@ -521,16 +808,32 @@ class _Loader:
             self._wrong(("control",), "controls belong to a design; a search has none")
         for name in ("size.width", "backbone"):
             if name in levels:
-                self._wrong(("control",), f"a control is the baseline in another width, but {name} varies; leave one of them out")
+                self._wrong(
+                    ("control",),
+                    f"a control is the baseline in another width, but {name} varies;"
+                    " leave one of them out",
+                )
         return self._form.control
 
     def _check_cmaes(self, levels: Mapping[str, tuple[Level, ...]]) -> None:
-        """CMA-ES moves in a space of real numbers, of two dimensions or more, towards one goal."""
-        words = [name for name, found in levels.items() if not all(type(level) in (int, float) for level in found)]
+        """CMA-ES moves in a space of real numbers, of two dimensions or more, towards
+        one goal.
+        """
+        words = [
+            name
+            for name, found in levels.items()
+            if not all(type(level) in (int, float) for level in found)
+        ]
         if words:
-            self._wrong(("strategy",), f"cmaes needs levels that are numbers, {words[0]} has others; use tpe")
+            self._wrong(
+                ("strategy",),
+                f"cmaes needs levels that are numbers, {words[0]} has others; use tpe",
+            )
         if len(levels) < 2 or len(self._form.metric) > 1:
-            self._wrong(("strategy",), "cmaes needs two factors or more, and one metric; use tpe")
+            self._wrong(
+                ("strategy",),
+                "cmaes needs two factors or more, and one metric; use tpe",
+            )
 
     def _seeds(self) -> tuple[int, ...]:
         seeds = self._form.seeds
@@ -550,15 +853,26 @@ class _Loader:
         if not isinstance(seeds, UntilDecidedForm):
             return None
         if seeds.start >= seeds.until_decided:
-            self._wrong(("seeds",), f"until_decided is the most seeds of a cell, and must be more than start = {seeds.start}")
+            self._wrong(
+                ("seeds",),
+                "until_decided is the most seeds of a cell, and must be more than"
+                f" start = {seeds.start}",
+            )
         if self._form.scheduler != "fifo":
-            self._wrong(("seeds",), "seeds until decided compare trials that were trained to their end; leave the scheduler out")
+            self._wrong(
+                ("seeds",),
+                "seeds until decided compare trials that were trained to their end;"
+                " leave the scheduler out",
+            )
         return Looks(seeds.start, seeds.until_decided, seeds.step)
 
     def _data(self) -> Data:
         form = self._form.data
         if isinstance(form, str):
-            said: dict[str, Any] = {"name": "npz", "path": form} if form.endswith(".npz") else {"name": form}
+            if form.endswith(".npz"):
+                said: dict[str, Any] = {"name": "npz", "path": form}
+            else:
+                said = {"name": form}
         else:
             said = form.model_dump(exclude_none=True)
         try:
@@ -567,21 +881,33 @@ class _Loader:
             if self._stored:
                 # What it came to can be read where its files are not.
                 return Data(
-                    said["name"], said.get("path", ""), said.get("image_size", 1), 1, 1, validation=said.get("validation", 0.0)
+                    name=said["name"],
+                    path=said.get("path", ""),
+                    image_size=said.get("image_size", 1),
+                    channels=1,
+                    classes=1,
+                    validation=said.get("validation", 0.0),
                 )
-            named = next((field for field in said if f"data.{field}" in str(error)), "path")
+            named = next(
+                (field for field in said if f"data.{field}" in str(error)), "path"
+            )
             self._wrong(("data", named), str(error))
-            return Data(said["name"], "", 1, 1, 1)
+            return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
         except AblateError as error:
-            where: Where = ("data", "name") if isinstance(error, UnknownName) else ("data", "path")
+            if isinstance(error, UnknownName):
+                where: Where = ("data", "name")
+            else:
+                where = ("data", "path")
             self._wrong(where, str(error))
-            return Data(said["name"], "", 1, 1, 1)
+            return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
 
     def _data_name(self) -> str:
         form = self._form.data
         if not isinstance(form, str):
             return form.name
-        return "npz" if form.endswith(".npz") else form
+        if form.endswith(".npz"):
+            return "npz"
+        return form
 
     def _recipe(self) -> Recipe:
         form: Any = self._form.recipe
@@ -595,7 +921,9 @@ class _Loader:
         varied = any(name.startswith("recipe.") for name in self._form.factors)
         for name, when in recipe.unread().items():
             if name in said and not varied:
-                self._wrong(("recipe", name), f"recipe.{name} is not read unless {when}")
+                self._wrong(
+                    ("recipe", name), f"recipe.{name} is not read unless {when}"
+                )
         if {"recipe.epochs", "recipe.warmup_epochs"} & set(self._form.factors):
             # The plan fits or refuses the recipe of each cell.
             return recipe
@@ -606,7 +934,9 @@ class _Loader:
         return recipe
 
     def _warmup_fits(self) -> bool:
-        """Whether the warm-up is left to the preset, so that it may be cut to fit into the epochs."""
+        """Whether the warm-up is left to the preset, so that it may be cut to fit into
+        the epochs.
+        """
         form: Any = self._form.recipe
         return isinstance(form, str) or form.warmup_epochs is None
 
@@ -618,39 +948,58 @@ class _Loader:
         resources = Resources(**said)
         for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
             if number > 1 and number != int(number):
-                self._wrong(("resources", name), f"resources.{name} = {number:g}: above 1 it must be a whole number")
+                self._wrong(
+                    ("resources", name),
+                    f"resources.{name} = {number:g}: above 1 it must be a whole number",
+                )
         if processes != max(1, int(resources.gpus)) and resources.gpus:
             self._wrong(
                 ("resources", "processes"),
-                f"resources.processes = {processes}, but there is one for each of {resources.gpus:g} gpus; leave it out, or gpus",
+                f"resources.processes = {processes}, but there is one for each of"
+                f" {resources.gpus:g} gpus; leave it out, or gpus",
             )
         if resources.cpus < processes > 1:
             self._wrong(
                 ("resources", "cpus"),
-                f"resources.cpus = {resources.cpus:g} is less than one for each of {processes} processes; set cpus: {processes}",
+                f"resources.cpus = {resources.cpus:g} is less than one for each of"
+                f" {processes} processes; set cpus: {processes}",
             )
         return resources
 
     def _check_shares(self, space: Space) -> None:
-        """Each batch can be shared evenly among the processes of a trial, and the pairs that are mixed stay together."""
+        """Each batch can be shared evenly among the processes of a trial, and the pairs
+        that are mixed stay together.
+        """
         processes, levels = space.resources.processes, space.factors
-        mixes = space.recipe.mixes or any(any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix"))
+        mixes = space.recipe.mixes or any(
+            any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix")
+        )
         parts = processes * (2 if mixes else 1)
-        modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
+        modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {
+            "batch"
+        }
         if processes > 1 and mixes and modes:
-            said: Where = ("factors", "recipe.mixup_mode") if "recipe.mixup_mode" in levels else ("resources",)
+            if "recipe.mixup_mode" in levels:
+                said: Where = ("factors", "recipe.mixup_mode")
+            else:
+                said = ("resources",)
             self._wrong(
                 said,
-                f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a batch, which {processes} processes that "
-                "share the batch cannot do alike; use batch, or one process",
+                f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a"
+                f" batch, which {processes} processes that share the batch cannot do"
+                " alike; use batch, or one process",
             )
         for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
             if processes > 1 and int(size) % parts:
-                where: Where = ("factors", "recipe.batch_size") if "recipe.batch_size" in levels else ("resources",)
+                if "recipe.batch_size" in levels:
+                    where: Where = ("factors", "recipe.batch_size")
+                else:
+                    where = ("resources",)
                 self._wrong(
                     where,
-                    f"recipe.batch_size = {size} cannot be shared by {processes} processes{' that mix pairs' if mixes else ''}; "
-                    f"it must be a multiple of {parts}",
+                    f"recipe.batch_size = {size} cannot be shared by {processes}"
+                    f" processes{' that mix pairs' if mixes else ''}; it must be a"
+                    f" multiple of {parts}",
                 )
 
     def _limits(self) -> tuple[Limit, ...]:
@@ -660,14 +1009,22 @@ class _Loader:
                 limit = limit_rules.parse(text)
                 if limit is None:
                     examples = limit_rules.FULL_EXAMPLES
-                    self._wrong(("limits", index), f"limits: {_shown(text)} is no bound on costs; write one like {examples}")
+                    self._wrong(
+                        ("limits", index),
+                        f"limits: {_shown(text)} is no bound on costs; write one like"
+                        f" {examples}",
+                    )
                 else:
                     found.append(limit)
             return tuple(found)
         for cost, text in said.items():
             limit = limit_rules.parse(text, cost)
             if limit is None:
-                self._wrong(("limits", cost), f"limits.{cost}: {_shown(text)} is no bound; write one like {limit_rules.EXAMPLES}")
+                self._wrong(
+                    ("limits", cost),
+                    f"limits.{cost}: {_shown(text)} is no bound; write one like"
+                    f" {limit_rules.EXAMPLES}",
+                )
             else:
                 found.append(limit)
         return tuple(found)
@@ -682,13 +1039,20 @@ def _name_and_sizes(form: str | BackboneForm) -> tuple[str, dict[str, Level]]:
 
 
 def _check_backbone(form: str | BackboneForm) -> None:
-    """Raises UnknownName where no family has a backbone, or a family cannot be declared by its numbers."""
+    """Raises UnknownName where no family has a backbone, or a family cannot be declared
+    by its numbers.
+    """
     if isinstance(form, str):
         families.find(form)
         return
-    declared = [family.name for family in families.families().values() if family.declared]
+    declared = [
+        family.name for family in families.families().values() if family.declared
+    ]
     if form.family not in declared:
-        raise UnknownName(unknown("family", form.family, declared) + "; other backbones are named, as in `backbone: pvt_small`")
+        raise UnknownName(
+            unknown("family", form.family, declared)
+            + "; other backbones are named, as in `backbone: pvt_small`"
+        )
 
 
 def _of_timm(name: str) -> bool:
@@ -713,7 +1077,10 @@ def _not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
 
 
 def _not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
-    return f"{key}: {_shown(level)} is not among the levels of {name}: {', '.join(map(str, listed))}"
+    return (
+        f"{key}: {_shown(level)} is not among the levels of {name}:"
+        f" {', '.join(map(str, listed))}"
+    )
 
 
 def _literal(record: type, name: str) -> tuple[str, ...]:

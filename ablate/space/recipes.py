@@ -8,10 +8,11 @@ from typing import Any, cast
 from ablate.data.catalogue import FILES_ONLY, SETS
 from ablate.records import Recipe
 
-# DeiT (arXiv 2012.12877, table 9, and the command line of its code). Stochastic depth is the factor drop.path. Colours are
-# jittered by 0.3, today's default there (0.4 at the paper's time); neither is read beside RandAugment. For images of 32 pixels
-# and below DeiT has no random resized crops: set crop_padding to 4. The averaged weights are those that are tested here; DeiT
-# keeps them too, and prints what the others give.
+# DeiT (arXiv 2012.12877, table 9, and the command line of its code). Stochastic depth
+# is the factor drop.path. Colours are jittered by 0.3, today's default there (0.4 at
+# the paper's time); neither is read beside RandAugment. For images of 32 pixels and
+# below DeiT has no random resized crops: set crop_padding to 4. The averaged weights
+# are those that are tested here; DeiT keeps them too, and prints what the others give.
 DEIT = Recipe(
     epochs=300,
     batch_size=1024,
@@ -38,7 +39,8 @@ RECIPES: dict[str, Recipe] = {
     # AdamW with a short warm-up, for small networks on small images.
     "small": Recipe(warmup_epochs=2),
     "deit": DEIT,
-    # ViT as AugReg trains it (arXiv 2106.10270) and MABViT uses it: decoupled weight decay of 1e-4 / 1e-3.
+    # ViT as AugReg trains it (arXiv 2106.10270) and MABViT uses it: decoupled weight
+    # decay of 1e-4 / 1e-3.
     "augreg": Recipe(
         epochs=300,
         batch_size=4096,
@@ -52,8 +54,9 @@ RECIPES: dict[str, Recipe] = {
         rand_augment="rand-m10-n2",
         precision="bfloat16",
     ),
-    # Fine-tuning a trained CaiT for 60 epochs (anti-oversmoothing, appendix G.1; its text copy lost the numbers, these are
-    # those of the authors' command line, where a rate of 5e-5 is for 512 images).
+    # Fine-tuning a trained CaiT for 60 epochs (anti-oversmoothing, appendix G.1; its
+    # text copy lost the numbers, these are those of the authors' command line, where a
+    # rate of 5e-5 is for 512 images).
     "finetune-60": replace(
         DEIT,
         epochs=60,
@@ -64,7 +67,8 @@ RECIPES: dict[str, Recipe] = {
         min_lr=1e-6,
         ema=0.0,
     ),
-    # DeiT from 224 to 384 (arXiv 2012.12877, section 6; what its command line says and leaves at its defaults).
+    # DeiT from 224 to 384 (arXiv 2012.12877, section 6; what its command line says and
+    # leaves at its defaults).
     "finetune-384": replace(
         DEIT,
         epochs=30,
@@ -75,7 +79,8 @@ RECIPES: dict[str, Recipe] = {
         min_lr=0.0,
         ema=0.0,
     ),
-    # DeiT's transfer to CIFAR, Flowers and Pets: SGD, no random erasing. RandAugment, which it also uses, needs image files.
+    # DeiT's transfer to CIFAR, Flowers and Pets: SGD, no random erasing. RandAugment,
+    # which it also uses, needs image files.
     "transfer": Recipe(
         epochs=1000,
         batch_size=768,
@@ -91,18 +96,29 @@ RECIPES: dict[str, Recipe] = {
         precision="bfloat16",
     ),
     # Small images in memory with crops, flips and mixing, as CIFAR is usually trained.
-    "cifar": Recipe(epochs=100, warmup_epochs=5, crop_padding=4, flip=0.5, label_smoothing=0.1, mixup=0.2, clip_grad=1.0),
+    "cifar": Recipe(
+        epochs=100,
+        warmup_epochs=5,
+        crop_padding=4,
+        flip=0.5,
+        label_smoothing=0.1,
+        mixup=0.2,
+        clip_grad=1.0,
+    ),
 }
 
 
 def preset(name: str, data: str) -> Recipe:
     """A recipe by name, as far as it goes for a data set.
 
-    How files are cut, resized and coloured is nothing to data in memory, so a preset does not ask it of them. RandAugment is a
-    large part of a recipe: a preset that has it stays as it is, and is refused there unless the space turns it off.
+    How files are cut, resized and coloured is nothing to data in memory, so a preset
+    does not ask it of them. RandAugment is a large part of a recipe: a preset that has
+    it stays as it is, and is refused there unless the space turns it off.
     """
     recipe = RECIPES[name]
     if data not in SETS or SETS[data].kind == "images":
         return recipe
-    off = {field: level for field, level in FILES_ONLY.items() if field != "rand_augment"}
+    off = {
+        field: level for field, level in FILES_ONLY.items() if field != "rand_augment"
+    }
     return replace(recipe, **cast("dict[str, Any]", off))

@@ -1,4 +1,6 @@
-"""The shape of a space document: which keys there are, which types they take, in short form and in full."""
+"""The shape of a space document: which keys there are, which types they take, in short
+form and in full.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +12,67 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_mo
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
-from ablate.records import MOST_SIDE, MOST_WHOLE, Design, Keep, Level, Recipe, Resources, Scheduler, Strategy
+from ablate.records import (
+    MOST_SIDE,
+    MOST_WHOLE,
+    Design,
+    Keep,
+    Level,
+    Recipe,
+    Resources,
+    Scheduler,
+    Strategy,
+)
 from ablate.space.recipes import RECIPES
 
+# Loading processes of one trial: each is a process of this machine.
 MOST_WORKERS = 1_000
-"""Loading processes of one trial: each is a process of this machine."""
 STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Form(BaseModel):
-    """A mapping whose keys are all known and whose values are taken as they are, never converted."""
+    """A mapping whose keys are all known and whose values are taken as they are, never
+    converted.
+    """
 
     model_config = STRICT
 
 
 def _which(value: object) -> str:
-    return "<full>" if isinstance(value, dict | list | BaseModel) else "<short>"
+    if isinstance(value, dict | list | BaseModel):
+        return "<full>"
+    return "<short>"
 
 
 def _which_diagnostics(value: object) -> str:
-    return "<flag>" if isinstance(value, bool) else "<list>" if isinstance(value, list) else "<full>"
+    if isinstance(value, bool):
+        return "<flag>"
+    if isinstance(value, list):
+        return "<list>"
+    return "<full>"
 
 
 def _which_limits(value: object) -> str:
-    return "<list>" if isinstance(value, list) else "<full>"
+    if isinstance(value, list):
+        return "<list>"
+    return "<full>"
 
 
 def _which_seeds(value: object) -> str:
     if isinstance(value, dict) and "until_decided" in value:
         return "<until>"
-    return "<list>" if isinstance(value, list) else "<full>" if isinstance(value, dict | BaseModel) else "<short>"
+    if isinstance(value, list):
+        return "<list>"
+    if isinstance(value, dict | BaseModel):
+        return "<full>"
+    return "<short>"
 
 
 T = TypeVar("T")
-ShortOrFull = Annotated[Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full>")], Discriminator(_which)]
-"""Text as the short form of a mapping; a mistake is told for the form that was meant."""
+# Text as the short form of a mapping; a mistake is told for the form that was meant.
+ShortOrFull = Annotated[
+    Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full>")], Discriminator(_which)
+]
 
 
 OneLevel = bool | int | float | str
@@ -63,9 +91,13 @@ class BackboneForm(Form):
 
 class TeacherForm(Form):
     backbone: ShortOrFull[BackboneForm]
-    """The teacher's backbone: a name of `ablate backbones`, any other model of timm, or a family with its numbers."""
+    """The teacher's backbone: a name of `ablate backbones`, any other model of timm, or
+    a family with its numbers.
+    """
     weights: Annotated[str, Field(min_length=1)]
-    """timm for the published weights, or a checkpoint file: a trial's own last.pt, timm's, torch's or safetensors'."""
+    """timm for the published weights, or a checkpoint file: a trial's own last.pt,
+    timm's, torch's or safetensors'.
+    """
     settings: dict[str, OneLevel] = {}
     """Levels of the factors that the teacher has."""
 
@@ -82,45 +114,68 @@ class DataForm(Form):
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Loading processes, for image files."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of the training images that is held out: each epoch is measured on them, and the test set once, at the end."""
+    """Share of the training images that is held out: each epoch is measured on them,
+    and the test set once, at the end.
+    """
     mean: Annotated[list[float], Field(min_length=1)] | None = None
-    """Mean of each channel, or one for all, of values from 0 to 1; by default that of the published weights that training starts
-    from, else ImageNet's for image files and the training images' own in memory."""
-    std: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
-    """Standard deviation of each channel, or one for all, of values from 0 to 1; by default as the mean."""
+    """Mean of each channel, or one for all, of values from 0 to 1; by default that of
+    the published weights that training starts from, else ImageNet's for image files and
+    the training images' own in memory.
+    """
+    std: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = (
+        None
+    )
+    """Standard deviation of each channel, or one for all, of values from 0 to 1; by
+    default as the mean.
+    """
     crop: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of a test image's shorter side that the central crop takes, for image files; by default that of the published weights
-    that training starts from, else 0.875."""
+    """Share of a test image's shorter side that the central crop takes, for image
+    files; by default that of the published weights that training starts from, else
+    0.875.
+    """
     crop_mode: Literal["center", "squash", "border"] | None = None
-    """center keeps a test image's proportions, squash makes it square first, border pads it to a square, for image files; by
-    default as the published weights that training starts from want it, else center."""
+    """center keeps a test image's proportions, squash makes it square first, border
+    pads it to a square, for image files; by default as the published weights that
+    training starts from want it, else center.
+    """
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    """How test images are resized, for image files; by default as the published weights that training starts from want it, else
-    as the recipe resizes training images."""
+    """How test images are resized, for image files; by default as the published weights
+    that training starts from want it, else as the recipe resizes training images.
+    """
 
 
 def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
     """A form with the fields of a record, all optional."""
     hints = get_type_hints(record, include_extras=True)
-    optional: dict[str, Any] = {f.name: (hints[f.name] | None, None) for f in fields(record)}
+    optional: dict[str, Any] = {
+        f.name: (hints[f.name] | None, None) for f in fields(record)
+    }
     return create_model(title, __base__=Form, **{**optional, **extra})
 
 
 RecipeForm = _form_of(Recipe, "RecipeForm", preset=(Literal[tuple(RECIPES)], "small"))
 ResourcesForm = _form_of(Resources, "ResourcesForm")
-SchedulerForm = _form_of(Scheduler, "SchedulerForm", name=(get_type_hints(Scheduler)["name"], ...))
+SchedulerForm = _form_of(
+    Scheduler, "SchedulerForm", name=(get_type_hints(Scheduler)["name"], ...)
+)
 DesignForm = _form_of(Design, "DesignForm", name=(get_type_hints(Design)["name"], ...))
-StrategyForm = _form_of(Strategy, "StrategyForm", name=(get_type_hints(Strategy)["name"], ...))
+StrategyForm = _form_of(
+    Strategy, "StrategyForm", name=(get_type_hints(Strategy)["name"], ...)
+)
 
 
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
-    """In a search: up to so many seeds a cell, the next one only while the cell is no worse than the best so far."""
+    """In a search: up to so many seeds a cell, the next one only while the cell is no
+    worse than the best so far.
+    """
 
 
 class UntilDecidedForm(Form):
     until_decided: Annotated[int, Field(ge=3, le=1000)]
-    """In a design: the most seeds that a cell gets; it gets more only while nothing can be said of it."""
+    """In a design: the most seeds that a cell gets; it gets more only while nothing can
+    be said of it.
+    """
     start: Annotated[int, Field(ge=2)] = 3
     """Seeds that every cell gets."""
     step: Annotated[int, Field(ge=1)] = 3
@@ -137,12 +192,23 @@ class DiagnosticsForm(Form):
 
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
-Metric = Literal["top1", "top5", "loss", "params", "flops", "flops_paper", "activations", "elementwise"]
+Metric = Literal[
+    "top1",
+    "top5",
+    "loss",
+    "params",
+    "flops",
+    "flops_paper",
+    "activations",
+    "elementwise",
+]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class SpaceForm(Form):
-    """A search space: one question, one backbone, the factors that vary, and how the cells are trained."""
+    """A search space: one question, one backbone, the factors that vary, and how the
+    cells are trained.
+    """
 
     question: Annotated[str, Field(min_length=1)]
     """What the study asks, in a sentence."""
@@ -150,36 +216,60 @@ class SpaceForm(Form):
     """The claim it tests: what is expected to come out."""
     source: str = ""
     """Where the claim is from, for example: augmented-shortcuts, table 3."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$")] | None = None
+    name: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$"
+            ),
+        ]
+        | None
+    ) = None
     """Name of the study; by default the file's path below search_spaces/."""
     backbone: ShortOrFull[BackboneForm] | None = None
-    """A backbone's name (`ablate backbones` lists them), or a family with its numbers; left out where it varies under factors."""
+    """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
+    left out where it varies under factors.
+    """
     factors: dict[str, list[OneLevel]]
-    """Levels of each factor that varies. The first is the baseline unless `baseline` says otherwise."""
+    """Levels of each factor that varies. The first is the baseline unless `baseline`
+    says otherwise.
+    """
     fixed: dict[str, OneLevel] = {}
     """Levels of factors that do not vary."""
     baseline: dict[str, OneLevel] = {}
     """Baseline levels where they are not the first ones."""
     full: dict[str, OneLevel] = {}
-    """For leave-one-out and add-one-in: the levels of the full model, by default the last ones."""
+    """For leave-one-out and add-one-in: the levels of the full model, by default the
+    last ones.
+    """
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""
     strategy: ShortOrFull[StrategyForm] | None = None  # type: ignore[valid-type]
-    """In the place of a design: how a search proposes cells, from the results so far."""
+    """In the place of a design: how a search proposes cells, from the results so far.
+    """
     rows: list[dict[str, OneLevel]] = []
-    """For the design rows: each cell as what differs from the unmodified backbone, as in a paper's table; the first is the
-    reference."""
+    """For the design rows: each cell as what differs from the unmodified backbone, as
+    in a paper's table; the first is the reference.
+    """
     published: str = ""
-    """Table of a paper whose rows these are, as augvit/table3; `ablate table --published` shows its top-1 beside."""
+    """Table of a paper whose rows these are, as augvit/table3; `ablate table
+    --published` shows its top-1 beside.
+    """
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""
     teacher: TeacherForm | None = None
-    """The trained network that cells learn from whose recipe.distillation is soft, soft-code or hard."""
+    """The trained network that cells learn from whose recipe.distillation is soft,
+    soft-code or hard.
+    """
     diagnostics: Annotated[
-        Annotated[bool, Tag("<flag>")] | Annotated[list[str], Tag("<list>")] | Annotated[DiagnosticsForm, Tag("<full>")],
+        Annotated[bool, Tag("<flag>")]
+        | Annotated[list[str], Tag("<list>")]
+        | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),
     ] = False
-    """What is looked at inside each network at the end: true for all cheap diagnostics, a list of names, or a full form."""
+    """What is looked at inside each network at the end: true for all cheap diagnostics,
+    a list of names, or a full form.
+    """
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
@@ -187,29 +277,43 @@ class SpaceForm(Form):
         | Annotated[UntilDecidedForm, Tag("<until>")],
         Discriminator(_which_seeds),
     ] = 3
-    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with each. In a design also {until_decided: N},
-    in a search {adaptive: N}."""
+    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with
+    each. In a design also {until_decided: N}, in a search {adaptive: N}.
+    """
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
     """Recipe by name, or a preset with changes."""
     metric: dict[Metric, Literal["max", "min"]] = {"top1": "max"}
-    """The metric that decides, taken at the last epoch on the test set, and its direction; in a search also costs beside it,
-    as {top1: max, flops: min}."""
+    """The metric that decides, taken at the last epoch on the test set, and its
+    direction; in a search also costs beside it, as {top1: max, flops: min}.
+    """
     margin: Annotated[float, Field(gt=0)] | None = None
-    """The least difference of the metric that counts as one; by default 0.5 per cent points, of the loss 0.02."""
+    """The least difference of the metric that counts as one; by default 0.5 per cent
+    points, of the loss 0.02.
+    """
     keep: Keep = "last"
-    """What stays on disk of a completed trial: last (its whole checkpoint), best (its last and best weights), none."""
+    """What stays on disk of a completed trial: last (its whole checkpoint), best (its
+    last and best weights), none.
+    """
     limits: Annotated[
-        Annotated[dict[Bounded, str], Tag("<full>")] | Annotated[list[str], Tag("<list>")], Discriminator(_which_limits)
+        Annotated[dict[Bounded, str], Tag("<full>")]
+        | Annotated[list[str], Tag("<list>")],
+        Discriminator(_which_limits),
     ] = {}
-    """Bounds on cost, for example flops: "<= 1.1 * baseline"; or a list of such as "flops <= 1.05 * baseline.flops"."""
+    """Bounds on cost, for example flops: "<= 1.1 * baseline"; or a list of such as
+    "flops <= 1.05 * baseline.flops".
+    """
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""
     control: Literal["iso-params", "iso-flops"] | None = None
-    """For each variant also the baseline, widened or narrowed to the same cost: what more capacity alone would give."""
+    """For each variant also the baseline, widened or narrowed to the same cost: what
+    more capacity alone would give.
+    """
     scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
-    """fifo trains every trial to its end; asha, hyperband and median stop the worse ones early."""
+    """fifo trains every trial to its end; asha, hyperband and median stop the worse
+    ones early.
+    """
 
 
 def json_schema() -> dict[str, Any]:
@@ -221,9 +325,14 @@ def json_schema() -> dict[str, Any]:
     recipe = schema["$defs"]["RecipeForm"]["properties"]
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
-            levels[f"recipe.{field_name}"] = {k: v for k, v in field_schema.items() if k not in ("default", "title")}
+            levels[f"recipe.{field_name}"] = {
+                k: v for k, v in field_schema.items() if k not in ("default", "title")
+            }
     # What varies beside the architecture's settings and the recipe.
-    levels["backbone"] = {"type": "string", "description": "name of the backbone; `ablate backbones` lists them"}
+    levels["backbone"] = {
+        "type": "string",
+        "description": "name of the backbone; `ablate backbones` lists them",
+    }
     levels["data.image_size"] = {
         "type": "integer",
         "minimum": 1,
@@ -232,24 +341,50 @@ def json_schema() -> dict[str, Any]:
     }
     levels["pretrained"] = {
         "type": ["boolean", "string"],
-        "description": "weights to start from: true for those that timm publishes, false for none, or a checkpoint file",
+        "description": (
+            "weights to start from: true for those that timm publishes, false for none,"
+            " or a checkpoint file"
+        ),
     }
     listed = {
-        n: {"type": "array", "items": {k: v for k, v in s.items() if k != "description"}, "minItems": 1}
+        n: {
+            "type": "array",
+            "items": {k: v for k, v in s.items() if k != "description"},
+            "minItems": 1,
+        }
         for n, s in levels.items()
     }
     for name, text in ((n, s.get("description")) for n, s in levels.items()):
         if text:
             listed[name]["description"] = text
     properties = schema["properties"]
-    schema["properties"]["rows"]["items"] = {"type": "object", "properties": levels, "additionalProperties": False}
-    for key, known in (("factors", listed), ("fixed", levels), ("baseline", levels), ("full", levels)):
-        properties[key] = {k: v for k, v in properties[key].items() if k != "additionalProperties"}
+    schema["properties"]["rows"]["items"] = {
+        "type": "object",
+        "properties": levels,
+        "additionalProperties": False,
+    }
+    for key, known in (
+        ("factors", listed),
+        ("fixed", levels),
+        ("baseline", levels),
+        ("full", levels),
+    ):
+        properties[key] = {
+            k: v for k, v in properties[key].items() if k != "additionalProperties"
+        }
         properties[key] |= {"properties": known, "additionalProperties": False}
-    names = [name for family in families().values() for name in ([family.name] if family.declared else [])]
+    names = [
+        name
+        for family in families().values()
+        for name in ([family.name] if family.declared else [])
+    ]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = list(SETS)
     schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ablate search space", **schema}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ablate search space",
+        **schema,
+    }
 
 
 __all__ = ["BackboneForm", "DataForm", "Level", "SpaceForm", "json_schema"]

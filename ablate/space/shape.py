@@ -14,7 +14,12 @@ from ablate.space.schema import SpaceForm
 
 def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
     """One problem a place."""
-    return [_shape_problem(document, details) for details in _one_a_place(error.errors(include_url=False, include_context=True))]
+    return [
+        _shape_problem(document, details)
+        for details in _one_a_place(
+            error.errors(include_url=False, include_context=True)
+        )
+    ]
 
 
 def _one_a_place(found: list[Any]) -> list[Any]:
@@ -35,28 +40,45 @@ def _one_a_place(found: list[Any]) -> list[Any]:
 
 def _shape_problem(document: Document, details: Any) -> Problem:
     """Pydantic's finding in our words."""
-    where: Where = tuple(part for part in details["loc"] if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>"))
-    # Types of a union stand in a location too; what is no place in the document is dropped.
+    where: Where = tuple(
+        part
+        for part in details["loc"]
+        if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>")
+    )
+    # Types of a union stand in a location too; what is no place in the document is
+    # dropped.
     while where and where not in document.lines and details["type"] != "missing":
         where = where[:-1]
-    kind, found, path = details["type"], details["input"], ".".join(map(str, where))
+    kind = details["type"]
+    found = details["input"]
+    path = ".".join(map(str, where))
     if kind == "extra_forbidden":
-        return document.problem(where, partial(unknown_key, str(where[-1]), _keys_of(where[:-1])))
+        return document.problem(
+            where, partial(unknown_key, str(where[-1]), _keys_of(where[:-1]))
+        )
     if kind == "missing":
         inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
     if kind == "literal_error":
-        return document.problem(where, partial(_not_allowed, path, found, details["ctx"]["expected"]))
+        return document.problem(
+            where, partial(_not_allowed, path, found, details["ctx"]["expected"])
+        )
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
         message += " (found an empty text)"
-    return document.problem(where, f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(found))}")
+    return document.problem(
+        where,
+        f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(found))}",
+    )
 
 
 def _not_allowed(path: str, found: object, expected: str) -> str:
     """The message for a word that is none of those expected."""
     allowed = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-    return f"{path}: {shortened(repr(found))} is not allowed; allowed: {', '.join(allowed)}{did_you_mean(found, allowed)}"
+    return (
+        f"{path}: {shortened(repr(found))} is not allowed; allowed:"
+        f" {', '.join(allowed)}{did_you_mean(found, allowed)}"
+    )
 
 
 @cache
@@ -64,8 +86,15 @@ def _keys_of(where: Where) -> list[str]:
     """The keys that a mapping of the document may have."""
     model: Any = SpaceForm
     for part in where:
-        annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
-        forms = [a for a in _flatten(annotation) if isinstance(a, type) and hasattr(a, "model_fields")]
+        if part in getattr(model, "model_fields", {}):
+            annotation = model.model_fields[part].annotation
+        else:
+            annotation = None
+        forms = [
+            a
+            for a in _flatten(annotation)
+            if isinstance(a, type) and hasattr(a, "model_fields")
+        ]
         if not forms:
             return []
         model = forms[0]
@@ -74,4 +103,7 @@ def _keys_of(where: Where) -> list[str]:
 
 def _flatten(annotation: Any) -> list[Any]:
     arguments = getattr(annotation, "__args__", ())
-    return [annotation, *(inner for argument in arguments for inner in _flatten(argument))]
+    return [
+        annotation,
+        *(inner for argument in arguments for inner in _flatten(argument)),
+    ]

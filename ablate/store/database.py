@@ -1,4 +1,6 @@
-"""Opening the database: for the one writer, with its lock and its migrations, or for readers, who cannot write."""
+"""Opening the database: for the one writer, with its lock and its migrations, or for
+readers, who cannot write.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +32,32 @@ from ablate.store import views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
 
+# How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
-"""How long to wait for another program that holds the database file."""
+# PostgreSQL's number of our lock: `ablate` in ASCII.
 ADVISORY_LOCK = 0x61626C617465
-"""PostgreSQL's number of our lock: `ablate` in ASCII."""
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite URL; None for other databases. A plain path is a SQLite file too."""
+    """The file of a SQLite URL; None for other databases.
+
+    A plain path is a SQLite file too.
+    """
     if "://" not in url:
         return Path(url)
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StoreError("--store is no database URL; write a file as in runs/ablate.db, or sqlite:///runs/ablate.db") from None
+        raise StoreError(
+            "--store is no database URL; write a file as in runs/ablate.db, or"
+            " sqlite:///runs/ablate.db"
+        ) from None
     if not parsed.drivername.startswith("sqlite"):
         return None
     if not parsed.database or parsed.database == ":memory:":
-        raise StoreError(f"--store '{url}' names no file; a store must outlive the process")
+        raise StoreError(
+            f"--store '{url}' names no file; a store must outlive the process"
+        )
     return Path(parsed.database)
 
 
@@ -68,8 +78,13 @@ def open_writer(url: str) -> Engine:
     if file is not None:
         engine = create_engine(URL.create("sqlite", database=str(file)))
         event.listen(engine, "connect", _pragmas)
-        # Python's driver would commit before each CREATE TABLE; a kill between two would leave half a database.
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        # Python's driver would commit before each CREATE TABLE; a kill between two
+        # would leave half a database.
+        event.listen(
+            engine,
+            "begin",
+            lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"),
+        )
     else:
         engine = _server(url)
     try:
@@ -116,24 +131,26 @@ def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> N
         return
     some = ", ".join(sorted(tables)[:3])
     raise StoreError(
-        f"{masked(url)} is a database of another program (it has {some or 'no table of ablate'}); "
-        "name a store of its own with --store, as in runs/ablate.db"
+        f"{masked(url)} is a database of another program (it has"
+        f" {some or 'no table of ablate'}); name a store of its own with --store, as in"
+        " runs/ablate.db"
     )
 
 
 def alone(connection: Connection) -> None:
-    """Lets no other driver do the same until the transaction ends; on SQLite, every writing transaction is alone anyway."""
+    """Lets no other driver do the same until the transaction ends; on SQLite, every
+    writing transaction is alone anyway.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})"))
 
 
 def clock(connection: Connection) -> float:
     """Seconds since 1970 by the clock of the database, which is one for all drivers."""
-    asked = (
-        "extract(epoch FROM clock_timestamp())"
-        if connection.dialect.name == "postgresql"
-        else "(julianday('now') - 2440587.5) * 86400"
-    )
+    if connection.dialect.name == "postgresql":
+        asked = "extract(epoch FROM clock_timestamp())"
+    else:
+        asked = "(julianday('now') - 2440587.5) * 86400"
     return float(connection.execute(text(f"SELECT {asked}")).scalar_one())
 
 
@@ -146,9 +163,15 @@ def open_reader(url: str) -> Engine:
     file = sqlite_file(url)
     if file is None:
         engine = _server(url)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("SET TRANSACTION READ ONLY"))
+        event.listen(
+            engine,
+            "begin",
+            lambda connection: connection.exec_driver_sql("SET TRANSACTION READ ONLY"),
+        )
     elif not file.exists():
-        raise StoreError(f"no store at {file}; `ablate run FILE` makes one, --store names another")
+        raise StoreError(
+            f"no store at {file}; `ablate run FILE` makes one, --store names another"
+        )
     else:
         check_file(file)
         engine = create_engine("sqlite://", creator=lambda: read_only(file))
@@ -159,8 +182,9 @@ def open_reader(url: str) -> Engine:
             raise StoreError(f"{masked(url)} is no ablate store")
         if found != HEAD:
             raise StoreError(
-                f"{masked(url)} has revision {found}, this version of ablate reads {HEAD}; "
-                "`ablate run` or `ablate resume` brings an older one up to date"
+                f"{masked(url)} has revision {found}, this version of ablate reads"
+                f" {HEAD}; `ablate run` or `ablate resume` brings an older one up to"
+                " date"
             )
     except BaseException:
         engine.dispose()
@@ -169,9 +193,13 @@ def open_reader(url: str) -> Engine:
 
 
 def read_only(file: Path) -> sqlite3.Connection:
-    """A connection that cannot write: the file is opened for reading, and SQLite's authorizer allows nothing else."""
+    """A connection that cannot write: the file is opened for reading, and SQLite's
+    authorizer allows nothing else.
+    """
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
-    connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+    connection = sqlite3.connect(
+        address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False
+    )
     connection.execute("PRAGMA query_only = ON")
     allowed = {
         sqlite3.SQLITE_SELECT,
@@ -181,10 +209,18 @@ def read_only(file: Path) -> sqlite3.Connection:
         sqlite3.SQLITE_TRANSACTION,
     }
 
-    def authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
+    def authorise(
+        action: int, first: str | None, second: str | None, *_: object
+    ) -> int:
         # SQLAlchemy asks for the isolation level when it connects.
-        asks_level = action == sqlite3.SQLITE_PRAGMA and first == "read_uncommitted" and second is None
-        return sqlite3.SQLITE_OK if action in allowed or asks_level else sqlite3.SQLITE_DENY
+        asks_level = (
+            action == sqlite3.SQLITE_PRAGMA
+            and first == "read_uncommitted"
+            and second is None
+        )
+        if action in allowed or asks_level:
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorise)
     return connection
@@ -209,13 +245,20 @@ def _readable_errors(url: str) -> Iterator[None]:
         yield
     except (OperationalError, DatabaseError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error)
-        again = "; end the other program that holds it, then try again" if "locked" in reason else ""
-        raise StoreError(f"the store {masked(url)} cannot be opened: {reason}{again}") from None
+        if "locked" in reason:
+            again = "; end the other program that holds it, then try again"
+        else:
+            again = ""
+        raise StoreError(
+            f"the store {masked(url)} cannot be opened: {reason}{again}"
+        ) from None
 
 
 @contextmanager
 def written(engine: Engine) -> Iterator[Connection]:
-    """A transaction. What the database refuses, for want of room or of its lock, becomes one message.
+    """A transaction.
+
+    What the database refuses, for want of room or of its lock, becomes one message.
 
     Raises:
         StoreError: nothing of the transaction is stored.
@@ -227,22 +270,41 @@ def written(engine: Engine) -> Iterator[Connection]:
         raise
     except (DatabaseError, InterfaceError, PoolTimeout) as error:
         reason = str(getattr(error, "orig", None) or error)
-        hints = {"locked": "end the other program that holds it", "full": "free some room", "readonly": "give the right to write"}
-        hint = next((told for word, told in hints.items() if word in reason), "see that it can be written to")
+        hints = {
+            "locked": "end the other program that holds it",
+            "full": "free some room",
+            "readonly": "give the right to write",
+        }
+        hint = next(
+            (told for word, told in hints.items() if word in reason),
+            "see that it can be written to",
+        )
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
         raise StoreError(
-            f"the store {where} cannot be written to: {reason}; {hint}; what it holds is whole. "
-            f"Go on with: {advice.command('resume')}"
+            f"the store {where} cannot be written to: {reason}; {hint}; what it holds"
+            f" is whole. Go on with: {advice.command('resume')}"
         ) from None
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of the tables, None where there are none. Looked up without alembic, whose import takes long."""
+    """The revision of the tables, None where there are none.
+
+    Looked up without alembic, whose import takes long.
+    """
     if connection.dialect.name == "sqlite":
-        has = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).first() is not None
+        has = (
+            connection.execute(
+                text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")
+            ).first()
+            is not None
+        )
     else:
         has = inspect(connection).has_table("alembic_version")
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if has else None
+    if has:
+        return connection.execute(
+            text("SELECT version_num FROM alembic_version")
+        ).scalar()
+    return None
 
 
 def _upgrade(connection: Connection, found: str | None) -> None:
@@ -253,10 +315,14 @@ def _upgrade(connection: Connection, found: str | None) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    known = {
+        script.revision
+        for script in ScriptDirectory.from_config(config).walk_revisions()
+    }
     if found is not None and found not in known:
         raise StoreError(
-            f"the store has revision {found}, which this version of ablate does not know; use the newer version that wrote it"
+            f"the store has revision {found}, which this version of ablate does not"
+            " know; use the newer version that wrote it"
         )
     for name in views.STATIC:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))

@@ -1,14 +1,16 @@
 """The lock of a SQLite store: one process writes, whatever name it opened the file by.
 
-Two locks guard one store, both held by the kernel (`flock`) and freed when the process ends, however it ends:
+Two locks guard one store, both held by the kernel (`flock`) and freed when the process
+ends, however it ends:
 
 - `STORE.lock` beside the file that the path resolves to. It covers symbolic links, and several machines that share a
-  folder.
+folder.
 - a file named by device and inode in a folder of the user's own under the folder for temporary files. It covers hard
-  links and bind mounts, which resolve to different paths.
+links and bind mounts, which resolve to different paths.
 
-The database file itself is never opened here: closing any descriptor of it would drop SQLite's own locks of this process, and
-another process could then take the log of a store away under its writer.
+The database file itself is never opened here: closing any descriptor of it would drop
+SQLite's own locks of this process, and another process could then take the log of a
+store away under its writer.
 """
 
 from __future__ import annotations
@@ -37,18 +39,28 @@ def check_file(file: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreError(f"the store {file} cannot be made: {error.strerror}; use another --store or --runs") from None
+        raise StoreError(
+            f"the store {file} cannot be made: {error.strerror}; use another --store or"
+            " --runs"
+        ) from None
     if not stat.S_ISREG(found.st_mode):
-        raise StoreError(f"{file} is not a regular file; name a store such as runs/ablate.db")
+        raise StoreError(
+            f"{file} is not a regular file; name a store such as runs/ablate.db"
+        )
     if not found.st_size:
         return
-    # SQLite itself looks into the file: a descriptor of our own, when closed, would drop SQLite's locks of this process.
+    # SQLite itself looks into the file: a descriptor of our own, when closed, would
+    # drop SQLite's locks of this process.
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)
+        ) as connection:
             connection.execute("PRAGMA schema_version")
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise StoreError(f"{file} is not a SQLite database; name a store such as runs/ablate.db") from None
+            raise StoreError(
+                f"{file} is not a SQLite database; name a store such as runs/ablate.db"
+            ) from None
         # Opening the store reports every other error.
 
 
@@ -76,7 +88,10 @@ class WriterLock:
             self._take(_identity_file(resolved), file)
         except OSError as error:
             self.release()
-            raise StoreError(f"the store {file} cannot be made: {error.strerror}; use another --store or --runs") from None
+            raise StoreError(
+                f"the store {file} cannot be made: {error.strerror}; use another"
+                " --store or --runs"
+            ) from None
         except StoreError:
             self.release()
             raise
@@ -89,7 +104,10 @@ class WriterLock:
             stream.seek(0)
             holder = stream.read().strip() or "another process"
             stream.close()
-            raise StoreError(f"{holder} is writing to {file}; wait for it, end it, or use another --store") from None
+            raise StoreError(
+                f"{holder} is writing to {file}; wait for it, end it, or use another"
+                " --store"
+            ) from None
         stream.truncate(0)
         stream.write(f"process {os.getpid()}")
         stream.flush()
@@ -110,6 +128,9 @@ def _identity_file(file: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise StoreError(f"{folder} belongs to another user, who must remove it: it keeps your stores from being locked")
+        raise StoreError(
+            f"{folder} belongs to another user, who must remove it: it keeps your"
+            " stores from being locked"
+        )
     identity = file.stat()
     return folder / f"{identity.st_dev:x}-{identity.st_ino:x}.lock"

@@ -1,4 +1,6 @@
-"""Studies of another store into this one: what is the same trial there and here is one trial."""
+"""Studies of another store into this one: what is the same trial there and here is one
+trial.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
 from ablate.records import KNOWN, Status
@@ -25,14 +27,26 @@ from ablate.store.tables import (
     trials,
 )
 
+# Which state says more; those of trials that are planned or at work say nothing.
 RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
-"""Which state says more; those of trials that are planned or at work say nothing."""
-RESULT = ("status", "epochs_done", "train_loss", "loss", "top1", "top5", "seconds", "selected_epoch", "ended_at")
+RESULT = (
+    "status",
+    "epochs_done",
+    "train_loss",
+    "loss",
+    "top1",
+    "top5",
+    "seconds",
+    "selected_epoch",
+    "ended_at",
+)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What was taken over: studies that are new here, trials that are new or now have a result, and those known here before."""
+    """What was taken over: studies that are new here, trials that are new or now have a
+    result, and those known here before.
+    """
 
     studies: tuple[str, ...]
     trials: int
@@ -40,27 +54,37 @@ class Merged:
 
 
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:
-    """Takes studies over from one open store into another; all of them where none is named.
+    """Takes studies over from one open store into another; all of them where none is
+    named.
 
-    A trial that has a result here keeps it. One that came to more there (a result rather than an early stop, that rather than a
-    failure) gets that with its epochs, diagnostics, attempts and provenance. A study that both stores have gets the cells and
-    seeds that it has there only. Checkpoints stay where they are.
+    A trial that has a result here keeps it. One that came to more there (a result
+    rather than an early stop, that rather than a failure) gets that with its epochs,
+    diagnostics, attempts and provenance. A study that both stores have gets the cells
+    and seeds that it has there only. Checkpoints stay where they are.
 
     Raises:
         UnknownName: the other store has no such study.
         StoreError: both stores have a study of one name with two declarations.
     """
-    theirs = {row["name"]: dict(row) for row in source.execute(select(studies)).mappings()}
+    theirs = {
+        row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
+    }
     for name in names:
         if name not in theirs:
             raise UnknownName(unknown("study", name, theirs))
     chosen = [theirs[name] for name in names or theirs]
-    mine = {row["name"]: dict(row) for row in target.execute(select(studies)).mappings()}
+    mine = {
+        row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
+    }
     for study in chosen:
-        if study["name"] in mine and mine[study["name"]]["document"] != study["document"]:
+        if (
+            study["name"] in mine
+            and mine[study["name"]]["document"] != study["document"]
+        ):
             raise StoreError(
-                f"both stores have a study '{study['name']}', declared differently; give one of them a `name:` of its own, "
-                "run it again (nothing is trained twice), and import that"
+                f"both stores have a study '{study['name']}', declared differently;"
+                " give one of them a `name:` of its own, run it again (nothing is"
+                " trained twice), and import that"
             )
     hashes: dict[str, None] = {}
     new = []
@@ -83,105 +107,193 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
 def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
     mine = select(cells.c.id).where(cells.c.study_id == study)
     wanted = {
-        "cells": select(cells).where(cells.c.study_id == study).order_by(cells.c.number),
-        "levels": select(levels).where(levels.c.cell_id.in_(mine)).order_by(levels.c.cell_id, levels.c.position),
+        "cells": (
+            select(cells).where(cells.c.study_id == study).order_by(cells.c.number)
+        ),
+        "levels": (
+            select(levels)
+            .where(levels.c.cell_id.in_(mine))
+            .order_by(levels.c.cell_id, levels.c.position)
+        ),
         "cell_trials": select(cell_trials).where(cell_trials.c.cell_id.in_(mine)),
     }
-    return {name: [dict(row) for row in source.execute(one).mappings()] for name, one in wanted.items()}
+    return {name: _rows(source, query) for name, query in wanted.items()}
 
 
-def _put_study(target: Connection, study: dict[str, Any], found: dict[str, list[dict[str, Any]]]) -> int:
+def _rows(source: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    return [dict(row) for row in source.execute(query).mappings()]
+
+
+def _put_study(
+    target: Connection, study: dict[str, Any], found: dict[str, list[dict[str, Any]]]
+) -> int:
     """A study that is new here, with its cells, levels and wide view."""
-    view, taken = study["results_view"], set(target.execute(select(studies.c.results_view)).scalars())
+    view = study["results_view"]
+    taken = set(target.execute(select(studies.c.results_view)).scalars())
     while view in taken:
         view += "_"
-    values = {key: value for key, value in study.items() if key != "id"} | {"results_view": view}
+    values = {key: value for key, value in study.items() if key != "id"} | {
+        "results_view": view
+    }
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, found["cells"], found)
     numeric: dict[str, bool] = {}
     for row in found["levels"]:
-        numeric[row["factor"]] = numeric.get(row["factor"], True) and row["number"] is not None
+        numeric[row["factor"]] = (
+            numeric.get(row["factor"], True) and row["number"] is not None
+        )
     target.exec_driver_sql(views.results_view(view, number, numeric))
     return number
 
 
-def _put_cells(target: Connection, study: int, new: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) -> None:
+def _put_cells(
+    target: Connection,
+    study: int,
+    new: list[dict[str, Any]],
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
     """Cells with their levels and the trials of their seeds."""
     ids: dict[int, int] = {}
     for cell in new:
-        row = {key: value for key, value in cell.items() if key != "id"} | {"study_id": study}
+        row = {key: value for key, value in cell.items() if key != "id"} | {
+            "study_id": study
+        }
         ids[cell["id"]] = key_of(target.execute(insert(cells).values(**row)))
     for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
-        mine = [{**row, "cell_id": ids[row["cell_id"]]} for row in rows if row["cell_id"] in ids]
+        mine = [
+            {**row, "cell_id": ids[row["cell_id"]]}
+            for row in rows
+            if row["cell_id"] in ids
+        ]
         insert_all(target, table, mine)
 
 
-def _add_to_study(target: Connection, study: int, found: dict[str, list[dict[str, Any]]]) -> None:
+def _add_to_study(
+    target: Connection, study: int, found: dict[str, list[dict[str, Any]]]
+) -> None:
     """What a search has proposed there only, and seeds that cells got there only."""
-    here = {row.number: row.id for row in target.execute(select(cells.c.number, cells.c.id).where(cells.c.study_id == study))}
-    _put_cells(target, study, [cell for cell in found["cells"] if cell["number"] not in here], found)
+    here = {
+        row.number: row.id
+        for row in target.execute(
+            select(cells.c.number, cells.c.id).where(cells.c.study_id == study)
+        )
+    }
+    _put_cells(
+        target,
+        study,
+        [cell for cell in found["cells"] if cell["number"] not in here],
+        found,
+    )
     numbers = {cell["id"]: cell["number"] for cell in found["cells"]}
-    stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(cell_trials.c.cell_id.in_(here.values()))
+    stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(
+        cell_trials.c.cell_id.in_(here.values())
+    )
     known = {(row.cell_id, row.seed) for row in target.execute(stored)}
     more = [
         {**row, "cell_id": here[numbers[row["cell_id"]]]}
         for row in found["cell_trials"]
-        if numbers[row["cell_id"]] in here and (here[numbers[row["cell_id"]]], row["seed"]) not in known
+        if numbers[row["cell_id"]] in here
+        and (here[numbers[row["cell_id"]]], row["seed"]) not in known
     ]
     insert_all(target, cell_trials, more)
 
 
 def _architectures(source: Connection, target: Connection) -> None:
     here = set(target.execute(select(architectures.c.hash)).scalars())
-    rows = [dict(row) for row in source.execute(select(architectures)).mappings() if row["hash"] not in here]
+    rows = [
+        dict(row)
+        for row in source.execute(select(architectures)).mappings()
+        if row["hash"] not in here
+    ]
     insert_all(target, architectures, rows)
 
 
-def _trials(source: Connection, target: Connection, hashes: list[str]) -> tuple[list[str], int]:
-    """The trials that came to something by this, and the number of those that were known here."""
+def _trials(
+    source: Connection, target: Connection, hashes: list[str]
+) -> tuple[list[str], int]:
+    """The trials that came to something by this, and the number of those that were
+    known here.
+    """
     taken, known = [], 0
     for start in range(0, len(hashes), CHUNK):
         chunk = hashes[start : start + CHUNK]
-        stored = target.execute(select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk)))
+        stored = target.execute(
+            select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))
+        )
         here = {row.hash: row.status for row in stored}
-        for row in source.execute(select(trials).where(trials.c.hash.in_(chunk))).mappings():
+        for row in source.execute(
+            select(trials).where(trials.c.hash.in_(chunk))
+        ).mappings():
             key, there = row["hash"], RANK.get(row["status"], 0)
             known += here.get(key) in KNOWN
             if key not in here:
                 values = {**row, "owner": None, "fence": 0, "leased_until": None}
-                target.execute(insert(trials).values(values if there else values | {"status": Status.PLANNED, "epochs_done": 0}))
+                target.execute(
+                    insert(trials).values(
+                        values
+                        if there
+                        else values | {"status": Status.PLANNED, "epochs_done": 0}
+                    )
+                )
             elif there > RANK.get(here[key], 0):
                 changed = {name: row[name] for name in RESULT} | {"owner": None}
-                target.execute(update(trials).where(trials.c.hash == key).values(**changed))
+                target.execute(
+                    update(trials).where(trials.c.hash == key).values(**changed)
+                )
             if there > RANK.get(here.get(key, ""), 0):
                 taken.append(key)
     for table in (epochs, diagnostics):
         for start in range(0, len(taken), CHUNK):
             chunk = taken[start : start + CHUNK]
             target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))
-            rows = [dict(row) for row in source.execute(select(table).where(table.c.trial_hash.in_(chunk))).mappings()]
+            rows = [
+                dict(row)
+                for row in source.execute(
+                    select(table).where(table.c.trial_hash.in_(chunk))
+                ).mappings()
+            ]
             insert_all(target, table, rows)
     return taken, known
 
 
-def _attempts(source: Connection, target: Connection, taken: list[str], places: dict[int, int]) -> None:
-    """The attempts at these trials, after those that were made here, with what they ran on."""
+def _attempts(
+    source: Connection, target: Connection, taken: list[str], places: dict[int, int]
+) -> None:
+    """The attempts at these trials, after those that were made here, with what they ran
+    on.
+    """
     runs: dict[int, int] = {}
     for start in range(0, len(taken), CHUNK):
         chunk = taken[start : start + CHUNK]
         before: dict[str, int] = {}
-        for key in target.execute(select(attempts.c.trial_hash).where(attempts.c.trial_hash.in_(chunk))).scalars():
+        for key in target.execute(
+            select(attempts.c.trial_hash).where(attempts.c.trial_hash.in_(chunk))
+        ).scalars():
             before[key] = before.get(key, 0) + 1
-        for row in source.execute(select(attempts).where(attempts.c.trial_hash.in_(chunk))).mappings():
+        for row in source.execute(
+            select(attempts).where(attempts.c.trial_hash.in_(chunk))
+        ).mappings():
             run = row["provenance_id"]
             if run not in runs:
-                found = dict(source.execute(select(provenance).where(provenance.c.id == run)).mappings().one())
-                # A run of a study that is not taken over may have trained the trial: it is noted under one that is.
+                found = dict(
+                    source.execute(select(provenance).where(provenance.c.id == run))
+                    .mappings()
+                    .one()
+                )
+                # A run of a study that is not taken over may have trained the trial: it
+                # is noted under one that is.
                 study = places.get(found["study_id"], next(iter(places.values())))
                 made = target.execute(
-                    insert(provenance).values(**{k: v for k, v in found.items() if k != "id"} | {"study_id": study})
+                    insert(provenance).values(
+                        **{k: v for k, v in found.items() if k != "id"}
+                        | {"study_id": study}
+                    )
                 )
                 runs[run] = key_of(made)
             values = {key: value for key, value in row.items() if key != "id"}
             number = before.get(row["trial_hash"], 0) + row["number"]
-            target.execute(insert(attempts).values(**values | {"provenance_id": runs[run], "number": number}))
+            target.execute(
+                insert(attempts).values(
+                    **values | {"provenance_id": runs[run], "number": number}
+                )
+            )

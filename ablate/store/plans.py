@@ -13,9 +13,16 @@ from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.records import Cell, Space, Status, Trial
+from ablate.records import Cell, Level, Space, Status, Trial
 from ablate.store import views
-from ablate.store.tables import architectures, cell_trials, cells, levels, studies, trials
+from ablate.store.tables import (
+    architectures,
+    cell_trials,
+    cells,
+    levels,
+    studies,
+    trials,
+)
 
 CHUNK = 500
 Rest = Literal["remove", "keep", "keep unless changed"]
@@ -28,24 +35,45 @@ def now() -> datetime:
 
 def put_study(connection: Connection, space: Space, file: str) -> int:
     """Stores a study's declaration; gives its number."""
-    values = {key: getattr(space, key) for key in ("question", "expect", "source", "metric", "direction", "document")}
+    values = {
+        key: getattr(space, key)
+        for key in ("question", "expect", "source", "metric", "direction", "document")
+    }
     values |= {"file": file, "updated_at": now(), "finished_at": None}
-    known = connection.execute(select(studies.c.id, studies.c.file).where(studies.c.name == space.name)).first()
+    known = connection.execute(
+        select(studies.c.id, studies.c.file).where(studies.c.name == space.name)
+    ).first()
     if known is not None:
         found, declared_by = known
-        other = Path(declared_by).resolve() != Path(file).resolve() and Path(declared_by).is_file()
+        other = (
+            Path(declared_by).resolve() != Path(file).resolve()
+            and Path(declared_by).is_file()
+        )
         if other and not space.named:
             raise StoreError(
-                f"{declared_by} declares a study '{space.name}' too; write `name:` in {file}, or use another --store"
+                f"{declared_by} declares a study '{space.name}' too; write `name:` in"
+                f" {file}, or use another --store"
             )
-        connection.execute(update(studies).where(studies.c.id == found).values(**values))
+        connection.execute(
+            update(studies).where(studies.c.id == found).values(**values)
+        )
         return int(found)
     view = views.results_view_name(space.name)
-    taken = connection.execute(select(func.count()).where(studies.c.results_view == view)).scalar()
-    made = connection.execute(insert(studies).values(name=space.name, results_view=view, created_at=now(), **values))
+    taken = connection.execute(
+        select(func.count()).where(studies.c.results_view == view)
+    ).scalar()
+    made = connection.execute(
+        insert(studies).values(
+            name=space.name, results_view=view, created_at=now(), **values
+        )
+    )
     study = key_of(made)
     if taken:
-        connection.execute(update(studies).where(studies.c.id == study).values(results_view=f"{view}_{study}"))
+        connection.execute(
+            update(studies)
+            .where(studies.c.id == study)
+            .values(results_view=f"{view}_{study}")
+        )
     return study
 
 
@@ -58,16 +86,25 @@ def put_cells(
     rest: Rest,
     begun: Collection[str] = (),
 ) -> None:
-    """Stores cells that are not stored yet, with their architectures and trials. Trials are only added.
+    """Stores cells that are not stored yet, with their architectures and trials.
+
+    Trials are only added.
 
     Args:
-        again: states of trials that are to be trained again, unless they have `begun` in this run.
+        again: states of trials that are to be trained again, unless they have `begun`
+            in this run.
         rest: what becomes of the study's other cells.
     """
-    rows = connection.execute(select(cells.c.number, cells.c.digest).where(cells.c.study_id == study))
+    rows = connection.execute(
+        select(cells.c.number, cells.c.digest).where(cells.c.study_id == study)
+    )
     stored: dict[int, str] = {row[0]: row[1] for row in rows}
     digests = {cell.index: _digest(cell) for cell in planned}
-    changed = [number for number, digest in digests.items() if stored.get(number, digest) != digest]
+    changed = [
+        number
+        for number, digest in digests.items()
+        if stored.get(number, digest) != digest
+    ]
     if rest == "remove" or (rest == "keep unless changed" and changed):
         changed += [number for number in stored if number not in digests]
     for start in range(0, len(changed), CHUNK):
@@ -75,12 +112,19 @@ def put_cells(
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
     _architectures(connection, planned, revision)
-    _trials(connection, [trial for cell in planned for trial in cell.trials if trial.hash not in begun], again)
+    _trials(
+        connection,
+        [trial for cell in planned for trial in cell.trials if trial.hash not in begun],
+        again,
+    )
     _cells(connection, study, new, digests)
 
 
 def _digest(cell: Cell) -> str:
-    architecture = cell.architecture.hash if cell.architecture and cell.cost else None
+    if cell.architecture and cell.cost:
+        architecture = cell.architecture.hash
+    else:
+        architecture = None
     # The pairs, not the mapping: the order of the levels is that of the columns.
     levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
     trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
@@ -88,9 +132,17 @@ def _digest(cell: Cell) -> str:
     return content_hash([*place, architecture, sorted(cell.unread), levels_, trained])
 
 
-def _architectures(connection: Connection, planned: Sequence[Cell], revision: int) -> None:
-    by_hash = {cell.architecture.hash: (cell.architecture, cell.cost) for cell in planned if cell.architecture and cell.cost}
-    stored = existing(connection, architectures.c.hash, list(by_hash), architectures.c.cost_revision)
+def _architectures(
+    connection: Connection, planned: Sequence[Cell], revision: int
+) -> None:
+    by_hash = {
+        cell.architecture.hash: (cell.architecture, cell.cost)
+        for cell in planned
+        if cell.architecture and cell.cost
+    }
+    stored = existing(
+        connection, architectures.c.hash, list(by_hash), architectures.c.cost_revision
+    )
     rows = [
         {**asdict(architecture), **asdict(cost), "hash": key, "cost_revision": revision}
         for key, (architecture, cost) in by_hash.items()
@@ -100,10 +152,16 @@ def _architectures(connection: Connection, planned: Sequence[Cell], revision: in
     for key, counted_by in stored.items():
         if counted_by != revision:
             counted = {**asdict(by_hash[key][1]), "cost_revision": revision}
-            connection.execute(update(architectures).where(architectures.c.hash == key).values(**counted))
+            connection.execute(
+                update(architectures)
+                .where(architectures.c.hash == key)
+                .values(**counted)
+            )
 
 
-def _trials(connection: Connection, planned: Sequence[Trial], again: Sequence[Status]) -> None:
+def _trials(
+    connection: Connection, planned: Sequence[Trial], again: Sequence[Status]
+) -> None:
     wanted = {trial.hash: trial for trial in planned}
     stored = existing(connection, trials.c.hash, list(wanted), trials.c.status)
     rows = [
@@ -124,17 +182,25 @@ def _trials(connection: Connection, planned: Sequence[Trial], again: Sequence[St
     ]
     insert_all(connection, trials, rows)
     for key in (key for key, status in stored.items() if status in again):
-        free = (trials.c.hash == key) & trials.c.owner.is_(None) & trials.c.status.in_(again)
+        free = (
+            (trials.c.hash == key)
+            & trials.c.owner.is_(None)
+            & trials.c.status.in_(again)
+        )
         connection.execute(update(trials).where(free).values(status=Status.PLANNED))
 
 
-def _cells(connection: Connection, study: int, new: Sequence[Cell], digests: Mapping[int, str]) -> None:
+def _cells(
+    connection: Connection, study: int, new: Sequence[Cell], digests: Mapping[int, str]
+) -> None:
     rows = [
         {
             "study_id": study,
             "number": cell.index,
             "role": cell.role,
-            "architecture_hash": cell.architecture.hash if cell.architecture and cell.cost else None,
+            "architecture_hash": (
+                cell.architecture.hash if cell.architecture and cell.cost else None
+            ),
             "same_as": cell.same_as,
             "control_of": cell.control_of,
             "note": cell.note,
@@ -145,7 +211,12 @@ def _cells(connection: Connection, study: int, new: Sequence[Cell], digests: Map
     insert_all(connection, cells, rows)
     first = min((cell.index for cell in new), default=0)
     mine = (cells.c.study_id == study) & (cells.c.number >= first)
-    ids = {number: key for key, number in connection.execute(select(cells.c.id, cells.c.number).where(mine))}
+    ids = {
+        number: key
+        for key, number in connection.execute(
+            select(cells.c.id, cells.c.number).where(mine)
+        )
+    }
     told = [
         {
             "cell_id": ids[cell.index],
@@ -154,24 +225,27 @@ def _cells(connection: Connection, study: int, new: Sequence[Cell], digests: Map
             "level": level,
             "read": factor not in cell.unread,
             "text": str(level).lower() if isinstance(level, bool) else str(level),
-            "number": level if isinstance(level, int | float) and not isinstance(level, bool) else None,
+            "number": level if _is_number(level) else None,
         }
         for cell in new
         for position, (factor, level) in enumerate(cell.levels.items())
     ]
     insert_all(connection, levels, told)
     trained = [
-        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash} for cell in new for trial in cell.trials
+        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
+        for cell in new
+        for trial in cell.trials
     ]
     insert_all(connection, cell_trials, trained)
 
 
 def put_view(connection: Connection, study: int, space: Space) -> None:
-    """Makes the study's wide view anew."""
-    name = connection.execute(select(studies.c.results_view).where(studies.c.id == study)).scalar_one()
+    """Creates the study's wide view, or replaces it."""
+    name = connection.execute(
+        select(studies.c.results_view).where(studies.c.id == study)
+    ).scalar_one()
     numeric = {
-        factor: all(isinstance(level, int | float) and not isinstance(level, bool) for level in found)
-        for factor, found in space.factors.items()
+        factor: all(map(_is_number, found)) for factor, found in space.factors.items()
     }
     if space.control:
         numeric["size.width"] = True
@@ -179,15 +253,23 @@ def put_view(connection: Connection, study: int, space: Space) -> None:
     connection.exec_driver_sql(views.results_view(name, study, numeric))
 
 
+def _is_number(level: Level) -> bool:
+    return isinstance(level, int | float) and not isinstance(level, bool)
+
+
 def key_of(result: Any) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def existing(connection: Connection, column: Any, wanted: list[str], value: Any) -> dict[str, Any]:
+def existing(
+    connection: Connection, column: Any, wanted: list[str], value: Any
+) -> dict[str, Any]:
     """Of the wanted keys those that are stored, each with a value."""
     found: dict[str, Any] = {}
     for start in range(0, len(wanted), CHUNK):
-        rows = connection.execute(select(column, value).where(column.in_(wanted[start : start + CHUNK])))
+        rows = connection.execute(
+            select(column, value).where(column.in_(wanted[start : start + CHUNK]))
+        )
         found.update({row[0]: row[1] for row in rows})
     return found
 

@@ -1,11 +1,13 @@
-"""Answers a statement that somebody typed: reads only, one statement, within a time and a size.
+"""Answers a statement that somebody typed: reads only, one statement, within a time and
+a size.
 
-SQLite: a connection of its own, opened read-only, whose authorizer allows nothing but reading. The statement runs in a
-thread, so that a time limit and Ctrl-C reach it.
+SQLite: a connection of its own, opened read-only, whose authorizer allows nothing but
+reading. The statement runs in a thread, so that a time limit and Ctrl-C reach it.
 
-PostgreSQL: a server-side cursor in a read-only transaction. `DECLARE CURSOR` takes one query and refuses every other
-statement, so a statement can neither end the transaction nor begin another. A role that may write files or run programs
-on the server could do so inside a query, by functions; such a role is refused.
+PostgreSQL: a server-side cursor in a read-only transaction. `DECLARE CURSOR` takes one
+query and refuses every other statement, so a statement can neither end the transaction
+nor begin another. A role that may write files or run programs on the server could do so
+inside a query, by functions; such a role is refused.
 """
 
 from __future__ import annotations
@@ -26,14 +28,16 @@ from ablate.errors import StoreError
 Rows = list[tuple[Any, ...]]
 Answer = tuple[list[str], Rows]
 
+# Memory that the rows of one answer may take in Python.
 MOST_BYTES = 200_000_000
-"""Memory that the rows of one answer may take in Python."""
+# Bytes of one value: one step of SQLite on a longer one cannot be interrupted in time.
 MOST_VALUE = 20_000_000
-"""Bytes of one value: one step of SQLite on a longer one cannot be interrupted in time."""
+# Bytes of a LIKE pattern, whose matching is one step too.
 MOST_PATTERN = 1_000
-"""Bytes of a LIKE pattern, whose matching is one step too."""
 BATCH = 500
-READER_ROLE = "CREATE ROLE ablate_reader LOGIN PASSWORD 'CHOOSE' IN ROLE pg_read_all_data"
+READER_ROLE = (
+    "CREATE ROLE ablate_reader LOGIN PASSWORD 'CHOOSE' IN ROLE pg_read_all_data"
+)
 DANGEROUS_ROLE = """
 SELECT rolname FROM pg_roles
 WHERE rolname = session_user AND (
@@ -47,7 +51,12 @@ class TooLong(Exception):
     """The statement was broken off at its time limit."""
 
 
-def ask_sqlite(connect: Callable[[], sqlite3.Connection], statement: str, most: int | None, seconds: float | None) -> Answer:
+def ask_sqlite(
+    connect: Callable[[], sqlite3.Connection],
+    statement: str,
+    most: int | None,
+    seconds: float | None,
+) -> Answer:
     """Runs one statement on a read-only SQLite connection.
 
     Raises:
@@ -55,7 +64,10 @@ def ask_sqlite(connect: Callable[[], sqlite3.Connection], statement: str, most: 
         StoreError: the answer is too large, or the statement returns no rows.
         sqlite3.Error: SQLite refuses the statement.
     """
-    with closing(connect()) as connection, ThreadPoolExecutor(max_workers=1, thread_name_prefix="query") as pool:
+    with (
+        closing(connect()) as connection,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="query") as pool,
+    ):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MOST_PATTERN)
         answer = pool.submit(_run_sqlite, connection, statement, most)
@@ -64,7 +76,8 @@ def ask_sqlite(connect: Callable[[], sqlite3.Connection], statement: str, most: 
         except FutureTimeout:
             raise TooLong from None
         finally:
-            # Does nothing to a statement that has ended. Ctrl-C and the time limit pass here too.
+            # Does nothing to a statement that has ended. Ctrl-C and the time limit pass
+            # here too.
             while not answer.done():
                 connection.interrupt()
                 _wait(answer)
@@ -77,16 +90,23 @@ def _wait(answer: Any) -> None:
         return
 
 
-def _run_sqlite(connection: sqlite3.Connection, statement: str, most: int | None) -> Answer:
+def _run_sqlite(
+    connection: sqlite3.Connection, statement: str, most: int | None
+) -> Answer:
     cursor = connection.execute(statement)
     if cursor.description is None:
-        raise StoreError("the statement returns no rows; `ablate query` takes one SELECT")
+        raise StoreError(
+            "the statement returns no rows; `ablate query` takes one SELECT"
+        )
     columns = [column[0] for column in cursor.description]
     return columns, _bounded(_batches(cursor, most))
 
 
-def ask_postgresql(engine: Engine, statement: str, most: int | None, seconds: float | None) -> Answer:
-    """Runs one query on PostgreSQL, in a read-only transaction on a connection of its own.
+def ask_postgresql(
+    engine: Engine, statement: str, most: int | None, seconds: float | None
+) -> Answer:
+    """Runs one query on PostgreSQL, in a read-only transaction on a connection of its
+    own.
 
     Raises:
         TooLong: it took longer than `seconds`.
@@ -107,7 +127,8 @@ def ask_postgresql(engine: Engine, statement: str, most: int | None, seconds: fl
             deadline = None if seconds is None else monotonic() + seconds
             return columns, _bounded(_batches(cursor, most), deadline)
     finally:
-        # Whatever the statement did to its session (advisory locks, settings) ends with the connection.
+        # Whatever the statement did to its session (advisory locks, settings) ends with
+        # the connection.
         pooled.invalidate()
         pooled.close()
 
@@ -116,15 +137,20 @@ def _refuse_dangerous_role(connection: Any, engine: Engine) -> None:
     found = connection.execute(DANGEROUS_ROLE).fetchone()
     if found is None:
         return
-    url = engine.url.set(username="ablate_reader", password="CHOOSE").render_as_string(hide_password=True)
+    url = engine.url.set(username="ablate_reader", password="CHOOSE").render_as_string(
+        hide_password=True
+    )
     raise StoreError(
-        f"the role '{found[0]}' may write files or run programs on the server, and a query could make it do so; "
-        f"create a role that only reads, with {READER_ROLE}; then ask with --store {url}"
+        f"the role '{found[0]}' may write files or run programs on the server, and a"
+        " query could make it do so; create a role that only reads, with"
+        f" {READER_ROLE}; then ask with --store {url}"
     )
 
 
 def _batches(cursor: Any, most: int | None) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Rows in batches that grow while rows are small: one batch of huge rows would pass the limit unseen."""
+    """Rows in batches that grow while rows are small: one batch of huge rows would pass
+    the limit unseen.
+    """
     left = sys.maxsize if most is None else most
     batch = 1
     while left > 0:
@@ -141,7 +167,9 @@ def _size(row: Sequence[Any]) -> int:
     return sys.getsizeof(row) + sum(map(sys.getsizeof, row))
 
 
-def _bounded(batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | None = None) -> Rows:
+def _bounded(
+    batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | None = None
+) -> Rows:
     """All rows, unless they take too much memory or too long."""
     rows: Rows = []
     size = 0
@@ -149,7 +177,10 @@ def _bounded(batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | Non
         size += sum(_size(row) for row in batch)
         rows += [tuple(row) for row in batch]
         if size > MOST_BYTES:
-            raise StoreError(f"its answer takes more than {MOST_BYTES // 1_000_000} MB; ask for less, as with WHERE or LIMIT")
+            raise StoreError(
+                f"its answer takes more than {MOST_BYTES // 1_000_000} MB; ask for"
+                " less, as with WHERE or LIMIT"
+            )
         if deadline is not None and monotonic() > deadline:
             raise TooLong
     return rows

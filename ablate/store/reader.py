@@ -41,66 +41,111 @@ class Reader(TrialReader):
 
     def costs(self, revision: int) -> dict[str, Cost]:
         """Cost by architecture's hash, of those counted by the rules of that revision."""
-        wanted = select(architectures.c.hash, *(architectures.c[name] for name in COSTS)).where(
-            architectures.c.cost_revision == revision
-        )
+        wanted = select(
+            architectures.c.hash, *(architectures.c[name] for name in COSTS)
+        ).where(architectures.c.cost_revision == revision)
         with self._engine.connect() as connection:
             return {row[0]: Cost(*row[1:]) for row in connection.execute(wanted)}
 
-    def known(self, hashes: Iterable[str], *, with_epochs: bool = True) -> dict[str, Known]:
+    def known(
+        self, hashes: Iterable[str], *, with_epochs: bool = True
+    ) -> dict[str, Known]:
         """State and epochs of those trials that the store has."""
-        wanted, found = list(hashes), dict[str, Known]()
+        wanted = list(hashes)
+        found = dict[str, Known]()
         with self._engine.connect() as connection:
             for start in range(0, len(wanted), CHUNK):
                 chunk = wanted[start : start + CHUNK]
-                # States first: somebody may be writing, and whoever is seen to be completed has all epochs in the store.
+                # States first: somebody may be writing, and whoever is seen to be
+                # completed has all epochs in the store.
                 final = [trials.c[name] for name in METRICS]
-                states = connection.execute(select(trials.c.hash, trials.c.status, *final).where(trials.c.hash.in_(chunk))).all()
+                states = connection.execute(
+                    select(trials.c.hash, trials.c.status, *final).where(
+                        trials.c.hash.in_(chunk)
+                    )
+                ).all()
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
-                    for row in connection.execute(select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)):
+                    for row in connection.execute(
+                        select(epochs)
+                        .where(epochs.c.trial_hash.in_(chunk))
+                        .order_by(epochs.c.number)
+                    ):
                         curves.setdefault(row[0], []).append(Epoch(*row[1:]))
                 for key, state, *values in states:
-                    final_values = {name: value for name, value in zip(METRICS, values, strict=True) if value is not None}
-                    found[key] = Known(Status(state), tuple(curves.get(key, ())), final_values)
+                    final_values = {
+                        name: value
+                        for name, value in zip(METRICS, values, strict=True)
+                        if value is not None
+                    }
+                    found[key] = Known(
+                        Status(state), tuple(curves.get(key, ())), final_values
+                    )
         return found
 
     def beginnings(self, trial: Trial) -> tuple[str, ...]:
-        """Trials that are the same but for fewer epochs, the longest first. None where a longer training begins otherwise."""
+        """Trials that are the same but for fewer epochs, the longest first.
+
+        None where a longer training begins otherwise.
+        """
         if not trial.recipe.extends:
             return ()
         wanted = (
             select(trials.c.hash, trials.c.epochs)
-            .where(trials.c.architecture_hash == trial.architecture.hash, trials.c.seed == trial.seed)
+            .where(
+                trials.c.architecture_hash == trial.architecture.hash,
+                trials.c.seed == trial.seed,
+            )
             .where(trials.c.epochs < trial.recipe.epochs, trials.c.epochs_done > 0)
             .order_by(trials.c.epochs.desc())
         )
         with self._engine.connect() as connection:
             found = connection.execute(wanted).all()
-        return tuple(row.hash for row in found if row.hash == _shorter(trial, row.epochs).hash)
+        return tuple(
+            row.hash for row in found if row.hash == _shorter(trial, row.epochs).hash
+        )
 
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
-        """Measured seconds an epoch on these data for each FLOP of the network, the median over recent trials, if any."""
+        """Measured seconds an epoch on these data for each FLOP of the network, the
+        median over recent trials, if any.
+        """
         wanted = (
-            select(trials.c.seconds / trials.c.epochs / architectures.c.flops, trials.c.data)
+            select(
+                trials.c.seconds / trials.c.epochs / architectures.c.flops,
+                trials.c.data,
+            )
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .where(trials.c.seconds.is_not(None))
             .order_by(trials.c.ended_at.desc())
             .limit(1000)
         )
         with self._engine.connect() as connection:
-            rates = sorted(float(rate) for rate, trained_on in connection.execute(wanted) if trained_on == data)
-        return rates[len(rates) // 2] if rates else None
+            rates = sorted(
+                float(rate)
+                for rate, trained_on in connection.execute(wanted)
+                if trained_on == data
+            )
+        if rates:
+            return rates[len(rates) // 2]
+        return None
 
     def results(self, name: str) -> StudyResults:
         """All cells of a study with what is known of them. Raises UnknownName."""
         self.study(name)
         with self._engine.connect() as connection:
-            study = connection.execute(select(studies).where(studies.c.name == name)).mappings().one()
+            study = (
+                connection.execute(select(studies).where(studies.c.name == name))
+                .mappings()
+                .one()
+            )
             mine = cells.c.study_id == study["id"]
             cell_rows = connection.execute(
                 select(cells, *(architectures.c[n] for n in COSTS))
-                .join(architectures, architectures.c.hash == cells.c.architecture_hash, isouter=True)
+                .join(
+                    architectures,
+                    architectures.c.hash == cells.c.architecture_hash,
+                    isouter=True,
+                )
                 .where(mine)
                 .order_by(cells.c.number)
             )
@@ -112,7 +157,12 @@ class Reader(TrialReader):
                 .order_by(levels.c.position)
             ).all()
             trained = connection.execute(
-                select(cell_trials.c.cell_id, cell_trials.c.seed, trials.c.status, trials.c[study["metric"]])
+                select(
+                    cell_trials.c.cell_id,
+                    cell_trials.c.seed,
+                    trials.c.status,
+                    trials.c[study["metric"]],
+                )
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
                 .join(trials, trials.c.hash == cell_trials.c.trial_hash)
                 .where(mine)
@@ -124,19 +174,43 @@ class Reader(TrialReader):
             by_cell_levels[cell][factor] = level
             if not read:
                 unread[cell].add(factor)
-        by_cell_trials: dict[int, list[tuple[int, Status, float | None]]] = defaultdict(list)
+        by_cell_trials: dict[int, list[tuple[int, Status, float | None]]] = defaultdict(
+            list
+        )
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         return StudyResults(
-            **{key: study[key] for key in ("name", "question", "expect", "source", "metric", "direction", "document")},
+            **{
+                key: study[key]
+                for key in (
+                    "name",
+                    "question",
+                    "expect",
+                    "source",
+                    "metric",
+                    "direction",
+                    "document",
+                )
+            },
             factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
             cells=tuple(
-                _cell_result(row, by_cell_levels[row["id"]], unread[row["id"]], by_cell_trials[row["id"]]) for row in found
+                _cell_result(
+                    row,
+                    by_cell_levels[row["id"]],
+                    unread[row["id"]],
+                    by_cell_trials[row["id"]],
+                )
+                for row in found
             ),
         )
 
-    def proposed(self, name: str, *, only_known: bool = False) -> list[dict[str, Level]]:
-        """The levels of a study's cells in their order; none where there is no such study. Controls are no proposals.
+    def proposed(
+        self, name: str, *, only_known: bool = False
+    ) -> list[dict[str, Level]]:
+        """The levels of a study's cells in their order; none where there is no such
+        study.
+
+        Controls are no proposals.
 
         Args:
             only_known: leave out cells that have no trial with a result.
@@ -144,13 +218,21 @@ class Reader(TrialReader):
         wanted = (
             select(cells.c.number, levels.c.factor, levels.c.level)
             .join(levels, levels.c.cell_id == cells.c.id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .where(cells.c.role != "control")
             .order_by(cells.c.number, levels.c.position)
         )
         if only_known:
-            ended = select(cell_trials.c.cell_id).join(trials, trials.c.hash == cell_trials.c.trial_hash)
-            wanted = wanted.where(cells.c.id.in_(ended.where(trials.c.status.in_((*KNOWN, Status.PRUNED)))))
+            ended = select(cell_trials.c.cell_id).join(
+                trials, trials.c.hash == cell_trials.c.trial_hash
+            )
+            wanted = wanted.where(
+                cells.c.id.in_(
+                    ended.where(trials.c.status.in_((*KNOWN, Status.PRUNED)))
+                )
+            )
         found: dict[int, dict[str, Level]] = {}
         with self._engine.connect() as connection:
             for number, factor, level in connection.execute(wanted):
@@ -164,7 +246,10 @@ def _shorter(trial: Trial, epochs: int) -> Trial:
 
 
 def _cell_result(
-    row: Any, levels_: Mapping[str, Level], unread: set[str], trained: Sequence[tuple[int, Status, float | None]]
+    row: Any,
+    levels_: Mapping[str, Level],
+    unread: set[str],
+    trained: Sequence[tuple[int, Status, float | None]],
 ) -> CellResult:
     return CellResult(
         index=row["number"],
@@ -174,7 +259,13 @@ def _cell_result(
         note=row["note"],
         same_as=row["same_as"],
         control_of=row["control_of"],
-        cost=Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None,
+        cost=(
+            Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
+        ),
         states={seed: status for seed, status, _ in trained},
-        values={seed: value for seed, status, value in trained if status == Status.COMPLETED and value is not None},
+        values={
+            seed: value
+            for seed, status, value in trained
+            if status == Status.COMPLETED and value is not None
+        },
     )

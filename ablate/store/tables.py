@@ -31,7 +31,12 @@ metadata = MetaData(
 stores = Table(
     "stores",
     metadata,
-    Column("id", String(12), primary_key=True, comment="drawn when the store was made; checkpoints stand under it"),
+    Column(
+        "id",
+        String(12),
+        primary_key=True,
+        comment="drawn when the store was made; checkpoints stand under it",
+    ),
     Column("created_at", DateTime, nullable=False),
 )
 
@@ -45,21 +50,45 @@ studies = Table(
     Column("source", Text, nullable=False),
     Column("metric", String(20), nullable=False),
     Column("direction", String(3), nullable=False),
-    Column("document", Text, nullable=False, comment="the YAML text as it was last run"),
+    Column(
+        "document", Text, nullable=False, comment="the YAML text as it was last run"
+    ),
     Column("file", Text, nullable=False),
-    Column("results_view", String(200), nullable=False, comment="name of the study's wide results view"),
+    Column(
+        "results_view",
+        String(200),
+        nullable=False,
+        comment="name of the study's wide results view",
+    ),
     Column("created_at", DateTime, nullable=False),
     Column("updated_at", DateTime, nullable=False),
-    Column("finished_at", DateTime, nullable=True, comment="when a run left nothing to do"),
+    Column(
+        "finished_at", DateTime, nullable=True, comment="when a run left nothing to do"
+    ),
 )
 
 drivers = Table(
     "drivers",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
-    Column("digest", String(20), nullable=False, comment="hash of the YAML text that it runs"),
-    Column("leased_until", Float, nullable=False, comment="seconds since 1970 by the database's clock"),
+    Column(
+        "study_id",
+        Integer,
+        ForeignKey("studies.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column(
+        "digest",
+        String(20),
+        nullable=False,
+        comment="hash of the YAML text that it runs",
+    ),
+    Column(
+        "leased_until",
+        Float,
+        nullable=False,
+        comment="seconds since 1970 by the database's clock",
+    ),
 )
 
 architectures = Table(
@@ -70,38 +99,99 @@ architectures = Table(
     Column("image_size", Integer, nullable=False),
     Column("channels", Integer, nullable=False),
     Column("classes", Integer, nullable=False),
-    Column("settings", JSON, nullable=False, comment="canonical: what differs from the backbone"),
+    Column(
+        "settings",
+        JSON,
+        nullable=False,
+        comment="canonical: what differs from the backbone",
+    ),
     Column("params", BigInteger, nullable=False),
-    Column("flops", BigInteger, nullable=False, comment="executed multiply-adds of one image"),
-    Column("flops_paper", BigInteger, nullable=False, comment="multiply-adds of one image by the papers' convention"),
+    Column(
+        "flops",
+        BigInteger,
+        nullable=False,
+        comment="executed multiply-adds of one image",
+    ),
+    Column(
+        "flops_paper",
+        BigInteger,
+        nullable=False,
+        comment="multiply-adds of one image by the papers' convention",
+    ),
     Column("activations", BigInteger, nullable=False),
     Column("elementwise", BigInteger, nullable=False),
-    Column("cost_revision", Integer, nullable=False, comment="revision of the counting rules"),
+    Column(
+        "cost_revision",
+        Integer,
+        nullable=False,
+        comment="revision of the counting rules",
+    ),
 )
 
 cells = Table(
     "cells",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
-    Column("number", Integer, nullable=False, comment="row of the study's table, from 0"),
-    Column("role", String(10), nullable=False, comment="reference, baseline or variant"),
-    Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True),
-    Column("same_as", Integer, nullable=True, comment="number of the cell that this one repeats"),
-    Column("note", Text, nullable=False, comment="why it repeats another cell or cannot be built"),
-    Column("control_of", Integer, nullable=True, comment="number of the variant whose cost this control has"),
-    Column("digest", String(20), nullable=False, server_default="", comment="hash of all that was planned"),
+    Column(
+        "study_id",
+        Integer,
+        ForeignKey("studies.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column(
+        "number", Integer, nullable=False, comment="row of the study's table, from 0"
+    ),
+    Column(
+        "role", String(10), nullable=False, comment="reference, baseline or variant"
+    ),
+    Column(
+        "architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True
+    ),
+    Column(
+        "same_as",
+        Integer,
+        nullable=True,
+        comment="number of the cell that this one repeats",
+    ),
+    Column(
+        "note",
+        Text,
+        nullable=False,
+        comment="why it repeats another cell or cannot be built",
+    ),
+    Column(
+        "control_of",
+        Integer,
+        nullable=True,
+        comment="number of the variant whose cost this control has",
+    ),
+    Column(
+        "digest",
+        String(20),
+        nullable=False,
+        server_default="",
+        comment="hash of all that was planned",
+    ),
     UniqueConstraint("study_id", "number"),
 )
 
 levels = Table(
     "levels",
     metadata,
-    Column("cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True
+    ),
     Column("factor", String(100), primary_key=True),
-    Column("position", Integer, nullable=False, comment="place of the factor in the study"),
+    Column(
+        "position", Integer, nullable=False, comment="place of the factor in the study"
+    ),
     Column("level", JSON, nullable=False),
-    Column("read", Boolean, nullable=False, comment="whether the model reads the factor at this cell's levels"),
+    Column(
+        "read",
+        Boolean,
+        nullable=False,
+        comment="whether the model reads the factor at this cell's levels",
+    ),
     Column("text", String(200), nullable=False),
     Column("number", Float, nullable=True, comment="where the level is a number"),
 )
@@ -110,32 +200,75 @@ trials = Table(
     "trials",
     metadata,
     Column("hash", String(20), primary_key=True),
-    Column("architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=False),
-    Column("recipe", JSON, nullable=False, comment="canonical: what differs from the default recipe"),
+    Column(
+        "architecture_hash",
+        String(20),
+        ForeignKey("architectures.hash"),
+        nullable=False,
+    ),
+    Column(
+        "recipe",
+        JSON,
+        nullable=False,
+        comment="canonical: what differs from the default recipe",
+    ),
     Column("data", JSON, nullable=False),
-    Column("start", String(200), nullable=True, comment="weights that training starts from, if they are not drawn anew"),
-    Column("teacher", String(300), nullable=True, comment="the network that the trial learns from, and its weights"),
+    Column(
+        "start",
+        String(200),
+        nullable=True,
+        comment="weights that training starts from, if they are not drawn anew",
+    ),
+    Column(
+        "teacher",
+        String(300),
+        nullable=True,
+        comment="the network that the trial learns from, and its weights",
+    ),
     Column("seed", BigInteger, nullable=False),
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
     Column("status", String(10), nullable=False),
     Column("epochs_done", Integer, nullable=False),
-    Column("train_loss", Float, nullable=True, comment="this and the next three: after the selected epoch, once completed"),
+    Column(
+        "train_loss",
+        Float,
+        nullable=True,
+        comment="this and the next three: after the selected epoch, once completed",
+    ),
     Column("loss", Float, nullable=True),
     Column("top1", Float, nullable=True),
     Column("top5", Float, nullable=True),
     Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
-    Column("selected_epoch", Integer, nullable=True, comment="epoch whose weights were tested, once completed"),
+    Column(
+        "selected_epoch",
+        Integer,
+        nullable=True,
+        comment="epoch whose weights were tested, once completed",
+    ),
     Column("ended_at", DateTime, nullable=True),
     Column("owner", String(32), nullable=True, comment="driver that has it leased"),
-    Column("fence", Integer, nullable=False, server_default="0", comment="leases so far; only the last one may write"),
-    Column("leased_until", Float, nullable=True, comment="seconds since 1970 by the database's clock"),
+    Column(
+        "fence",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="leases so far; only the last one may write",
+    ),
+    Column(
+        "leased_until",
+        Float,
+        nullable=True,
+        comment="seconds since 1970 by the database's clock",
+    ),
     Index("ix_trials_architecture_hash", "architecture_hash"),
 )
 
 cell_trials = Table(
     "cell_trials",
     metadata,
-    Column("cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True
+    ),
     Column("seed", BigInteger, primary_key=True),
     Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
     Index("ix_cell_trials_trial_hash", "trial_hash"),
@@ -171,17 +304,33 @@ attempts = Table(
     Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
     Column("provenance_id", Integer, ForeignKey("provenance.id"), nullable=False),
     Column("number", Integer, nullable=False, comment="from 1"),
-    Column("status", String(12), nullable=False, comment="running, lost, interrupted, or the trial's status at its end"),
+    Column(
+        "status",
+        String(12),
+        nullable=False,
+        comment="running, lost, interrupted, or the trial's status at its end",
+    ),
     Column("executor", String(20), nullable=False),
     Column("host", String(200), nullable=False),
     Column("pid", Integer, nullable=False),
     Column("device", String(20), nullable=False),
     Column("threads", Integer, nullable=False),
-    Column("first_epoch", Integer, nullable=False, comment="epochs that its checkpoint had already"),
+    Column(
+        "first_epoch",
+        Integer,
+        nullable=False,
+        comment="epochs that its checkpoint had already",
+    ),
     Column("started_at", DateTime, nullable=False),
     Column("ended_at", DateTime, nullable=True),
     Column("error", Text, nullable=False),
-    Column("weights", Text, nullable=False, server_default="", comment="what was taken from the start's weights"),
+    Column(
+        "weights",
+        Text,
+        nullable=False,
+        server_default="",
+        comment="what was taken from the start's weights",
+    ),
     UniqueConstraint("trial_hash", "number"),
 )
 
@@ -196,18 +345,35 @@ epochs = Table(
     Column("top5", Float, nullable=False, comment="per cent"),
     Column("lr", Float, nullable=False),
     Column("seconds", Float, nullable=False),
-    Column("joules", Float, nullable=True, comment="drawn by the device that trained, where it counts them"),
+    Column(
+        "joules",
+        Float,
+        nullable=True,
+        comment="drawn by the device that trained, where it counts them",
+    ),
 )
 
 diagnostics = Table(
     "diagnostics",
     metadata,
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column("epoch", Integer, primary_key=True, comment="epochs trained when it was taken"),
+    Column(
+        "epoch", Integer, primary_key=True, comment="epochs trained when it was taken"
+    ),
     Column("name", String(60), primary_key=True),
     Column(
-        "layer", Integer, primary_key=True, comment="block of the backbone, from 0; -1: it was looked for, and nothing has it"
+        "layer",
+        Integer,
+        primary_key=True,
+        comment=(
+            "block of the backbone, from 0; -1: it was looked for, and nothing has it"
+        ),
     ),
-    Column("value", Float, nullable=True, comment="mean over images, where it is one number"),
+    Column(
+        "value",
+        Float,
+        nullable=True,
+        comment="mean over images, where it is one number",
+    ),
     Column("numbers", JSON, nullable=True, comment="a vector, or the rows of a matrix"),
 )

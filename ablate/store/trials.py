@@ -12,19 +12,64 @@ from ablate import advice
 from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.store.catalogue import Catalogue
-from ablate.store.tables import architectures, attempts, cell_trials, cells, diagnostics, epochs, provenance, studies, trials
+from ablate.store.tables import (
+    architectures,
+    attempts,
+    cell_trials,
+    cells,
+    diagnostics,
+    epochs,
+    provenance,
+    studies,
+    trials,
+)
 
-PROVENANCE = ("command", "ablate", "commit", "dirty", "python", "torch", "timm", "ray", "platform", "cpu", "gpus", "started_at")
+PROVENANCE = (
+    "command",
+    "ablate",
+    "commit",
+    "dirty",
+    "python",
+    "torch",
+    "timm",
+    "ray",
+    "platform",
+    "cpu",
+    "gpus",
+    "started_at",
+)
+
+
+def _trained(row: Any) -> Trained:
+    """A row of `trials` with its architecture."""
+    return Trained(
+        hash=row[0],
+        architecture=Architecture(
+            backbone=row.backbone,
+            image_size=row.image_size,
+            channels=row.channels,
+            classes=row.classes,
+            settings=row.settings,
+        ),
+        recipe=Recipe(**row.recipe),
+        completed=row.status == Status.COMPLETED,
+        start=row.start or "",
+    )
 
 
 class TrialReader(Catalogue):
     """Reads the trials of a study, or one trial by its hash."""
 
     def trials(self, name: str) -> list[dict[str, Any]]:
-        """The trials of a study: cell, seed, state, metrics, attempts, the last line of the last error, what was taken from
-        the weights that it started from."""
+        """The trials of a study: cell, seed, state, metrics, attempts, the last line of
+        the last error, what was taken from the weights that it started from.
+        """
         tries = (
-            select(attempts.c.trial_hash, func.count().label("attempts"), func.max(attempts.c.id).label("last"))
+            select(
+                attempts.c.trial_hash,
+                func.count().label("attempts"),
+                func.max(attempts.c.id).label("last"),
+            )
             .group_by(attempts.c.trial_hash)
             .subquery()
         )
@@ -33,7 +78,18 @@ class TrialReader(Catalogue):
             select(
                 cells.c.number.label("row"),
                 cell_trials.c.seed,
-                *(trials.c[key] for key in ("status", "epochs_done", "epochs", "top1", "top5", "loss", "seconds")),
+                *(
+                    trials.c[key]
+                    for key in (
+                        "status",
+                        "epochs_done",
+                        "epochs",
+                        "top1",
+                        "top5",
+                        "loss",
+                        "seconds",
+                    )
+                ),
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),
                 last.c.error,
@@ -50,7 +106,10 @@ class TrialReader(Catalogue):
         with self._engine.connect() as connection:
             rows = [dict(row) for row in connection.execute(wanted).mappings()]
         for row in rows:
-            row["error"] = row["error"].strip().splitlines()[-1] if row["error"] and row["error"].strip() else ""
+            if row["error"] and row["error"].strip():
+                row["error"] = row["error"].strip().splitlines()[-1]
+            else:
+                row["error"] = ""
             row["weights"] = row["weights"] or ""
         return rows
 
@@ -62,7 +121,9 @@ class TrialReader(Catalogue):
             .distinct()
             .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .where(diagnostics.c.layer >= 0)
         )
         with self._engine.connect() as connection:
@@ -71,35 +132,36 @@ class TrialReader(Catalogue):
     def trained(self, name: str) -> list[Trained]:
         """The trials of a study, each once."""
         wanted = (
-            select(trials.c.hash, trials.c.recipe, trials.c.status, trials.c.start, architectures)
+            select(
+                trials.c.hash,
+                trials.c.recipe,
+                trials.c.status,
+                trials.c.start,
+                architectures,
+            )
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
             rows = connection.execute(wanted).all()
-        built = ("backbone", "image_size", "channels", "classes", "settings")
-        found = [
-            Trained(
-                hash=row[0],
-                architecture=Architecture(*(getattr(row, key) for key in built)),
-                recipe=Recipe(**row.recipe),
-                completed=row.status == Status.COMPLETED,
-                start=row.start or "",
-            )
-            for row in rows
-        ]
-        return list({trial.hash: trial for trial in found}.values())
+        return list({row[0]: _trained(row) for row in rows}.values())
 
     def undiagnosed(self, name: str, names: Sequence[str]) -> int:
-        """Completed trials of a study in which not all of these diagnostics were looked for."""
+        """Completed trials of a study in which not all of these diagnostics were looked
+        for.
+        """
         wanted = (
             select(trials.c.hash, diagnostics.c.name)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .join(diagnostics, diagnostics.c.trial_hash == trials.c.hash, isouter=True)
             .where(trials.c.status == Status.COMPLETED)
             .distinct()
@@ -111,42 +173,63 @@ class TrialReader(Catalogue):
         return sum(not set(names) <= found for found in taken.values())
 
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
-        """A diagnostic of a study's completed trials at its last epoch: cell, seed, layer, value or numbers.
+        """A diagnostic of a study's completed trials at its last epoch: cell, seed,
+        layer, value or numbers.
 
         Raises:
-            UnknownName: there is no such study, or none of its trials has that diagnostic.
+            UnknownName: there is no such study, or none of its trials has that
+                diagnostic.
         """
         stored = self.diagnostics(name)
         if diagnostic not in stored:
             raise UnknownName(
                 unknown("diagnostic", diagnostic, stored)
                 if stored
-                else f"no diagnostic of {name} is stored; take them with: {advice.command('diagnose', name)}"
+                else (
+                    f"no diagnostic of {name} is stored; take them with:"
+                    f" {advice.command('diagnose', name)}"
+                )
             )
         mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
         with self._engine.connect() as connection:
             last = (
-                select(diagnostics.c.trial_hash, func.max(diagnostics.c.epoch).label("epoch"))
+                select(
+                    diagnostics.c.trial_hash,
+                    func.max(diagnostics.c.epoch).label("epoch"),
+                )
                 .where(diagnostics.c.name == diagnostic)
                 .group_by(diagnostics.c.trial_hash)
                 .subquery()
             )
             wanted = (
-                select(cells.c.number.label("cell"), cell_trials.c.seed, diagnostics.c.epoch, diagnostics.c.layer)
+                select(
+                    cells.c.number.label("cell"),
+                    cell_trials.c.seed,
+                    diagnostics.c.epoch,
+                    diagnostics.c.layer,
+                )
                 .add_columns(diagnostics.c.value, diagnostics.c.numbers)
                 .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
                 .join(studies, mine)
-                .join(last, (last.c.trial_hash == diagnostics.c.trial_hash) & (last.c.epoch == diagnostics.c.epoch))
+                .join(
+                    last,
+                    (last.c.trial_hash == diagnostics.c.trial_hash)
+                    & (last.c.epoch == diagnostics.c.epoch),
+                )
                 .join(trials, trials.c.hash == diagnostics.c.trial_hash)
-                .where(diagnostics.c.name == diagnostic, diagnostics.c.layer >= 0, trials.c.status == Status.COMPLETED)
+                .where(
+                    diagnostics.c.name == diagnostic,
+                    diagnostics.c.layer >= 0,
+                    trials.c.status == Status.COMPLETED,
+                )
                 .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
             )
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def circumstances(self, name: str) -> list[dict[str, Any]]:
-        """On what each completed trial of a study ended: row, seed, trial, and device, threads and provenance of its last
-        attempt.
+        """On what each completed trial of a study ended: row, seed, trial, and device,
+        threads and provenance of its last attempt.
 
         Raises UnknownName.
         """
@@ -168,7 +251,9 @@ class TrialReader(Catalogue):
                 *(provenance.c[key] for key in PROVENANCE),
             )
             .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .join(trials, trials.c.hash == cell_trials.c.trial_hash)
             .join(last, last.c.trial_hash == trials.c.hash)
             .join(attempts, attempts.c.id == last.c.id)
@@ -179,13 +264,22 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def spent(self, name: str) -> list[dict[str, Any]]:
-        """By device a study's trials and the epochs trained for them, the seconds that these took, the joules that they drew, and
-        for how many epochs these are known. Epochs that a trial took over from a shorter one are that one's."""
-        last = select(attempts.c.trial_hash, func.max(attempts.c.id).label("id")).group_by(attempts.c.trial_hash).subquery()
+        """By device a study's trials and the epochs trained for them, the seconds that
+        these took, the joules that they drew, and for how many epochs these are known.
+
+        Epochs that a trial took over from a shorter one are that one's.
+        """
+        last = (
+            select(attempts.c.trial_hash, func.max(attempts.c.id).label("id"))
+            .group_by(attempts.c.trial_hash)
+            .subquery()
+        )
         mine = (
             select(cell_trials.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .join(studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id))
+            .join(
+                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+            )
             .distinct()
         )
         begun = attempts.alias()
@@ -197,12 +291,18 @@ class TrialReader(Catalogue):
                 func.count(epochs.c.joules).label("metered"),
                 func.sum(epochs.c.joules).label("joules"),
             )
-            .join(begun, (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1))
+            .join(
+                begun,
+                (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1),
+            )
             .where(epochs.c.trial_hash.in_(mine), epochs.c.number > begun.c.first_epoch)
             .group_by(epochs.c.trial_hash)
             .subquery()
         )
-        sums = (func.sum(spent.c[name]).label(name) for name in ("epochs", "seconds", "metered", "joules"))
+        sums = (
+            func.sum(spent.c[name]).label(name)
+            for name in ("epochs", "seconds", "metered", "joules")
+        )
         wanted = (
             select(attempts.c.device, func.count().label("trials"), *sums)
             .join(last, last.c.id == attempts.c.id)
@@ -214,7 +314,8 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def trial(self, text: str) -> dict[str, Any]:
-        """A trial by its hash or the beginning of it: its study, row, seed, state, metrics, recipe, data, network.
+        """A trial by its hash or the beginning of it: its study, row, seed, state,
+        metrics, recipe, data, network.
 
         Raises UnknownName.
         """
@@ -226,7 +327,16 @@ class TrialReader(Catalogue):
                 trials,
                 cells.c.number.label("row"),
                 cells.c.role,
-                *(architectures.c[name] for name in ("backbone", "image_size", "settings", "params", "flops")),
+                *(
+                    architectures.c[name]
+                    for name in (
+                        "backbone",
+                        "image_size",
+                        "settings",
+                        "params",
+                        "flops",
+                    )
+                ),
             )
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
@@ -240,13 +350,28 @@ class TrialReader(Catalogue):
             return {"study": study, **connection.execute(wanted).mappings().one()}
 
     def layers_of(self, trial: str) -> list[dict[str, Any]]:
-        """The diagnostics of a trial at the last epoch that each was taken: name, layer, value or numbers."""
+        """The diagnostics of a trial at the last epoch that each was taken: name,
+        layer, value or numbers.
+        """
         mine = diagnostics.c.trial_hash == trial
-        last = select(diagnostics.c.name, func.max(diagnostics.c.epoch).label("epoch")).where(mine).group_by(diagnostics.c.name)
+        last = (
+            select(diagnostics.c.name, func.max(diagnostics.c.epoch).label("epoch"))
+            .where(mine)
+            .group_by(diagnostics.c.name)
+        )
         latest = last.subquery()
         wanted = (
-            select(diagnostics.c.name, diagnostics.c.layer, diagnostics.c.value, diagnostics.c.numbers)
-            .join(latest, (latest.c.name == diagnostics.c.name) & (latest.c.epoch == diagnostics.c.epoch))
+            select(
+                diagnostics.c.name,
+                diagnostics.c.layer,
+                diagnostics.c.value,
+                diagnostics.c.numbers,
+            )
+            .join(
+                latest,
+                (latest.c.name == diagnostics.c.name)
+                & (latest.c.epoch == diagnostics.c.epoch),
+            )
             .where(mine, diagnostics.c.layer >= 0)
             .order_by(diagnostics.c.name, diagnostics.c.layer)
         )
@@ -256,5 +381,9 @@ class TrialReader(Catalogue):
     def attempts(self, trial: str) -> list[dict[str, Any]]:
         """All attempts at a trial, in their order."""
         with self._engine.connect() as connection:
-            rows = connection.execute(select(attempts).where(attempts.c.trial_hash == trial).order_by(attempts.c.number))
+            rows = connection.execute(
+                select(attempts)
+                .where(attempts.c.trial_hash == trial)
+                .order_by(attempts.c.number)
+            )
             return [dict(row) for row in rows.mappings()]

@@ -1,9 +1,10 @@
 """The SQL views that people query.
 
-trial_results   one row a trial: its state, final metrics and cost, whatever study asked for it
-study_results   one row a study, cell and seed, with the trial's state, metrics and cost
-layer_results   one row a study, cell, seed, epoch, diagnostic and layer
-results_STUDY   the same for one study, wide: a column for each factor, each metric, each cost
+trial_results   one row a trial: its state, final metrics and cost, whatever study asked
+for it study_results   one row a study, cell and seed, with the trial's state, metrics
+and cost layer_results   one row a study, cell, seed, epoch, diagnostic and layer
+results_STUDY   the same for one study, wide: a column for each factor, each metric,
+each cost
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN diagnostics d ON d.trial_hash = ct.trial_hash AND d.layer >= 0
 """
 
-STATIC = {"trial_results": TRIAL_RESULTS, "study_results": STUDY_RESULTS, "layer_results": LAYER_RESULTS}
+STATIC = {
+    "trial_results": TRIAL_RESULTS,
+    "study_results": STUDY_RESULTS,
+    "layer_results": LAYER_RESULTS,
+}
 
 
 def results_view_name(study: str) -> str:
@@ -47,21 +52,32 @@ def results_view_name(study: str) -> str:
 
 
 def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
-    """The statement that makes a study's wide view. A factor that the model does not read in a cell is NULL there.
+    """The statement that makes a study's wide view.
+
+    A factor that the model does not read in a cell is NULL there.
 
     Args:
-        factors: the factors in their order; True where all their levels are numbers, and so the column is one of numbers.
+        factors: the factors in their order; True where all their levels are numbers,
+            and so the column is one of numbers.
     """
     columns = []
     for factor, numeric in factors.items():
-        literal, quoted, column = factor.replace("'", "''"), factor.replace('"', '""'), "number" if numeric else "text"
-        # By the primary key, so that the first rows of a large study are there at once: nothing is grouped or joined.
-        level = f"SELECT l.{column} FROM levels l WHERE l.cell_id = c.id AND l.factor = '{literal}' AND l.read"
+        literal = factor.replace("'", "''")
+        quoted = factor.replace('"', '""')
+        column = "number" if numeric else "text"
+        # By the primary key, so that the first rows of a large study are there at once:
+        # nothing is grouped or joined.
+        level = (
+            f"SELECT l.{column} FROM levels l WHERE l.cell_id = c.id AND l.factor ="
+            f" '{literal}' AND l.read"
+        )
         columns.append(f'({level}) AS "{quoted}"')
     wide = ",\n       ".join(columns)
     metrics = "top1 top5 loss train_loss seconds epochs epochs_done"
     results = ", ".join(f"t.{metric}" for metric in metrics.split())
-    costs = ", ".join(f"a.{cost}" for cost in "params flops flops_paper activations".split())
+    costs = ", ".join(
+        f"a.{cost}" for cost in "params flops flops_paper activations".split()
+    )
     return f"""
 CREATE VIEW "{name}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,

@@ -1,4 +1,7 @@
-"""The one writer: studies and plans go in before training, events while it runs. Each call is one transaction."""
+"""The one writer: studies and plans go in before training, events while it runs.
+
+Each call is one transaction.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,60 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, delete, false, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    false,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.masking import masked
-from ablate.records import KNOWN, Cell, Ended, Event, Measured, Plan, Progressed, Provenance, Space, Started, Status
-from ablate.store.database import alone, clock, open_reader, open_writer, sqlite_file, written
+from ablate.records import (
+    KNOWN,
+    Cell,
+    Ended,
+    Event,
+    Measured,
+    Plan,
+    Progressed,
+    Provenance,
+    Space,
+    Started,
+    Status,
+)
+from ablate.store.database import (
+    alone,
+    clock,
+    open_reader,
+    open_writer,
+    sqlite_file,
+    written,
+)
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
 from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
-from ablate.store.tables import attempts, cells, diagnostics, drivers, epochs, provenance, stores, studies, trials
+from ablate.store.tables import (
+    attempts,
+    cells,
+    diagnostics,
+    drivers,
+    epochs,
+    provenance,
+    stores,
+    studies,
+    trials,
+)
 
 FINAL = ("train_loss", "loss", "top1", "top5")
+# A driver that is not heard of for so long has lost its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
-"""A driver that is not heard of for so long has lost its trials to others."""
 Claim = Literal["granted", "taken", "known"]
 
 
@@ -38,7 +79,8 @@ class Heart:
 
     def _live(self) -> None:
         while not self._ended.wait(LEASE_SECONDS / 4):
-            # A beat that fails, for whatever reason, is made up for by the next one; if none gets through, the lease is lost.
+            # A beat that fails, for whatever reason, is made up for by the next one; if
+            # none gets through, the lease is lost.
             with contextlib.suppress(Exception):
                 self._beat()
 
@@ -64,7 +106,8 @@ class Writer:
         self._provenance: int | None = None
         self._open: dict[str, int] = {}
         self._stored: dict[str, int] = {}
-        self._owner, self._fences = uuid.uuid4().hex, dict[str, int]()
+        self._owner = uuid.uuid4().hex
+        self._fences = dict[str, int]()
         self._heart: Heart | None = None
 
     @property
@@ -78,8 +121,14 @@ class Writer:
         with contextlib.suppress(StoreError):
             if self._heart is not None:
                 with written(self._engine) as connection:
-                    connection.execute(update(trials).where(trials.c.owner == self._owner).values(owner=None))
-                    connection.execute(delete(drivers).where(drivers.c.id == self._owner))
+                    connection.execute(
+                        update(trials)
+                        .where(trials.c.owner == self._owner)
+                        .values(owner=None)
+                    )
+                    connection.execute(
+                        delete(drivers).where(drivers.c.id == self._owner)
+                    )
         self._engine.dispose()
         self._lock.release()
 
@@ -91,7 +140,11 @@ class Writer:
 
     @property
     def store_id(self) -> str:
-        """Drawn when the store was made. A checkpoint belongs to one store: results of a deleted one never come back unseen."""
+        """Drawn when the store was made.
+
+        A checkpoint belongs to one store: results of a deleted one never come back
+        unseen.
+        """
         with written(self._engine) as connection:
             alone(connection)
             found = connection.execute(select(stores.c.id)).scalar()
@@ -101,19 +154,30 @@ class Writer:
             return str(found)
 
     def register(
-        self, plan: Plan, file: str, cost_revision: int, again: Sequence[Status] = (Status.FAILED,), *, whole: bool = True
+        self,
+        plan: Plan,
+        file: str,
+        cost_revision: int,
+        again: Sequence[Status] = (Status.FAILED,),
+        *,
+        whole: bool = True,
     ) -> int:
-        """Stores a study's declaration and plan, in the place of an earlier plan of the same name. Trials are only added.
+        """Stores a study's declaration and plan, in the place of an earlier plan of the
+        same name.
+
+        Trials are only added.
 
         Args:
             again: states of trials that are to be trained again.
-            whole: the plan has all cells that the study will have; else another driver may have stored more of them.
+            whole: the plan has all cells that the study will have; else another driver
+                may have stored more of them.
 
         Returns:
             the study's number.
 
         Raises:
-            StoreError: another driver is at work on a study of this name with another declaration.
+            StoreError: another driver is at work on a study of this name with another
+                declaration.
         """
         space = plan.space
         with written(self._engine) as connection:
@@ -123,7 +187,14 @@ class Writer:
             study = put_study(connection, space, file)
             if self.shared:
                 self._sign_in(connection, study, space.document)
-            put_cells(connection, study, plan.cells, cost_revision, again, "remove" if whole else "keep unless changed")
+            put_cells(
+                connection,
+                study,
+                plan.cells,
+                cost_revision,
+                again,
+                "remove" if whole else "keep unless changed",
+            )
             put_view(connection, study, space)
         if self.shared and self._heart is None:
             self._heart = Heart(self._beat)
@@ -137,7 +208,10 @@ class Writer:
         again: Sequence[Status] = (Status.FAILED,),
         begun: Collection[str] = (),
     ) -> None:
-        """Adds cells, or seeds of cells, to a study under way. What came of trials that this run has `begun` stands."""
+        """Adds cells, or seeds of cells, to a study under way.
+
+        What came of trials that this run has `begun` stands.
+        """
         with written(self._engine) as connection:
             alone(connection)
             put_cells(connection, study, new, cost_revision, again, "keep", begun)
@@ -146,7 +220,8 @@ class Writer:
         """Takes studies over from another store; see `ablate.store.merge`.
 
         Raises:
-            StoreError: there is no such store, or both have a study of one name with two declarations.
+            StoreError: there is no such store, or both have a study of one name with
+                two declarations.
         """
         source = open_reader(url)
         try:
@@ -159,55 +234,91 @@ class Writer:
     def trim(self, study: int, count: int) -> None:
         """Removes cells of an earlier search beyond the first `count`."""
         with written(self._engine) as connection:
-            connection.execute(delete(cells).where(cells.c.study_id == study, cells.c.number >= count))
+            connection.execute(
+                delete(cells).where(cells.c.study_id == study, cells.c.number >= count)
+            )
 
     def _refuse_another_declaration(self, connection: Connection, space: Space) -> None:
         others = (
             select(func.count())
             .select_from(drivers)
             .join(studies, studies.c.id == drivers.c.study_id)
-            .where(studies.c.name == space.name, drivers.c.id != self._owner, drivers.c.digest != text_hash(space.document))
+            .where(
+                studies.c.name == space.name,
+                drivers.c.id != self._owner,
+                drivers.c.digest != text_hash(space.document),
+            )
             .where(drivers.c.leased_until > clock(connection))
         )
         if connection.execute(others).scalar_one():
             raise StoreError(
-                f"another driver is at work on study '{space.name}' with another declaration; "
-                "wait for it, or give this one a `name:` of its own"
+                f"another driver is at work on study '{space.name}' with another"
+                " declaration; wait for it, or give this one a `name:` of its own"
             )
 
     def _sign_in(self, connection: Connection, study: int, document: str) -> None:
         """Notes that this driver is at work on the study."""
         until = clock(connection) + LEASE_SECONDS
-        connection.execute(delete(drivers).where((drivers.c.id == self._owner) | (drivers.c.leased_until < clock(connection))))
-        mine = {"id": self._owner, "study_id": study, "digest": text_hash(document), "leased_until": until}
+        connection.execute(
+            delete(drivers).where(
+                (drivers.c.id == self._owner)
+                | (drivers.c.leased_until < clock(connection))
+            )
+        )
+        mine = {
+            "id": self._owner,
+            "study_id": study,
+            "digest": text_hash(document),
+            "leased_until": until,
+        }
         connection.execute(insert(drivers).values(**mine))
 
     def begin(self, study: int, document: str, found: Provenance) -> None:
-        """Notes on what the coming attempts run, and clears up after drivers that were killed: their open attempts are lost."""
+        """Notes on what the coming attempts run, and clears up after drivers that were
+        killed: their open attempts are lost.
+        """
         with written(self._engine) as connection:
-            left = trials.c.status.in_((Status.RUNNING, Status.PLANNED)) & ~self._elsewhere(connection)
+            left = trials.c.status.in_(
+                (Status.RUNNING, Status.PLANNED)
+            ) & ~self._elsewhere(connection)
             free = select(trials.c.hash).where(left)
             dead = attempts.c.ended_at.is_(None) & attempts.c.trial_hash.in_(free)
-            connection.execute(update(attempts).where(dead).values(status="lost", ended_at=now()))
-            connection.execute(update(trials).where(left).values(status=Status.PLANNED, owner=None))
+            connection.execute(
+                update(attempts).where(dead).values(status="lost", ended_at=now())
+            )
+            connection.execute(
+                update(trials).where(left).values(status=Status.PLANNED, owner=None)
+            )
             made = connection.execute(
-                insert(provenance).values(study_id=study, document=document, started_at=now(), **asdict(found))
+                insert(provenance).values(
+                    study_id=study, document=document, started_at=now(), **asdict(found)
+                )
             )
             self._provenance = key_of(made)
 
     def finish(self, study: int) -> None:
         """Notes that nothing of a study is left to do."""
         with written(self._engine) as connection:
-            connection.execute(update(studies).where(studies.c.id == study).values(finished_at=now()))
+            connection.execute(
+                update(studies).where(studies.c.id == study).values(finished_at=now())
+            )
 
     def _elsewhere(self, connection: Connection) -> ColumnElement[bool]:
-        """Whether a trial is leased to a driver that may be alive. On SQLite none is: the store's lock is ours."""
+        """Whether a trial is leased to a driver that may be alive.
+
+        On SQLite none is: the store's lock is ours.
+        """
         if not self.shared:
             return false()
-        return trials.c.owner.is_not(None) & (trials.c.owner != self._owner) & (trials.c.leased_until > clock(connection))
+        return (
+            trials.c.owner.is_not(None)
+            & (trials.c.owner != self._owner)
+            & (trials.c.leased_until > clock(connection))
+        )
 
     def claim(self, trial: str, results: Sequence[Status]) -> Claim:
-        """Leases a trial to this driver, unless it has a result already or another driver has it.
+        """Leases a trial to this driver, unless it has a result already or another
+        driver has it.
 
         Args:
             results: states that count as a result.
@@ -216,15 +327,21 @@ class Writer:
             # Nobody else can have given it a result since it was looked up.
             return "granted"
         with written(self._engine) as connection:
-            wanted = select(trials.c.status, trials.c.fence, self._elsewhere(connection)).where(trials.c.hash == trial)
-            status, fence, elsewhere = connection.execute(wanted.with_for_update()).one()
+            wanted = select(
+                trials.c.status, trials.c.fence, self._elsewhere(connection)
+            ).where(trials.c.hash == trial)
+            status, fence, elsewhere = connection.execute(
+                wanted.with_for_update()
+            ).one()
             if status in results:
                 return "known"
             if elsewhere:
                 return "taken"
             until = clock(connection) + LEASE_SECONDS
             leased = {"owner": self._owner, "fence": fence + 1, "leased_until": until}
-            connection.execute(update(trials).where(trials.c.hash == trial).values(**leased))
+            connection.execute(
+                update(trials).where(trials.c.hash == trial).values(**leased)
+            )
             self._fences[trial] = fence + 1
         return "granted"
 
@@ -232,14 +349,23 @@ class Writer:
         """Prolongs all leases of this driver."""
         with written(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
-            connection.execute(update(trials).where(trials.c.owner == self._owner).values(leased_until=until))
-            connection.execute(update(drivers).where(drivers.c.id == self._owner).values(leased_until=until))
+            connection.execute(
+                update(trials)
+                .where(trials.c.owner == self._owner)
+                .values(leased_until=until)
+            )
+            connection.execute(
+                update(drivers)
+                .where(drivers.c.id == self._owner)
+                .values(leased_until=until)
+            )
 
     def write(self, happened: Event) -> bool:
         """Stores one event of an executor.
 
         Returns:
-            whether it was stored: a driver that lost its lease on a trial, because it was not heard of for too long, may not
+            whether it was stored: a driver that lost its lease on a trial, because it
+                was not heard of for too long, may not
             write about it any more.
         """
         with written(self._engine) as connection:
@@ -258,20 +384,36 @@ class Writer:
     def _may_write(self, connection: Connection, trial: str) -> bool:
         if not self.shared:
             return True
-        found = select(trials.c.owner, trials.c.fence).where(trials.c.hash == trial).with_for_update()
+        found = (
+            select(trials.c.owner, trials.c.fence)
+            .where(trials.c.hash == trial)
+            .with_for_update()
+        )
         owner, fence = connection.execute(found).one()
-        return bool(fence == self._fences[trial] if trial in self._fences else owner is None)
+        return bool(
+            fence == self._fences[trial] if trial in self._fences else owner is None
+        )
 
     def _started(self, connection: Connection, happened: Started) -> None:
         mine = attempts.c.trial_hash == happened.trial
-        tried = select(func.count(), func.count() - func.count(attempts.c.ended_at)).where(mine)
-        # Not `epochs_done`: an attempt that began at an older checkpoint has told fewer epochs than there are.
-        done = select(func.coalesce(func.max(epochs.c.number), 0)).where(epochs.c.trial_hash == happened.trial)
-        before, still_open, stored = connection.execute(tried.add_columns(done.scalar_subquery())).one()
+        tried = select(
+            func.count(), func.count() - func.count(attempts.c.ended_at)
+        ).where(mine)
+        # Not `epochs_done`: an attempt that began at an older checkpoint has told fewer
+        # epochs than there are.
+        done = select(func.coalesce(func.max(epochs.c.number), 0)).where(
+            epochs.c.trial_hash == happened.trial
+        )
+        before, still_open, stored = connection.execute(
+            tried.add_columns(done.scalar_subquery())
+        ).one()
         if still_open:
-            # A worker that died without a word leaves its attempt open; the next one shows that it was lost.
+            # A worker that died without a word leaves its attempt open; the next one
+            # shows that it was lost.
             lost = mine & attempts.c.ended_at.is_(None)
-            connection.execute(update(attempts).where(lost).values(status="lost", ended_at=now()))
+            connection.execute(
+                update(attempts).where(lost).values(status="lost", ended_at=now())
+            )
         made = connection.execute(
             insert(attempts).values(
                 trial_hash=happened.trial,
@@ -289,11 +431,15 @@ class Writer:
         self._set_status(connection, happened.trial, {"status": Status.RUNNING})
 
     def _progressed(self, connection: Connection, happened: Progressed) -> None:
-        key, numbers = happened.trial, [epoch.number for epoch in happened.epochs]
+        key = happened.trial
+        numbers = [epoch.number for epoch in happened.epochs]
         if key not in self._stored or min(numbers) <= self._stored[key]:
             same = (epochs.c.trial_hash == key) & epochs.c.number.in_(numbers)
             connection.execute(delete(epochs).where(same))
-        connection.execute(insert(epochs), [{"trial_hash": key, **vars(epoch)} for epoch in happened.epochs])
+        connection.execute(
+            insert(epochs),
+            [{"trial_hash": key, **vars(epoch)} for epoch in happened.epochs],
+        )
         self._stored[key] = max(self._stored.get(key, 0), *numbers)
         self._set_status(connection, key, {"epochs_done": max(numbers)})
 
@@ -311,34 +457,67 @@ class Writer:
         ]
         for epoch in {row["epoch"] for row in rows}:
             names = {row["name"] for row in rows if row["epoch"] == epoch}
-            same = (diagnostics.c.trial_hash == happened.trial) & (diagnostics.c.epoch == epoch) & diagnostics.c.name.in_(names)
+            same = (
+                (diagnostics.c.trial_hash == happened.trial)
+                & (diagnostics.c.epoch == epoch)
+                & diagnostics.c.name.in_(names)
+            )
             connection.execute(delete(diagnostics).where(same))
         insert_all(connection, diagnostics, rows)
 
     def _ended(self, connection: Connection, happened: Ended) -> None:
         attempt = self._open.pop(happened.trial, None)
         self._stored.pop(happened.trial, None)
-        word = "interrupted" if happened.status == Status.RUNNING else happened.status
+        if happened.status == Status.RUNNING:
+            word = "interrupted"
+        else:
+            word = happened.status
         if attempt is not None:
             connection.execute(
-                update(attempts).where(attempts.c.id == attempt).values(status=word, ended_at=now(), error=masked(happened.error))
+                update(attempts)
+                .where(attempts.c.id == attempt)
+                .values(status=word, ended_at=now(), error=masked(happened.error))
             )
-        values: dict[str, Any] = {"status": Status.PLANNED if happened.status == Status.RUNNING else happened.status}
+        values: dict[str, Any] = {
+            "status": (
+                Status.PLANNED if happened.status == Status.RUNNING else happened.status
+            )
+        }
         if happened.status == Status.COMPLETED:
             mine = epochs.c.trial_hash == happened.trial
-            seconds = select(func.sum(epochs.c.seconds)).where(mine).scalar_subquery().label("seconds")
-            chosen = select(epochs.c.number.label("selected_epoch"), *(epochs.c[key] for key in FINAL), seconds).where(mine)
+            seconds = (
+                select(func.sum(epochs.c.seconds))
+                .where(mine)
+                .scalar_subquery()
+                .label("seconds")
+            )
+            chosen = select(
+                epochs.c.number.label("selected_epoch"),
+                *(epochs.c[key] for key in FINAL),
+                seconds,
+            ).where(mine)
             if happened.tested is not None:
                 chosen = chosen.where(epochs.c.number == happened.tested.epoch)
-            values |= connection.execute(chosen.order_by(epochs.c.number.desc()).limit(1)).mappings().one()
+            values |= (
+                connection.execute(chosen.order_by(epochs.c.number.desc()).limit(1))
+                .mappings()
+                .one()
+            )
             if happened.tested is not None:
-                values |= {key: getattr(happened.tested, key) for key in ("loss", "top1", "top5")}
+                values |= {
+                    key: getattr(happened.tested, key)
+                    for key in ("loss", "top1", "top5")
+                }
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
         values["owner"] = None
         self._set_status(connection, happened.trial, values)
 
-    def _set_status(self, connection: Connection, trial: str, values: Mapping[str, Any]) -> None:
-        """Changes a trial, unless its result is known: that stands, whatever a late or doubled event says."""
+    def _set_status(
+        self, connection: Connection, trial: str, values: Mapping[str, Any]
+    ) -> None:
+        """Changes a trial, unless its result is known: that stands, whatever a late or
+        doubled event says.
+        """
         open_ = (trials.c.hash == trial) & trials.c.status.not_in(KNOWN)
         connection.execute(update(trials).where(open_).values(**values))

@@ -16,7 +16,8 @@ PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def synchronise(model: nn.Module, device: torch.device) -> nn.Module:
-    """The network with every batch norm synchronised: torch's on a GPU, ours on the CPU, where torch has none.
+    """The network with every batch norm synchronised: torch's on a GPU, ours on the
+    CPU, where torch has none.
 
     Parameters and buffers stay the same objects, under the same names.
 
@@ -33,8 +34,8 @@ def synchronise(model: nn.Module, device: torch.device) -> nn.Module:
             continue
         if type(module) not in PLAIN:
             raise ExecutorError(
-                f"{name} is a {type(module).__name__}, which cannot be synchronised between processes on a CPU; "
-                "set resources.processes to 1"
+                f"{name} is a {type(module).__name__}, which cannot be synchronised"
+                " between processes on a CPU; set resources.processes to 1"
             )
         module.__class__ = SharedBatchNorm
     return model
@@ -49,13 +50,27 @@ class SharedBatchNorm(_BatchNorm):
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
-            return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+            return F.batch_norm(
+                inputs,
+                self.running_mean,
+                self.running_var,
+                self.weight,
+                self.bias,
+                False,
+                0.0,
+                self.eps,
+            )
         kind = inputs.dtype
-        # Statistics in half precision would lose digits, and do not fit the running ones.
+        # Statistics in half precision would lose digits, and do not fit the running
+        # ones.
         inputs = inputs.to(torch.promote_types(kind, torch.float32))
         others = [axis for axis in range(inputs.ndim) if axis != 1]
         shape = [1, -1, *([1] * (inputs.ndim - 2))]
-        values = torch.tensor(float(inputs.numel() // inputs.shape[1]), dtype=inputs.dtype, device=inputs.device)
+        values = torch.tensor(
+            float(inputs.numel() // inputs.shape[1]),
+            dtype=inputs.dtype,
+            device=inputs.device,
+        )
         dist.all_reduce(values)
         mean = _total(inputs.sum(dim=others)) / values
         centred = inputs - mean.view(shape)
@@ -70,16 +85,26 @@ class SharedBatchNorm(_BatchNorm):
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
         """Moves the running statistics, as torch's batch norm does."""
-        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+        if (
+            self.running_mean is None
+            or self.running_var is None
+            or self.num_batches_tracked is None
+        ):
             return
         self.num_batches_tracked.add_(1)
-        weight = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        if self.momentum is None:
+            weight = 1 / float(self.num_batches_tracked)
+        else:
+            weight = self.momentum
         self.running_mean.lerp_(mean, weight)
         self.running_var.lerp_(variance, weight)
 
 
 class _Total(torch.autograd.Function):
-    """The sum over all processes. Each process's part acts on every process's loss, so the gradients are summed too."""
+    """The sum over all processes.
+
+    Each process's part acts on every process's loss, so the gradients are summed too.
+    """
 
     @staticmethod
     def forward(context: Any, part: Tensor) -> Tensor:

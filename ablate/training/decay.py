@@ -1,7 +1,8 @@
 """Which parameters have weight decay.
 
-The rule is timm's: matrices and kernels decay, vectors and everything named `bias` do not. Two exceptions are declared by the
-layers themselves: parameters whose shape misleads the rule (`DECAYS`), and what the papers' published code does otherwise
+The rule is timm's: matrices and kernels decay, vectors and everything named `bias` do
+not. Two exceptions are declared by the layers themselves: parameters whose shape
+misleads the rule (`DECAYS`), and what the papers' published code does otherwise
 (`DECAYS_AS_PUBLISHED`, with `recipe.factor_decay: code`).
 """
 
@@ -28,13 +29,15 @@ def exceptions(model: nn.Module, recipe: Recipe) -> Iterator[tuple[nn.Parameter,
                 yield parameter, decays
 
 
-def apply_exceptions(optimizer: torch.optim.Optimizer, model: nn.Module, recipe: Recipe) -> None:
+def apply_exceptions(
+    optimizer: torch.optim.Optimizer, model: nn.Module, recipe: Recipe
+) -> None:
     """Moves parameters between the groups of an optimiser that has not stepped yet."""
     if not recipe.weight_decay:
         return
     for parameter, decays in exceptions(model, recipe):
         groups: list[dict[str, Any]] = optimizer.param_groups
-        mine = next(group for group in groups if any(one is parameter for one in group["params"]))
+        mine = next(group for group in groups if _holds(group, parameter))
         if (mine["weight_decay"] > 0) == decays:
             continue
         wanted = recipe.weight_decay if decays else 0.0
@@ -42,12 +45,23 @@ def apply_exceptions(optimizer: torch.optim.Optimizer, model: nn.Module, recipe:
         fitting = (group for group in groups if _same_but_decay(group, mine, wanted))
         target = next(fitting, None)
         if target is None:
-            optimizer.add_param_group({**mine, "params": [parameter], "weight_decay": wanted})
+            optimizer.add_param_group(
+                {**mine, "params": [parameter], "weight_decay": wanted}
+            )
         else:
             target["params"].append(parameter)
 
 
-def _same_but_decay(group: dict[str, Any], other: dict[str, Any], weight_decay: float) -> bool:
+def _holds(group: dict[str, Any], parameter: nn.Parameter) -> bool:
+    # `in` would compare the values of tensors.
+    return any(one is parameter for one in group["params"])
+
+
+def _same_but_decay(
+    group: dict[str, Any], other: dict[str, Any], weight_decay: float
+) -> bool:
     ignored = ("params", "weight_decay")
-    same = all(group.get(key) == value for key, value in other.items() if key not in ignored)
+    same = all(
+        group.get(key) == value for key, value in other.items() if key not in ignored
+    )
     return same and group["weight_decay"] == weight_decay

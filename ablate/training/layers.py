@@ -14,7 +14,8 @@ from ablate.models import places_of
 
 @contextmanager
 def layers_said(model: nn.Module) -> Iterator[None]:
-    """Within, a network says its layers as timm's models do, by its blocks if it has no way of its own.
+    """Within, a network says its layers as timm's models do, by its blocks if it has no
+    way of its own.
 
     Without that timm takes a dozen parameters for a layer, wherever they stand.
     """
@@ -31,12 +32,17 @@ def layers_said(model: nn.Module) -> Iterator[None]:
 
 
 def _by_blocks(model: nn.Module) -> Callable[[str], float]:
-    """From a parameter's name to its layer: each block is one, as is what stands before, between and behind blocks."""
+    """From a parameter's name to its layer: each block is one, as is what stands
+    before, between and behind blocks.
+    """
     blocks = [f"{place.name}." for place in places_of(model)]
     layers: dict[str, float] = {}
     layer = 0.0
     for name, _ in model.named_parameters():
-        block = next((number for number, prefix in enumerate(blocks) if name.startswith(prefix)), None)
+        block = next(
+            (number for number, prefix in enumerate(blocks) if name.startswith(prefix)),
+            None,
+        )
         if block is not None:
             layer = 2.0 * block + 2
             layers[name] = layer

@@ -14,12 +14,15 @@ from ablate.records import Data, Diagnostics, Measurement, Trained
 from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
 
 
-def look(trial: Trained, data: Data, folder: str | Path, wanted: Diagnostics) -> tuple[Measurement, ...] | None:
-    """Diagnostics of a trial's network as its checkpoint has it (EMA weights if the recipe keeps them), on the CPU; None where
-    there is no checkpoint.
+def look(
+    trial: Trained, data: Data, folder: str | Path, wanted: Diagnostics
+) -> tuple[Measurement, ...] | None:
+    """Diagnostics of a trial's network as its checkpoint has it (EMA weights if the
+    recipe keeps them), on the CPU; None where there is no checkpoint.
 
     Raises:
-        CheckpointError: the checkpoint is of another trial, or another process is training it.
+        CheckpointError: the checkpoint is of another trial, or another process is
+            training it.
         DataError: the test images are missing.
     """
     if not has_checkpoint(folder):
@@ -35,5 +38,13 @@ def look(trial: Trained, data: Data, folder: str | Path, wanted: Diagnostics) ->
         model = build(trial.architecture)
         model.load_state_dict(state["ema"] or state["model"])
         data = replace(data, image_size=trial.architecture.image_size)
-        images = first_images(batches(data, trial.recipe, torch.device("cpu")), wanted.images)
-        return measure(model, trial.architecture.backbone, images, wanted.names, len(state["epochs"]))
+        images = first_images(
+            batches(data, trial.recipe, torch.device("cpu")), wanted.images
+        )
+        return measure(
+            model,
+            trial.architecture.backbone,
+            images,
+            wanted.names,
+            len(state["epochs"]),
+        )

@@ -1,4 +1,6 @@
-"""The training loop: timm's optimiser, schedule, Mixup, EMA and losses around one pass over the data at a time."""
+"""The training loop: timm's optimiser, schedule, Mixup, EMA and losses around one pass
+over the data at a time.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.start import read_start
 from ablate.training.teacher import Distillation, build_teacher, separate_heads
 
+# Updates between looks at the loss: reading it makes a GPU wait.
 CHECK_EVERY = 50
-"""Updates between looks at the loss: reading it makes a GPU wait."""
 
 
 class Diverged(Exception):
@@ -48,16 +50,26 @@ class Diverged(Exception):
 
 
 class Step(nn.Module):
-    """Network, loss and patch terms as one module from a batch to its loss: what several processes share the gradient of.
+    """Network, loss and patch terms as one module from a batch to its loss: what
+    several processes share the gradient of.
 
-    `taught` holds a teacher's logits; the loss reads them where the network learns from a teacher.
+    `taught` holds a teacher's logits; the loss reads them where the network learns from
+    a teacher.
     """
 
     def __init__(self, model: nn.Module, loss: nn.Module, terms: PatchTerms) -> None:
         super().__init__()
-        self.model, self.loss, self.terms = model, loss, terms
+        self.model = model
+        self.loss = loss
+        self.terms = terms
 
-    def forward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None, taught: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        patches: Tensor | Regions | None,
+        taught: Tensor | None,
+    ) -> Tensor:
         logits = self.model(inputs)
         targets = (labels,) if taught is None else (labels, taught)
         loss: Tensor = self.loss(logits, *targets) + self.terms(patches)
@@ -67,14 +79,16 @@ class Step(nn.Module):
 class Training:
     """One trial being trained.
 
-    Making it seeds every random state, builds the network and, if the folder holds a checkpoint of this trial, continues
-    from there: on a CPU, with equal threads and processes, to the same last bit as if it had never stopped.
+    Making it seeds every random state, builds the network and, if the folder holds a
+    checkpoint of this trial, continues from there: on a CPU, with equal threads and
+    processes, to the same last bit as if it had never stopped.
 
-    Of several processes that train a trial together, `processes` counts all; those that are started for it have their `group`,
-    and no folder.
+    Of several processes that train a trial together, `processes` counts all; those that
+    are started for it have their `group`, and no folder.
 
     Args:
-        beginnings: where the checkpoints of trials lie that are the same but for fewer epochs, by trial, the longest first.
+        beginnings: where the checkpoints of trials lie that are the same but for fewer
+            epochs, by trial, the longest first.
         meter: of the energy that an epoch draws.
 
     Attributes:
@@ -97,9 +111,15 @@ class Training:
         meter: Meter | None = None,
     ) -> None:
         torch.set_num_threads(threads)
-        self._trial, self._recipe, self._device = trial, trial.recipe, torch.device(device)
-        self._checkpoint = CheckpointFolder(folder, trial.hash) if folder is not None else None
-        self._group, self._beginnings, self._meter = group or Alone(), beginnings or {}, meter
+        self._trial = trial
+        self._recipe = trial.recipe
+        self._device = torch.device(device)
+        self._checkpoint: CheckpointFolder | None = None
+        if folder is not None:
+            self._checkpoint = CheckpointFolder(folder, trial.hash)
+        self._group = group or Alone()
+        self._beginnings = beginnings or {}
+        self._meter = meter
         try:
             if processes > 1:
                 self._group = Leader(trial, processes, device, threads)
@@ -110,8 +130,11 @@ class Training:
 
     def _prepare(self) -> None:
         recipe = self._recipe
-        # Before seeding: what reading data imports, and whether it was imported before, may draw random numbers.
-        self._batches = batches(self._trial.data, recipe, self._device, self._group.share)
+        # Before seeding: what reading data imports, and whether it was imported before,
+        # may draw random numbers.
+        self._batches = batches(
+            self._trial.data, recipe, self._device, self._group.share
+        )
         self._order = seed_everything(self._trial.seed)
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model = self._group.synchronise(model.to(self._device))
@@ -126,7 +149,12 @@ class Training:
                 **_optimizer_options(recipe),
             )
         apply_exceptions(self._optimizer, self._model, recipe)
-        self._ema = ModelEmaV3(self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup) if recipe.ema else None
+        if recipe.ema:
+            self._ema = ModelEmaV3(
+                self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup
+            )
+        else:
+            self._ema = None
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
             if group["params"]:
@@ -135,12 +163,16 @@ class Training:
         loss = training_loss(recipe, offset=self._terms.mixes_patches).to(self._device)
         self._teacher: nn.Module | None = None
         if self._trial.teacher is not None:
-            self._teacher = build_teacher(self._trial.teacher, self._trial.data).to(self._device)
+            self._teacher = build_teacher(self._trial.teacher, self._trial.data).to(
+                self._device
+            )
             loss = Distillation(loss, recipe)
             separate_heads(self._model)
         self._step = Step(self._model, loss, self._terms)
         self._mix = mixer(recipe, self._trial.data.classes)
-        self._scaler = torch.amp.GradScaler(self._device.type, enabled=recipe.precision == "float16")
+        self._scaler = torch.amp.GradScaler(
+            self._device.type, enabled=recipe.precision == "float16"
+        )
         self._updates = 0
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
@@ -161,14 +193,22 @@ class Training:
         if state is not None:
             return state
         found = (read_checkpoint(place, key) for key, place in self._beginnings.items())
-        return next((begun for begun in found if begun is not None and not begun.get("weights_only")), None)
+        return next(
+            (
+                begun
+                for begun in found
+                if begun is not None and not begun.get("weights_only")
+            ),
+            None,
+        )
 
     @property
     def finished(self) -> bool:
         return len(self.epochs) >= self._recipe.epochs
 
     def epoch(self) -> Epoch:
-        """Trains one epoch and looks at the validation split, or at the test set where there is none.
+        """Trains one epoch and looks at the validation split, or at the test set where
+        there is none.
 
         Raises:
             Diverged: the loss is not finite.
@@ -181,11 +221,24 @@ class Training:
             train_loss = self._train()
             loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
-            raise Diverged(f"loss is {train_loss} in training and {loss} in test at epoch {len(self.epochs) + 1}")
+            raise Diverged(
+                f"loss is {train_loss} in training and {loss} in test at epoch"
+                f" {len(self.epochs) + 1}"
+            )
         first = self._optimizer.param_groups[0]
         lr = float(first["lr"]) / first.get("lr_scale", 1.0)
-        seconds, joules = time.perf_counter() - start, self._meter.joules() if self._meter is not None else None
-        epoch = Epoch(len(self.epochs) + 1, train_loss, loss, top1, top5, lr, seconds, joules)
+        seconds = time.perf_counter() - start
+        joules = self._meter.joules() if self._meter is not None else None
+        epoch = Epoch(
+            number=len(self.epochs) + 1,
+            train_loss=train_loss,
+            loss=loss,
+            top1=top1,
+            top5=top5,
+            lr=lr,
+            seconds=seconds,
+            joules=joules,
+        )
         self.epochs.append(epoch)
         if self._trial.data.validation:
             self._select(epoch)
@@ -193,19 +246,34 @@ class Training:
 
     @property
     def _tested_model(self) -> nn.Module:
-        """The network whose numbers count: that of the EMA weights if the recipe keeps them."""
-        return self._model if self._ema is None else self._ema.module
+        """The network whose numbers count: that of the EMA weights if the recipe keeps
+        them.
+        """
+        if self._ema is None:
+            return self._model
+        averaged: nn.Module = self._ema.module
+        return averaged
 
     def _select(self, epoch: Epoch) -> None:
-        """Keeps the best weights where they are asked for; after the last epoch, looks at the test set, once."""
-        if self._recipe.select == "best" and (not self._best or epoch.top1 > self._best["top1"]):
-            kept = {name: tensor.detach().cpu().clone() for name, tensor in self._tested_model.state_dict().items()}
+        """Keeps the best weights where they are asked for; after the last epoch, looks
+        at the test set, once.
+        """
+        if self._recipe.select == "best" and (
+            not self._best or epoch.top1 > self._best["top1"]
+        ):
+            kept = {
+                name: tensor.detach().cpu().clone()
+                for name, tensor in self._tested_model.state_dict().items()
+            }
             self._best = {"epoch": epoch.number, "top1": epoch.top1, "model": kept}
         if not self.finished:
             return
         model, last = self._tested_model, dict[str, Tensor]()
         if self._best:
-            last = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+            last = {
+                name: tensor.detach().clone()
+                for name, tensor in model.state_dict().items()
+            }
             model.load_state_dict(self._best["model"])
         with self._group.together():
             loss, top1, top5 = self._test()
@@ -214,10 +282,14 @@ class Training:
         if last:
             # A longer training may begin here, and goes on from the last weights.
             model.load_state_dict(last)
-        self.tested = Tested(self._best.get("epoch", epoch.number), loss, top1, top5)
+        self.tested = Tested(
+            epoch=self._best.get("epoch", epoch.number), loss=loss, top1=top1, top5=top5
+        )
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
-        """Looks inside the network, that of the EMA weights if the recipe keeps them, on the first test images."""
+        """Looks inside the network, that of the EMA weights if the recipe keeps them,
+        on the first test images.
+        """
         with torch.random.fork_rng(devices=[]):
             taken = measure(
                 self._tested_model,
@@ -231,22 +303,33 @@ class Training:
 
     def diagnosed(self, names: tuple[str, ...]) -> bool:
         """Whether all of these diagnostics were taken after the last epoch."""
-        taken = {measurement.name.partition(".")[0] for measurement in self.measurements if measurement.epoch == len(self.epochs)}
+        taken = {
+            measurement.name.partition(".")[0]
+            for measurement in self.measurements
+            if measurement.epoch == len(self.epochs)
+        }
         return set(names) <= taken
 
     def save(self, *, weights_only: bool = False) -> None:
         """Writes the checkpoint.
 
         Args:
-            weights_only: of a finished trial, its last and its best weights, and what is known of it. No training can go
-                on from there.
+            weights_only: of a finished trial, its last and its best weights, and what
+                is known of it. No training can go on from there.
         """
         assert self._checkpoint is not None
         state = self._state()
         if weights_only:
             # Diagnostics look at the last weights, whichever were tested.
-            kept = {key: state[key] for key in ("epochs", "measurements", "tested", "best")}
-            state = {"weights_only": True, "model": self._tested_model.state_dict(), "ema": {}, **kept}
+            kept = {
+                key: state[key] for key in ("epochs", "measurements", "tested", "best")
+            }
+            state = {
+                "weights_only": True,
+                "model": self._tested_model.state_dict(),
+                "ema": {},
+                **kept,
+            }
         self._checkpoint.save(state)
 
     def close(self) -> None:
@@ -264,20 +347,30 @@ class Training:
     def _autocast(self) -> Any:
         if self._recipe.precision == "float32":
             return nullcontext()
-        return torch.autocast(self._device.type, dtype=getattr(torch, self._recipe.precision))
+        return torch.autocast(
+            self._device.type, dtype=getattr(torch, self._recipe.precision)
+        )
 
     def _train(self) -> float:
         """One pass over the training set; the mean loss over its images."""
         self._model.train()
         self._group.begin_epoch(self._trial.seed, len(self.epochs))
         if self._mix is not None:
-            self._mix.mixup_enabled = not 0 < self._recipe.mixup_off_epoch <= len(self.epochs)
-        total, images = torch.zeros((), dtype=torch.float64, device=self._device), 0
+            self._mix.mixup_enabled = (
+                not 0 < self._recipe.mixup_off_epoch <= len(self.epochs)
+            )
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        images = 0
         for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
             total += self._update(inputs, labels).double() * len(inputs)
             images += len(inputs)
-            if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(found := self._group.total(total, images)[0].item()):
-                raise Diverged(f"training loss is {found} in epoch {len(self.epochs) + 1}, update {update + 1}")
+            if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(
+                found := self._group.total(total, images)[0].item()
+            ):
+                raise Diverged(
+                    f"training loss is {found} in epoch {len(self.epochs) + 1}, update"
+                    f" {update + 1}"
+                )
         total, images = self._group.total(total, images)
         return total.item() / images
 
@@ -296,7 +389,10 @@ class Training:
         loss = self._backward(inputs, labels, patches)
         if self._recipe.clip_grad:
             self._scaler.unscale_(self._optimizer)
-            nn.utils.clip_grad_norm_([*self._model.parameters(), *self._terms.parameters()], self._recipe.clip_grad)
+            nn.utils.clip_grad_norm_(
+                [*self._model.parameters(), *self._terms.parameters()],
+                self._recipe.clip_grad,
+            )
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._updates += 1
@@ -307,15 +403,27 @@ class Training:
             self._ema.update(self._model, step=self._updates)
         return loss
 
-    def _backward(self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None) -> Tensor:
-        """Leaves the gradient of a batch, taken in as many parts as the recipe says; the batch's loss."""
+    def _backward(
+        self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None
+    ) -> Tensor:
+        """Leaves the gradient of a batch, taken in as many parts as the recipe says;
+        the batch's loss.
+        """
         total = torch.zeros((), device=self._device)
         count = min(self._recipe.accumulate, len(inputs))
         of_patches = _parts_of(patches, count)
-        parts = zip(inputs.tensor_split(count), labels.tensor_split(count), of_patches, strict=True)
+        parts = zip(
+            inputs.tensor_split(count),
+            labels.tensor_split(count),
+            of_patches,
+            strict=True,
+        )
         for number, (images, targets, labelled) in enumerate(parts, 1):
             # Several processes exchange their gradients once, with the last part.
-            waiting = getattr(self._shared_step, "no_sync", nullcontext) if number < count else nullcontext
+            if number < count:
+                waiting = getattr(self._shared_step, "no_sync", nullcontext)
+            else:
+                waiting = nullcontext
             share = len(images) / len(inputs)
             with waiting():
                 with self._autocast():
@@ -327,11 +435,14 @@ class Training:
 
     @torch.inference_mode()
     def _test(self, *, validation: bool = False) -> tuple[float, float, float]:
-        """Mean loss, top-1 and top-5 in per cent on the test set or the validation split."""
+        """Mean loss, top-1 and top-5 in per cent on the test set or the validation
+        split.
+        """
         model = self._tested_model
         model.eval()
         self._group.same_buffers(model)
-        sums, images = torch.zeros(3, dtype=torch.float64, device=self._device), 0
+        sums = torch.zeros(3, dtype=torch.float64, device=self._device)
+        images = 0
         for inputs, labels in self._batches.test(validation=validation):
             self._beat()
             with self._autocast():
@@ -353,7 +464,11 @@ class Training:
             "random": random_states(self._order),
             "epochs": [asdict(epoch) for epoch in self.epochs],
             "measurements": [
-                {**asdict(taken), "values": None if taken.values is None else list(taken.values)} for taken in self.measurements
+                {
+                    **asdict(taken),
+                    "values": None if taken.values is None else list(taken.values),
+                }
+                for taken in self.measurements
             ],
             "best": self._best,
             "tested": asdict(self.tested) if self.tested is not None else {},
@@ -386,20 +501,29 @@ class Training:
         """Takes back what is known of the epochs so far."""
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.measurements = [
-            Measurement(**{**taken, "values": taken["values"] and tuple(taken["values"])})
+            Measurement(
+                **{**taken, "values": taken["values"] and tuple(taken["values"])}
+            )
             for taken in state.get("measurements", [])
         ]
-        # A training that is longer than the one that was tested is tested at its own end.
+        # A training that is longer than the one that was tested is tested at its own
+        # end.
         if self.finished and state.get("tested"):
             self.tested = Tested(**state["tested"])
 
 
-def _parts_of(patches: Tensor | Regions | None, count: int) -> Sequence[Tensor | Regions | None]:
+def _parts_of(
+    patches: Tensor | Regions | None, count: int
+) -> Sequence[Tensor | Regions | None]:
     """The labels of patches of each part of a batch."""
     if patches is None:
         return [None] * count
     if isinstance(patches, Regions):
-        labels = zip(patches.own.tensor_split(count), patches.other.tensor_split(count), strict=True)
+        labels = zip(
+            patches.own.tensor_split(count),
+            patches.other.tensor_split(count),
+            strict=True,
+        )
         return [Regions(patches.mask, own, other) for own, other in labels]
     return patches.tensor_split(count)
 
@@ -417,7 +541,9 @@ def _optimizer_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
-    """timm's schedule, stepped at each update; its value is a function of the update's number alone."""
+    """timm's schedule, stepped at each update; its value is a function of the update's
+    number alone.
+    """
     schedule, _ = create_scheduler_v2(
         optimizer,
         sched=recipe.schedule,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
+from timm.loss import (
+    BinaryCrossEntropy,
+    LabelSmoothingCrossEntropy,
+    SoftTargetCrossEntropy,
+)
 from torch import Tensor, nn
 
 from ablate.layers.patch_losses import TINY, exact
@@ -13,21 +17,28 @@ from ablate.training.patches import PatchMixup
 
 
 class OffsetCrossEntropy(nn.Module):
-    """-sum_c t_c log(softmax(x)_c + 1e-8), the mean over images, as in the published code of patch diversification.
+    """-sum_c t_c log(softmax(x)_c + 1e-8), the mean over images, as in the published
+    code of patch diversification.
 
     Shape:
         logits and targets (batch, classes), to a scalar.
     """
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return -(targets * torch.log(exact(logits).softmax(dim=-1) + TINY)).sum(dim=-1).mean()
+        return (
+            -(targets * torch.log(exact(logits).softmax(dim=-1) + TINY))
+            .sum(dim=-1)
+            .mean()
+        )
 
 
 def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
-    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class numbers.
+    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class
+    numbers.
 
     Args:
-        offset: the targets are soft, and a cross-entropy is taken as by patch diversification's published code.
+        offset: the targets are soft, and a cross-entropy is taken as by patch
+            diversification's published code.
     """
     mixes = recipe.mixes
     loss: nn.Module = nn.CrossEntropyLoss()
@@ -43,7 +54,10 @@ def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
 
 
 def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
-    """timm's Mixup and CutMix, or None where the recipe has neither. It needs an even batch."""
+    """timm's Mixup and CutMix, or None where the recipe has neither.
+
+    It needs an even batch.
+    """
     if not recipe.mixes:
         return None
     return PatchMixup(
@@ -58,7 +72,9 @@ def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
 
 
 def test_sums(logits: Tensor, labels: Tensor) -> Tensor:
-    """Sum of cross-entropies, number right, number right among the first five; float64 (3,)."""
+    """Sum of cross-entropies, number right, number right among the first five; float64
+    (3,).
+    """
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, reduction="sum").double()
     first = logits.topk(min(5, logits.shape[1]), dim=1).indices.eq(labels[:, None])

@@ -1,4 +1,6 @@
-"""Loss terms on patch tokens while a network trains, and the labels of patches that mixing two images gives."""
+"""Loss terms on patch tokens while a network trains, and the labels of patches that
+mixing two images gives.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,19 @@ from ablate.records import Architecture
 
 
 class PatchTerms(nn.Module):
-    """The loss terms of an architecture's loss factors, and the hooks that fetch their tokens.
+    """The loss terms of an architecture's loss factors, and the hooks that fetch their
+    tokens.
 
-    The network itself is left as it is: its state has no part of them, and in evaluation nothing is fetched. Make it after
-    any copy of the network.
+    The network itself is left as it is: its state has no part of them, and in
+    evaluation nothing is fetched. Make it after any copy of the network.
     """
 
     def __init__(self, architecture: Architecture, model: nn.Module) -> None:
         super().__init__()
         found = build_losses(architecture, model)
-        self.terms = nn.ModuleDict({name: module for name, (_, module) in found.items()})
+        self.terms = nn.ModuleDict(
+            {name: module for name, (_, module) in found.items()}
+        )
         self.mixes_patches = False
         self._first: Tensor | None = None
         self._last: Tensor | None = None
@@ -39,8 +44,12 @@ class PatchTerms(nn.Module):
         self.grid, prefix = place.site.grid, place.site.prefix
         self.mixes_patches = factors.mixes_patches(architecture.settings)
         norm = model.get_submodule(family.last_norm)
-        # With a mean of tokens, timm's ViT normalises the mean by a norm of another name, and its tokens not at all.
-        own_norm = model.get_submodule("fc_norm") if isinstance(norm, nn.Identity) else nn.Identity()
+        # With a mean of tokens, timm's ViT normalises the mean by a norm of another
+        # name, and its tokens not at all.
+        if isinstance(norm, nn.Identity):
+            own_norm = model.get_submodule("fc_norm")
+        else:
+            own_norm = nn.Identity()
 
         def embed(module: nn.Module, inputs: Any, output: Tensor) -> None:
             if model.training:
@@ -64,8 +73,8 @@ class PatchTerms(nn.Module):
         """The weighted terms for the batch that the network saw last; 0 without any.
 
         Args:
-            labels: (batch, patches, classes); the two regions, where images are mixed on the patch grid; or None where
-                patches have no labels.
+            labels: (batch, patches, classes); the two regions, where images are mixed
+                on the patch grid; or None where patches have no labels.
         """
         if not self.terms:
             return 0.0
@@ -79,7 +88,9 @@ class PatchTerms(nn.Module):
 
 
 class PatchMixup(Mixup):  # type: ignore[misc]
-    """timm's Mixup and CutMix, batch by batch, that remembers which share of each pixel is the image's own."""
+    """timm's Mixup and CutMix, batch by batch, that remembers which share of each pixel
+    is the image's own.
+    """
 
     share: Tensor | float = 1.0
 
@@ -89,7 +100,9 @@ class PatchMixup(Mixup):  # type: ignore[misc]
         if lam == 1.0:
             return 1.0
         if use_cutmix:
-            (top, bottom, left, right), lam = cutmix_bbox_and_lam(x.shape, lam, ratio_minmax=None, correct_lam=True)
+            (top, bottom, left, right), lam = cutmix_bbox_and_lam(
+                x.shape, lam, ratio_minmax=None, correct_lam=True
+            )
             x[:, :, top:bottom, left:right] = x.flip(0)[:, :, top:bottom, left:right]
             self.share = torch.ones(x.shape[-2:], device=x.device)
             self.share[top:bottom, left:right] = 0.0
@@ -99,8 +112,11 @@ class PatchMixup(Mixup):  # type: ignore[misc]
             x.mul_(lam).add_(others)
         return float(lam)
 
-    def patch_labels(self, labels: Tensor, classes: int, grid: tuple[int, int]) -> Tensor:
-        """The label of each patch of the batch just mixed: a patch cut in two has both, by area.
+    def patch_labels(
+        self, labels: Tensor, classes: int, grid: tuple[int, int]
+    ) -> Tensor:
+        """The label of each patch of the batch just mixed: a patch cut in two has both,
+        by area.
 
         Args:
             labels: the class numbers before mixing, (batch).
@@ -111,16 +127,22 @@ class PatchMixup(Mixup):  # type: ignore[misc]
         off = self.label_smoothing / classes
         own = F.one_hot(labels, classes).float() * (1 - self.label_smoothing) + off
         share = torch.as_tensor(self.share, device=labels.device)
-        area = F.adaptive_avg_pool2d(share.expand(1, 1, *(share.shape or grid)), grid).reshape(1, -1, 1)
+        area = F.adaptive_avg_pool2d(
+            share.expand(1, 1, *(share.shape or grid)), grid
+        ).reshape(1, -1, 1)
         mixed: Tensor = area * own[:, None] + (1 - area) * own.flip(0)[:, None]
         return mixed
 
 
-def mix_on_grid(images: Tensor, labels: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Tensor, Regions]:
-    """Mixes each image with another of its batch in whole patches, as in the published code of patch diversification.
+def mix_on_grid(
+    images: Tensor, labels: Tensor, grid: tuple[int, int]
+) -> tuple[Tensor, Tensor, Regions]:
+    """Mixes each image with another of its batch in whole patches, as in the published
+    code of patch diversification.
 
-    The first image keeps a random rectangle of patches, the same in the whole batch, and its partner has the rest. Draws from
-    the global random states of numpy, Python and torch.
+    The first image keeps a random rectangle of patches, the same in the whole batch,
+    and its partner has the rest. Draws from the global random states of numpy, Python
+    and torch.
 
     Args:
         images: (batch, channels, height, width).
@@ -141,7 +163,9 @@ def mix_on_grid(images: Tensor, labels: Tensor, grid: tuple[int, int]) -> tuple[
 
 
 def rectangle(grid: tuple[int, int], share: float) -> Tensor:
-    """A random rectangle of at most a share of the grid's patches, (height, width) of ones and zeros."""
+    """A random rectangle of at most a share of the grid's patches, (height, width) of
+    ones and zeros.
+    """
     height, width = grid
     area = int(height * width * share)
     rows = random.randint(1, max(1, min(height, area) - 1))

@@ -1,4 +1,6 @@
-"""How long training takes, from a few steps on made-up images: for the estimate of a plan before anything is trained."""
+"""How long training takes, from a few steps on made-up images: for the estimate of a
+plan before anything is trained.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,17 @@ from torch import nn
 from ablate.models import build
 from ablate.records import Architecture
 
+# Seconds of a step from which on a larger batch would tell no more.
 LONG_ENOUGH = 0.2
-"""Seconds of a step from which on a larger batch would tell no more."""
 
 
-def seconds_per_image(architecture: Architecture, batch_size: int, *, threads: int = 1) -> float:
+def seconds_per_image(
+    architecture: Architecture, batch_size: int, *, threads: int = 1
+) -> float:
     """Seconds of a training step on the CPU an image.
 
-    The batch doubles up to `batch_size`, or until a step is long: small networks spend their time on the step, large ones on
-    the images.
+    The batch doubles up to `batch_size`, or until a step is long: small networks spend
+    their time on the step, large ones on the images.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -29,7 +33,9 @@ def seconds_per_image(architecture: Architecture, batch_size: int, *, threads: i
             step_seconds(model, architecture, 2)
             images = 2
             while (
-                taken := min(step_seconds(model, architecture, images) for _ in range(2))
+                taken := min(
+                    step_seconds(model, architecture, images) for _ in range(2)
+                )
             ) < LONG_ENOUGH and images < batch_size:
                 images = min(2 * images, batch_size)
     finally:
@@ -39,7 +45,9 @@ def seconds_per_image(architecture: Architecture, batch_size: int, *, threads: i
 
 def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> float:
     """Seconds of one forward and backward pass."""
-    inputs = torch.randn(images, architecture.channels, architecture.image_size, architecture.image_size)
+    inputs = torch.randn(
+        images, architecture.channels, architecture.image_size, architecture.image_size
+    )
     start = time.perf_counter()
     F.cross_entropy(model(inputs), torch.zeros(images, dtype=torch.int64)).backward()
     return time.perf_counter() - start

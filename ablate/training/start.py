@@ -1,4 +1,6 @@
-"""The weights that a trial starts from, or that its teacher has: timm's published ones, or a file's."""
+"""The weights that a trial starts from, or that its teacher has: timm's published ones,
+or a file's.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from ablate.records import Start, Trial
 
 
 def read_start(trial: Trial) -> State:
-    """The tensors that a trial starts from, by name; empty where its weights are drawn anew. Random states stay as they are.
+    """The tensors that a trial starts from, by name; empty where its weights are drawn
+    anew.
+
+    Random states stay as they are.
 
     Raises:
         CheckpointError: they cannot be had; the message says how.
@@ -32,28 +37,41 @@ def read_weights(start: Start, backbone: str, *, key: str) -> State:
         CheckpointError: they cannot be had; the message says how.
     """
     with torch.random.fork_rng(devices=[]):
-        return _same_file(start, key) if start.path else _published(backbone, key)
+        if start.path:
+            return _same_file(start, key)
+        return _published(backbone, key)
 
 
 def _same_file(start: Start, key: str) -> State:
     """The tensors of a file that is still the one that was planned with."""
     if file_identity(Path(start.path)) != start.identity:
-        raise CheckpointError(f"{key}: {start.path} has changed since the trial was planned; plan it again")
+        raise CheckpointError(
+            f"{key}: {start.path} has changed since the trial was planned; plan it"
+            " again"
+        )
     return read_file(Path(start.path), key)
 
 
 def _published(backbone: str, key: str) -> State:
-    """timm's weights of the unmodified backbone, in timm's own names, downloaded unless they are in its cache."""
+    """timm's weights of the unmodified backbone, in timm's own names, downloaded unless
+    they are in its cache.
+    """
     import timm
 
     try:
         model = timm.create_model(backbone, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        example = "pretrained: FILE.safetensors" if key == "pretrained" else f"weights: FILE.safetensors under {key}"
+        if str(error).strip():
+            reason = str(error).strip().splitlines()[0]
+        else:
+            reason = type(error).__name__
+        if key == "pretrained":
+            example = "pretrained: FILE.safetensors"
+        else:
+            example = f"weights: FILE.safetensors under {key}"
         raise CheckpointError(
-            f"{key}: the weights of {backbone} could not be fetched ({reason}); where there is no network, fetch them "
-            f"elsewhere and name the file: {example}"
+            f"{key}: the weights of {backbone} could not be fetched ({reason}); where"
+            f" there is no network, fetch them elsewhere and name the file: {example}"
         ) from error
     state: State = model.state_dict()
     return state

@@ -1,4 +1,6 @@
-"""Where a checkpoint lies: in a folder, or at any URL of fsspec that the nodes of a cluster share."""
+"""Where a checkpoint lies: in a folder, or at any URL of fsspec that the nodes of a
+cluster share.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,20 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 NAME = "last.pt"
-OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"})
-"""Protocols that write an object in one step; elsewhere a new file is moved over the old one."""
+# Protocols that write an object in one step; elsewhere a new file is moved over the old
+# one.
+OBJECT_STORES = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"}
+)
 
 
 class Storage(Protocol):
     """One file that is replaced in one step.
 
-    `name` is the file's path or URL. `beat` gives a sign of life, where somebody can see it. `writing` gives a
-    local path to write to, and replaces the file by it where the block ends
-    without an error; `reading` gives a local path to read, None where there is no file.
+    `name` is the file's path or URL. `beat` gives a sign of life, where somebody can
+    see it. `writing` gives a local path to write to, and replaces the file by it where
+    the block ends without an error; `reading` gives a local path to read, None where
+    there is no file.
     """
 
     name: str
@@ -65,11 +71,13 @@ class Folder:
         """
         folder = self._file.parent
         try:
-            # Only this one: where all checkpoints have gone, a new folder would have the trial begin anew beside them.
+            # Only this one: where all checkpoints have gone, a new folder would have
+            # the trial begin anew beside them.
             folder.mkdir(exist_ok=True)
         except FileNotFoundError as error:
             raise CheckpointError(
-                f"no checkpoint can be written to {folder}: {error.strerror}; was it moved, or is it not mounted on this machine?"
+                f"no checkpoint can be written to {folder}: {error.strerror}; was it"
+                " moved, or is it not mounted on this machine?"
             ) from error
         self._lock = (folder / "lock").open("w")
         deadline = time.monotonic() + seconds
@@ -81,7 +89,8 @@ class Folder:
                 if time.monotonic() > deadline:
                     self.release()
                     raise TrialBusy(
-                        f"another process has been training {trial} for {seconds:.0f} s; it holds {folder}/lock"
+                        f"another process has been training {trial} for {seconds:.0f}"
+                        f" s; it holds {folder}/lock"
                     ) from None
                 time.sleep(0.05)
 
@@ -108,11 +117,15 @@ class Folder:
                 os.fsync(stream.fileno())
             partial.replace(self._file)
         except OSError as error:
-            # What was written of it would take the little room that is left from the database.
+            # What was written of it would take the little room that is left from the
+            # database.
             with contextlib.suppress(OSError):
                 partial.unlink()
             folder = partial.parent
-            raise CheckpointError(f"no checkpoint can be written to {folder}: {error.strerror}; the last one stays") from error
+            raise CheckpointError(
+                f"no checkpoint can be written to {folder}: {error.strerror}; the last"
+                " one stays"
+            ) from error
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path | None]:
@@ -125,13 +138,19 @@ class Folder:
 class Remote:
     """A URL of fsspec.
 
-    There is no lock: that no two drivers train the same trial is the store's to see to. A worker that its cluster has lost and
-    that writes on writes checkpoints of the same trial: whichever is written last is whole, and costs the other its time only.
+    There is no lock: that no two drivers train the same trial is the store's to see to.
+    A worker that its cluster has lost and that writes on writes checkpoints of the same
+    trial: whichever is written last is whole, and costs the other its time only.
     """
 
     def __init__(self, system: AbstractFileSystem, folder: str) -> None:
-        self._system, self._folder, self._file = system, folder, f"{folder}/{NAME}"
-        protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+        self._system = system
+        self._folder = folder
+        self._file = f"{folder}/{NAME}"
+        if isinstance(system.protocol, str):
+            protocols = {system.protocol}
+        else:
+            protocols = set(system.protocol)
         self._one_step = bool(protocols & OBJECT_STORES)
         self.name = str(system.unstrip_protocol(self._file))
 
@@ -177,7 +196,9 @@ class Remote:
 
 @contextlib.contextmanager
 def _staged() -> Iterator[Path]:
-    """A local path for what travels: a whole file is sent, never a stream that may break off."""
+    """A local path for what travels: a whole file is sent, never a stream that may
+    break off.
+    """
     with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
         yield Path(folder, NAME)
 
@@ -197,11 +218,16 @@ def storage(place: str | Path) -> Storage:
     from fsspec.implementations.local import LocalFileSystem
 
     system, path = system_of(str(place))
-    return Folder(Path(path)) if type(system) is LocalFileSystem else Remote(system, path.rstrip("/"))
+    if type(system) is LocalFileSystem:
+        return Folder(Path(path))
+    return Remote(system, path.rstrip("/"))
 
 
 def try_out(place: str) -> None:
-    """Writes to a URL, reads it back and removes it, so that a wrong one is told before anything is trained. A folder needs none.
+    """Writes to a URL, reads it back and removes it, so that a wrong one is told before
+    anything is trained.
+
+    A folder needs none.
 
     Raises:
         CheckpointError: it cannot be written, or does not give back what was written.
@@ -218,6 +244,10 @@ def try_out(place: str) -> None:
         tried.remove()
     except Exception as error:
         # Each protocol has exceptions of its own.
-        raise CheckpointError(f"--checkpoints {place} cannot be written: {type(error).__name__}: {error}") from error
+        raise CheckpointError(
+            f"--checkpoints {place} cannot be written: {type(error).__name__}: {error}"
+        ) from error
     if not whole:
-        raise CheckpointError(f"--checkpoints {place} does not give back what was written there")
+        raise CheckpointError(
+            f"--checkpoints {place} does not give back what was written there"
+        )

@@ -1,4 +1,6 @@
-"""The network that a trial learns from, and the loss by which it does (DeiT, arXiv 2012.12877, equations 2 and 3)."""
+"""The network that a trial learns from, and the loss by which it does (DeiT, arXiv
+2012.12877, equations 2 and 3).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from ablate.training.start import read_weights
 class TeacherNetwork(nn.Module):
     """A trained network that only predicts.
 
-    Published weights want images normalised in their own way: `scale` and `shift` take the trial's images there.
+    Published weights want images normalised in their own way: `scale` and `shift` take
+    the trial's images there.
 
     Shape:
         (batch, channels, side, side) to logits (batch, classes).
@@ -45,18 +48,28 @@ def build_teacher(teacher: Teacher, data: Data) -> TeacherNetwork:
         CheckpointError: the weights cannot be had; the message says how.
         Infeasible: they are not all of the network's.
     """
-    weights = read_weights(teacher.weights, teacher.architecture.backbone, key="teacher")
+    weights = read_weights(
+        teacher.weights, teacher.architecture.backbone, key="teacher"
+    )
     network, loaded = with_weights(teacher.architecture, weights)
     if loaded.new:
-        raise Infeasible(f"teacher: the weights are of another network than {teacher.architecture.backbone}: {loaded}")
-    scale, shift = torch.ones(1), torch.zeros(1)
+        raise Infeasible(
+            "teacher: the weights are of another network than"
+            f" {teacher.architecture.backbone}: {loaded}"
+        )
+    scale = torch.ones(1)
+    shift = torch.zeros(1)
     if not teacher.weights.path:
         scale, shift = _renormalised(teacher.architecture.backbone, data)
     return TeacherNetwork(network, scale, shift)
 
 
-def with_weights(architecture: Architecture, weights: State) -> tuple[nn.Module, Loaded]:
-    """A network of ablate's families, or any other model of timm, with the weights, and what was taken of them."""
+def with_weights(
+    architecture: Architecture, weights: State
+) -> tuple[nn.Module, Loaded]:
+    """A network of ablate's families, or any other model of timm, with the weights, and
+    what was taken of them.
+    """
     with torch.random.fork_rng(devices=[]):
         if families.is_known(architecture.backbone):
             return build_from(architecture, weights)
@@ -64,7 +77,9 @@ def with_weights(architecture: Architecture, weights: State) -> tuple[nn.Module,
 
         shape = {"in_chans": architecture.channels, "num_classes": architecture.classes}
         try:
-            network = timm.create_model(architecture.backbone, img_size=architecture.image_size, **shape)
+            network = timm.create_model(
+                architecture.backbone, img_size=architecture.image_size, **shape
+            )
         except TypeError:
             # A network that takes images of any side.
             network = timm.create_model(architecture.backbone, **shape)
@@ -79,14 +94,21 @@ def problem_with(network: nn.Module, architecture: Architecture) -> str:
         logits = network.eval()(torch.zeros(1, architecture.channels, side, side))
     except Exception as error:
         # Each network refuses in its own way.
-        return f"{architecture.backbone} cannot read images of {side} x {side} pixels: {error}"
+        return (
+            f"{architecture.backbone} cannot read images of {side} x {side} pixels:"
+            f" {error}"
+        )
     if not isinstance(logits, Tensor) or logits.shape != (1, architecture.classes):
-        return f"{architecture.backbone} gives no logits of {architecture.classes} classes"
+        return (
+            f"{architecture.backbone} gives no logits of {architecture.classes} classes"
+        )
     return ""
 
 
 def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
-    """Scale and shift, each (channels, 1, 1), from the trial's normalisation of images to that of timm's weights."""
+    """Scale and shift, each (channels, 1, 1), from the trial's normalisation of images
+    to that of timm's weights.
+    """
     from timm.models import get_pretrained_cfg
 
     from ablate.data.images import normalisation
@@ -94,12 +116,17 @@ def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
     published = get_pretrained_cfg(backbone)
     assert published is not None
     mean, std = (torch.tensor(values)[:, None, None] for values in normalisation(data))
-    wanted_mean, wanted_std = (torch.tensor(values)[:, None, None] for values in (published.mean, published.std))
+    wanted_mean, wanted_std = (
+        torch.tensor(values)[:, None, None]
+        for values in (published.mean, published.std)
+    )
     return std / wanted_std, (mean - wanted_mean) / wanted_std
 
 
 def separate_heads(model: nn.Module) -> None:
-    """Has a network with a distillation token give the logits of both heads while it is trained, not their mean."""
+    """Has a network with a distillation token give the logits of both heads while it is
+    trained, not their mean.
+    """
     separate = getattr(model, "set_distilled_training", None)
     if separate is not None:
         separate(True)
@@ -108,8 +135,9 @@ def separate_heads(model: nn.Module) -> None:
 class Distillation(nn.Module):
     """The loss of a network that learns from labels and from a teacher.
 
-    `(1 - share) * loss(logits, labels) + share * (what the teacher's logits say)`. A network with a distillation token gives
-    two kinds of logits: the labels are for the first, the teacher is for the second.
+    `(1 - share) * loss(logits, labels) + share * (what the teacher's logits say)`. A
+    network with a distillation token gives two kinds of logits: the labels are for the
+    first, the teacher is for the second.
 
     The teacher's part is, with the temperature T:
 
@@ -128,17 +156,27 @@ class Distillation(nn.Module):
         self.share = recipe.distillation_share
         self.temperature = recipe.distillation_temperature
 
-    def forward(self, logits: Tensor | tuple[Tensor, Tensor], labels: Tensor, taught: Tensor) -> Tensor:
-        own, of_teacher = logits if isinstance(logits, tuple) else (logits, logits)
+    def forward(
+        self, logits: Tensor | tuple[Tensor, Tensor], labels: Tensor, taught: Tensor
+    ) -> Tensor:
+        if isinstance(logits, tuple):
+            own, of_teacher = logits
+        else:
+            own, of_teacher = (logits, logits)
         of_labels: Tensor = self.loss(own, labels)
-        return (1 - self.share) * of_labels + self.share * self._teaching(of_teacher, taught)
+        return (1 - self.share) * of_labels + self.share * self._teaching(
+            of_teacher, taught
+        )
 
     def _teaching(self, logits: Tensor, taught: Tensor) -> Tensor:
-        logits, taught = exact(logits), exact(taught)
+        logits = exact(logits)
+        taught = exact(taught)
         if self.kind == "hard":
             return F.cross_entropy(logits, taught.argmax(dim=1))
         log_probabilities = F.log_softmax(logits / self.temperature, dim=1)
         wanted = F.log_softmax(taught / self.temperature, dim=1)
-        divergence = F.kl_div(log_probabilities, wanted, reduction="batchmean", log_target=True)
+        divergence = F.kl_div(
+            log_probabilities, wanted, reduction="batchmean", log_target=True
+        )
         per_class = logits.shape[1] if self.kind == "soft-code" else 1
         return divergence * self.temperature**2 / per_class

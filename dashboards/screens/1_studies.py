@@ -18,31 +18,55 @@ SHOWN = 50
 def card(study: StudyStatus) -> None:
     """One study."""
     total = sum(study.states.values())
-    done = sum(study.states.get(state, 0) for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED))
+    done = sum(
+        study.states.get(state, 0)
+        for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED)
+    )
     with st.container(border=True):
         link(study.name, "study", icon=":material/analytics:", study=study.name)
         words.paragraph(study.question)
-        others = " · ".join(f"{number:,} {state}" for state, number in study.states.items() if number)
-        st.progress(study.epochs_done / study.epochs if study.epochs else 0.0, text=f"{done:,} of {total:,} trials · {others}")
-        st.caption(f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of {study.epochs:,} epochs")
+        others = " · ".join(
+            f"{number:,} {state}" for state, number in study.states.items() if number
+        )
+        st.progress(
+            study.epochs_done / study.epochs if study.epochs else 0.0,
+            text=f"{done:,} of {total:,} trials · {others}",
+        )
+        st.caption(
+            f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of"
+            f" {study.epochs:,} epochs"
+        )
 
 
 def overview() -> None:
     """The cards, read anew every two seconds."""
     st.session_state.setdefault("filter", state("filter"))
-    wanted = st.text_input("Filter", placeholder="a part of a name or a question", key="filter")
+    wanted = st.text_input(
+        "Filter", placeholder="a part of a name or a question", key="filter"
+    )
     keep({"filter": wanted})
     found = studies()
     if not found:
-        st.info("The store holds no study yet. `ablate init`, then `ablate run space.yaml` makes one; this page will show it.")
+        st.info(
+            "The store holds no study yet. `ablate init`, then `ablate run space.yaml`"
+            " makes one; this page will show it."
+        )
         return
     running = sum(study.states.get(Status.RUNNING, 0) for study in found)
     columns = st.columns(4)
     columns[0].metric("studies", f"{len(found):,}")
-    columns[1].metric("trials", f"{sum(sum(study.states.values()) for study in found):,}")
+    columns[1].metric(
+        "trials", f"{sum(sum(study.states.values()) for study in found):,}"
+    )
     columns[2].metric("running now", f"{running:,}")
-    columns[3].metric("failed", f"{sum(study.states.get(Status.FAILED, 0) for study in found):,}")
-    matching = [study for study in found if wanted.lower() in f"{study.name} {study.question}".lower()]
+    columns[3].metric(
+        "failed", f"{sum(study.states.get(Status.FAILED, 0) for study in found):,}"
+    )
+    matching = [
+        study
+        for study in found
+        if wanted.lower() in f"{study.name} {study.question}".lower()
+    ]
     for study in matching[:SHOWN]:
         card(study)
     if len(matching) > SHOWN:

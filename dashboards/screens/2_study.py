@@ -1,12 +1,15 @@
-"""One study: its question, what can be said, tables and charts; follows it while it runs."""
+"""One study: its question, what can be said, tables and charts; follows it while it
+runs.
+"""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import inside
 import pandas as pd
@@ -14,7 +17,18 @@ import streamlit as st
 import words
 from failures import live
 from links import go, keep, link, state
-from stored import URL, WHERE, chart, curves, frame, grid, results, studies, trials, verdicts
+from stored import (
+    URL,
+    WHERE,
+    chart,
+    curves,
+    frame,
+    grid,
+    results,
+    studies,
+    trials,
+    verdicts,
+)
 
 from ablate import escape
 from ablate.errors import AblateError
@@ -31,7 +45,17 @@ from ablate.report.wording import policy, sentence
 from ablate.review import review
 from ablate.study import Study
 
-VIEWS = ("verdicts", "table", "effects", "pareto", "curves", "parallel", "layers", "trials", "review")
+VIEWS = (
+    "verdicts",
+    "table",
+    "effects",
+    "pareto",
+    "curves",
+    "parallel",
+    "layers",
+    "trials",
+    "review",
+)
 COSTS = ("flops", "params", "activations")
 MOST_SENTENCES = 60
 MOST_BOLD = 500
@@ -43,7 +67,9 @@ def choose(names: Sequence[str]) -> str:
     said = state("study")
     if said and said not in names:
         words.notice(f"The store has no study '{said}'.", "warning")
-    return st.selectbox("Study", names, index=names.index(said) if said in names else 0, key="study")
+    return st.selectbox(
+        "Study", names, index=names.index(said) if said in names else 0, key="study"
+    )
 
 
 def filters(found: StudyResults) -> dict[str, str]:
@@ -51,10 +77,16 @@ def filters(found: StudyResults) -> dict[str, str]:
     chosen = {}
     with st.popover("Filter by factor"):
         for name in found.factors:
-            levels = list(dict.fromkeys(level_text(shown_levels(cell).get(name)) for cell in found.cells))
+            levels = list(
+                dict.fromkeys(
+                    level_text(shown_levels(cell).get(name)) for cell in found.cells
+                )
+            )
             said = state(f"f.{name}")
             index = levels.index(said) + 1 if said in levels else 0
-            value = st.selectbox(words.label(name), ["any", *levels], index=index, key=f"f.{name}")
+            value = st.selectbox(
+                words.label(name), ["any", *levels], index=index, key=f"f.{name}"
+            )
             if value != "any":
                 chosen[name] = value
     return chosen
@@ -66,13 +98,25 @@ def matches(cell: CellResult, chosen: dict[str, str]) -> bool:
 
 
 def show_grid(name: str, of: str, rows: set[int] | None = None) -> None:
-    """The table, or one of effects, with its notes; what stands out is bold where there are few rows."""
-    made, whole = grid(name, of), frame(name, of)
-    shown = whole if rows is None or "row" not in whole else whole[whole["row"].isin(rows)]
+    """The table, or one of effects, with its notes; what stands out is bold where there
+    are few rows.
+    """
+    made = grid(name, of)
+    whole = frame(name, of)
+    if rows is None or "row" not in whole:
+        shown = whole
+    else:
+        shown = whole[whole["row"].isin(rows)]
     if len(shown) <= MOST_BOLD:
-        bold = {(number, column) for number, column in made.bold if number in shown.index}
+        bold = {
+            (number, column) for number, column in made.bold if number in shown.index
+        }
         styled = shown.style.apply(
-            lambda row: ["font-weight: bold" if (row.name, c) in bold else "" for c in shown.columns], axis=1
+            lambda row: [
+                "font-weight: bold" if (row.name, c) in bold else ""
+                for c in shown.columns
+            ],
+            axis=1,
         )
         st.dataframe(styled, hide_index=True, width="stretch")
     else:
@@ -80,7 +124,9 @@ def show_grid(name: str, of: str, rows: set[int] | None = None) -> None:
     for note in made.notes:
         words.caption(note)
     file = f"{name.replace('/', '-')}-{of}.csv"
-    st.download_button("Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}")
+    st.download_button(
+        "Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}"
+    )
 
 
 def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
@@ -89,35 +135,68 @@ def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
     if not said:
         st.info("There is nothing to compare with the first row here.")
     for effect in said[:MOST_SENTENCES]:
-        words.verdict(sentence(effect, found.metric, margin), VERDICTS[str(effect.verdict)])
+        words.verdict(
+            sentence(effect, found.metric, margin), VERDICTS[str(effect.verdict)]
+        )
     if len(said) > MOST_SENTENCES:
-        st.caption(f"{len(said) - MOST_SENTENCES} more in the table; narrow the filter.")
-    st.caption(f"{policy(results(name)[1])}; verdicts hold for all rows together at 5 % (Holm); margin {margin:g}.")
+        st.caption(
+            f"{len(said) - MOST_SENTENCES} more in the table; narrow the filter."
+        )
+    st.caption(
+        f"{policy(results(name)[1])}; verdicts hold for all rows together at 5 %"
+        f" (Holm); margin {margin:g}."
+    )
 
 
 def keeps(series: Series, at: int, step: int) -> bool:
-    """Whether a point is drawn where there are too many: all of the front, so many of the others."""
+    """Whether a point is drawn where there are too many: all of the front, so many of
+    the others.
+    """
     return series.joined or at % step == 0
 
 
 def show_pareto(name: str, rows: set[int]) -> None:
-    cost = st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost") or "flops"
+    cost = (
+        st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost")
+        or "flops"
+    )
     drawn = only(chart(name, "pareto", cost), rows)
     # A browser takes seconds for tens of thousands of points.
     step = -(-max(len(series.keys) for series in drawn.series) // MOST_POINTS)
     if step > 1:
-        drawn = only(drawn, {key for series in drawn.series for at, key in enumerate(series.keys) if keeps(series, at, step)})
-    picked = st.plotly_chart(draw(drawn), on_select="rerun", selection_mode="points", key=f"pareto-{cost}")
+        drawn = only(
+            drawn,
+            {
+                key
+                for series in drawn.series
+                for at, key in enumerate(series.keys)
+                if keeps(series, at, step)
+            },
+        )
+    picked = st.plotly_chart(
+        draw(drawn), on_select="rerun", selection_mode="points", key=f"pareto-{cost}"
+    )
     points = picked["selection"]["points"] if picked else []
-    chosen = [point.get("customdata") for point in points if point.get("customdata") is not None]
+    chosen = [
+        point.get("customdata")
+        for point in points
+        if point.get("customdata") is not None
+    ]
     if step > 1:
-        st.caption(f"Of the beaten rows one in {step} is drawn; narrow the filter for all of them.")
+        st.caption(
+            f"Of the dominated rows, one in {step} is drawn; narrow the filter for all of"
+            " them."
+        )
     if not chosen:
         st.caption("Click a point to see its trials.")
         return
     row = int(chosen[0][0] if isinstance(chosen[0], list) else chosen[0])
     found, _ = results(name)
-    words.heading(f"Row {row}: {charts.label(found, next(cell for cell in found.cells if cell.index == row))}", 3)
+    words.heading(
+        f"Row {row}:"
+        f" {charts.label(found, next(cell for cell in found.cells if cell.index == row))}",
+        3,
+    )
     show_trials(name, {row})
 
 
@@ -126,13 +205,22 @@ def show_trials(name: str, rows: set[int]) -> None:
     mine = [trial for trial in trials(name) if trial["row"] in rows]
     if len(mine) > 40:
         frame = pd.DataFrame(mine)
-        picked = st.dataframe(frame, hide_index=True, on_select="rerun", selection_mode="single-row", key="trials")
+        picked = st.dataframe(
+            frame,
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="single-row",
+            key="trials",
+        )
         for index in picked["selection"]["rows"]:
             go("trial", trial=str(frame.iloc[index]["trial"]))
         return
     for trial in mine:
         top1 = "" if trial["top1"] is None else f", top-1 {trial['top1']:.2f}"
-        label = f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{top1} ({trial['trial'][:8]})"
+        label = (
+            f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{top1}"
+            f" ({trial['trial'][:8]})"
+        )
         link(label, "trial", icon=":material/model_training:", trial=trial["trial"])
 
 
@@ -140,10 +228,18 @@ def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
     metrics = ("top1", "top5", "loss", "train_loss")
     said = state("metric")
     metric = (
-        st.segmented_control("Metric", metrics, default=said if said in metrics else found.metric, key="metric") or found.metric
+        st.segmented_control(
+            "Metric",
+            metrics,
+            default=said if said in metrics else found.metric,
+            key="metric",
+        )
+        or found.metric
     )
     first = sorted(rows)[:12]
-    st.plotly_chart(draw(charts.curves_chart(found, curves(name, first), metric, first)))
+    st.plotly_chart(
+        draw(charts.curves_chart(found, curves(name, first), metric, first))
+    )
     if len(rows) > 12:
         st.caption(f"The first 12 of {len(rows)} rows; narrow the filter for others.")
 
@@ -152,7 +248,10 @@ def show_layers(name: str, rows: set[int]) -> None:
     study = Study(name, URL)
     stored = list(study.diagnostics())
     if not stored:
-        words.notice("No diagnostic is stored. Take them with:", command=f"ablate diagnose {escape.shell(name)}{WHERE}")
+        words.notice(
+            "No diagnostic is stored. Take them with:",
+            command=f"ablate diagnose {escape.shell(name)}{WHERE}",
+        )
         return
     diagnostic = inside.choose(stored)
     lines = [line for line in study.layers(diagnostic) if line.cell in rows]
@@ -163,9 +262,21 @@ def show_layers(name: str, rows: set[int]) -> None:
 
 
 def show_effects(name: str, rows: set[int]) -> None:
-    kinds = ("rows", "factors", "interactions", "contributions", "importance", "controls")
+    kinds = (
+        "rows",
+        "factors",
+        "interactions",
+        "contributions",
+        "importance",
+        "controls",
+    )
     said = state("of")
-    of = st.segmented_control("Effects of", kinds, default=said if said in kinds else "rows", key="of") or "rows"
+    of = (
+        st.segmented_control(
+            "Effects of", kinds, default=said if said in kinds else "rows", key="of"
+        )
+        or "rows"
+    )
     if of == "interactions":
         show_interaction(results(name)[0])
     if of != "controls":
@@ -175,26 +286,38 @@ def show_effects(name: str, rows: set[int]) -> None:
 
 
 def show_interaction(found: StudyResults) -> None:
-    """Means over the levels of one factor, a line a level of another: parallel lines do not interact."""
+    """Means over the levels of one factor, a line a level of another: parallel lines do
+    not interact.
+    """
     pairs = [f"{a} x {b}" for a, b in itertools.combinations(found.factors, 2)]
     if not pairs:
         return
     one, _, other = st.selectbox("Factors", pairs, key="pair").partition(" x ")
-    st.plotly_chart(draw(charts.interaction_chart(found, one, other)), key="interaction")
+    st.plotly_chart(
+        draw(charts.interaction_chart(found, one, other)), key="interaction"
+    )
 
 
 def only(drawn: Chart | Coordinates, rows: set[int]) -> Chart | Coordinates:
     """A chart with the points of some rows."""
     if isinstance(drawn, Coordinates):
         at = [place for place, key in enumerate(drawn.keys) if key in rows]
-        axes = [replace(axis, values=[axis.values[place] for place in at]) for axis in drawn.axes]
-        return replace(drawn, axes=axes, keys=[drawn.keys[place] for place in at])
+        axes = [replace(axis, values=_taken(axis.values, at)) for axis in drawn.axes]
+        return replace(drawn, axes=axes, keys=_taken(drawn.keys, at))
     kept = []
     for series in drawn.series:
         at = [place for place, key in enumerate(series.keys) if key in rows]
-        parts = {part: getattr(series, part) for part in ("x", "y", "low", "high", "keys", "texts")}
-        kept.append(replace(series, **{part: [found[place] for place in at] for part, found in parts.items() if found}))
+        parts = {}
+        for part in ("x", "y", "low", "high", "keys", "texts"):
+            values = getattr(series, part)
+            if values:
+                parts[part] = _taken(values, at)
+        kept.append(replace(series, **parts))
     return replace(drawn, series=kept)
+
+
+def _taken(values: Sequence[Any], places: list[int]) -> list[Any]:
+    return [values[place] for place in places]
 
 
 def report_button(name: str) -> None:
@@ -202,41 +325,50 @@ def report_button(name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             write_page(Study(name, URL), Path(folder, "report.html"), where=WHERE)
             content = Path(folder, "report.html").read_text()
-        st.download_button("Download it", content, f"{name.replace('/', '-')}.html", "text/html")
+        st.download_button(
+            "Download it", content, f"{name.replace('/', '-')}.html", "text/html"
+        )
 
 
 def body(name: str, view: str, chosen: dict[str, str]) -> None:
     """One view of a study; what its design or its state cannot tell is said."""
     found, _ = results(name)
     rows = {cell.index for cell in found.cells if matches(cell, chosen)}
+    show: dict[str, Callable[[], None]] = {
+        "verdicts": lambda: show_verdicts(found, name, rows),
+        "table": lambda: show_grid(name, "table", rows),
+        "effects": lambda: show_effects(name, rows),
+        "pareto": lambda: show_pareto(name, rows),
+        "curves": lambda: show_curves(found, name, rows),
+        "parallel": lambda: show_parallel(name, rows),
+        "layers": lambda: show_layers(name, rows),
+        "trials": lambda: show_trials(name, rows),
+        "review": lambda: show_review(name),
+    }
     try:
-        if view == "verdicts":
-            show_verdicts(found, name, rows)
-        elif view == "table":
-            show_grid(name, "table", rows)
-        elif view == "effects":
-            show_effects(name, rows)
-        elif view == "pareto":
-            show_pareto(name, rows)
-        elif view == "curves":
-            show_curves(found, name, rows)
-        elif view == "parallel":
-            st.plotly_chart(draw(only(chart(name, "parallel"), rows)))
-        elif view == "layers":
-            show_layers(name, rows)
-        elif view == "trials":
-            show_trials(name, rows)
-        else:
-            for finding in review(name, URL, WHERE):
-                words.notice(finding.text, "warning", title=finding.name, command=finding.command)
+        show[view]()
     except AblateError as error:
         words.notice(str(error))
+
+
+def show_parallel(name: str, rows: set[int]) -> None:
+    st.plotly_chart(draw(only(chart(name, "parallel"), rows)))
+
+
+def show_review(name: str) -> None:
+    for finding in review(name, URL, WHERE):
+        words.notice(
+            finding.text, "warning", title=finding.name, command=finding.command
+        )
 
 
 def page() -> None:
     found = studies()
     if not found:
-        st.info("The store holds no study yet. `ablate init`, then `ablate run space.yaml` makes one.")
+        st.info(
+            "The store holds no study yet. `ablate init`, then `ablate run space.yaml`"
+            " makes one."
+        )
         return
     name = choose([study.name for study in found])
     status = next(study for study in found if study.name == name)
@@ -245,23 +377,45 @@ def page() -> None:
 
     def whole() -> None:
         now = next(study for study in studies() if study.name == name)
-        total, done = sum(now.states.values()), now.states.get(Status.COMPLETED, 0)
+        total = sum(now.states.values())
+        done = now.states.get(Status.COMPLETED, 0)
         words.heading(now.question)
-        others = "".join(f" · {number:,} {state}" for state, number in now.states.items() if number and state != Status.COMPLETED)
-        st.progress(now.epochs_done / now.epochs if now.epochs else 0.0, text=f"{done:,} of {total:,} trials completed{others}")
+        others = "".join(
+            f" · {number:,} {state}"
+            for state, number in now.states.items()
+            if number and state != Status.COMPLETED
+        )
+        st.progress(
+            now.epochs_done / now.epochs if now.epochs else 0.0,
+            text=f"{done:,} of {total:,} trials completed{others}",
+        )
         expected = results(name)[0].expect
         if expected:
             words.caption(f"Expected: {expected}")
         left, right = st.columns([5, 1])
         with left:
             view = st.segmented_control(
-                "View", VIEWS, default=said if said in VIEWS else "verdicts", key="view", label_visibility="collapsed"
+                "View",
+                VIEWS,
+                default=said if said in VIEWS else "verdicts",
+                key="view",
+                label_visibility="collapsed",
             )
         with right:
             chosen = filters(results(name)[0])
         body(name, view or "verdicts", chosen)
-        kept = {key: str(st.session_state.get(key) or "") for key in ("cost", "metric", "diagnostic", "of")}
-        keep({"study": name, "view": view or "", **{f"f.{k}": v for k, v in chosen.items()}, **kept})
+        kept = {
+            key: str(st.session_state.get(key) or "")
+            for key in ("cost", "metric", "diagnostic", "of")
+        }
+        keep(
+            {
+                "study": name,
+                "view": view or "",
+                **{f"f.{k}": v for k, v in chosen.items()},
+                **kept,
+            }
+        )
         if unfinished and now.finished and not now.unfinished:
             st.rerun()
 

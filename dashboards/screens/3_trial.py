@@ -1,4 +1,6 @@
-"""One trial: what it is beside the baseline, its curves, what was seen inside, on what it ran, and what went wrong."""
+"""One trial: what it is beside the baseline, its curves, what was seen inside, on what
+it ran, and what went wrong.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,23 @@ MOST_STUDIES = 20
 
 
 @st.cache_resource(max_entries=20, show_spinner="Reading the trial ...")
-def read(key: str, stamp: str) -> tuple[dict[str, Any], Known, list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+def read(
+    key: str, stamp: str
+) -> tuple[
+    dict[str, Any],
+    Known,
+    list[dict[str, Any]],
+    list[dict[str, Any]],
+    list[dict[str, Any]],
+]:
     with Reader(URL) as reader:
         trial = reader.trial(key)
         known = reader.known([trial["hash"]])[trial["hash"]]
-        circumstances = [one for one in reader.circumstances(trial["study"]) if one["trial"] == trial["hash"]]
+        circumstances = [
+            one
+            for one in reader.circumstances(trial["study"])
+            if one["trial"] == trial["hash"]
+        ]
         layers = reader.layers_of(trial["hash"])
         return trial, known, reader.attempts(trial["hash"]), circumstances, layers
 
@@ -40,13 +54,26 @@ def show_difference(trial: Mapping[str, Any]) -> None:
     """The levels of the trial's row beside those of the first."""
     found, _ = results(trial["study"])
     by_index = {cell.index: cell for cell in found.cells}
-    mine, first = shown_levels(by_index[trial["row"]]), shown_levels(found.cells[0])
+    mine = shown_levels(by_index[trial["row"]])
+    first = shown_levels(found.cells[0])
     frame = pd.DataFrame(
-        [{"factor": name, "this": level_text(mine.get(name)), "row 0": level_text(first.get(name))} for name in found.factors]
+        [
+            {
+                "factor": name,
+                "this": level_text(mine.get(name)),
+                "row 0": level_text(first.get(name)),
+            }
+            for name in found.factors
+        ]
     )
     differ = frame["this"] != frame["row 0"]
     st.dataframe(
-        frame.style.apply(lambda row: ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * 3, axis=1),
+        frame.style.apply(
+            lambda row: (
+                ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * 3
+            ),
+            axis=1,
+        ),
         hide_index=True,
         width="stretch",
     )
@@ -55,61 +82,115 @@ def show_difference(trial: Mapping[str, Any]) -> None:
 def show_curves(known: Known) -> None:
     numbers = [epoch.number for epoch in known.epochs]
     left, right = st.columns(2)
-    for place, title, names in ((left, "accuracy (%)", ("top1", "top5")), (right, "loss", ("train_loss", "loss"))):
-        series = [Series(name, numbers, [getattr(epoch, name) for epoch in known.epochs], joined=True) for name in names]
-        place.plotly_chart(draw(Chart("", "epoch", title, series, "lines")), key=title)
+    for place, title, names in (
+        (left, "accuracy (%)", ("top1", "top5")),
+        (right, "loss", ("train_loss", "loss")),
+    ):
+        series = []
+        for name in names:
+            values = [getattr(epoch, name) for epoch in known.epochs]
+            series.append(Series(name, numbers, values, joined=True))
+        place.plotly_chart(
+            draw(Chart(title="", x="epoch", y=title, series=series, form="lines")),
+            key=title,
+        )
 
 
 def show_layers(layers: list[dict[str, Any]]) -> None:
     by_name: dict[str, dict[int, Any]] = {}
     for row in layers:
-        by_name.setdefault(row["name"], {})[row["layer"]] = row["numbers"] if row["value"] is None else row["value"]
+        if row["value"] is None:
+            by_name.setdefault(row["name"], {})[row["layer"]] = row["numbers"]
+        else:
+            by_name.setdefault(row["name"], {})[row["layer"]] = row["value"]
     if by_name:
         st.subheader("By layer")
         name = inside.choose(sorted(by_name))
-        inside.show(name, [Line(0, "", 1, by_name[name])])
+        inside.show(name, [Line(cell=0, label="", seeds=1, layers=by_name[name])])
 
 
 def show_attempts(attempts: list[dict[str, Any]]) -> None:
     st.subheader("Attempts")
-    told = ("number", "status", "executor", "host", "device", "threads", "first_epoch", "started_at", "ended_at", "weights")
-    st.dataframe(pd.DataFrame([{name: one[name] for name in told} for one in attempts]), hide_index=True, width="stretch")
+    told = (
+        "number",
+        "status",
+        "executor",
+        "host",
+        "device",
+        "threads",
+        "first_epoch",
+        "started_at",
+        "ended_at",
+        "weights",
+    )
+    st.dataframe(
+        pd.DataFrame(attempts, columns=list(told)),
+        hide_index=True,
+        width="stretch",
+    )
     for one in attempts:
         if one["error"].strip():
             words.paragraph(f"Attempt {one['number']} ended with:")
-            st.code(escape.terminal("\n".join(one["error"].strip().splitlines()[-LOG_LINES:])), language=None)
+            st.code(
+                escape.terminal(
+                    "\n".join(one["error"].strip().splitlines()[-LOG_LINES:])
+                ),
+                language=None,
+            )
 
 
 def body(key: str) -> None:
     trial, known, attempts, circumstances, layers = read(key, stamp())
     words.heading(f"Trial {trial['hash'][:8]}")
-    link(f"{trial['study']}, row {trial['row']}", "study", icon=":material/analytics:", study=trial["study"])
+    link(
+        f"{trial['study']}, row {trial['row']}",
+        "study",
+        icon=":material/analytics:",
+        study=trial["study"],
+    )
     columns = st.columns(5)
     columns[0].metric("state", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))
-    columns[2].metric("top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %")
+    columns[2].metric(
+        "top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %"
+    )
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
-    columns[4].metric("trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s")
+    columns[4].metric(
+        "trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
+    )
     st.subheader("Beside the first row")
     show_difference(trial)
     if known.epochs:
         show_curves(known)
     show_layers(layers)
     st.subheader("To run it again")
-    again = (
-        f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
-        if known.status == Status.COMPLETED
-        else f"ablate resume {escape.shell(trial['study'])}{WHERE}"
-    )
+    if known.status == Status.COMPLETED:
+        again = f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
+    else:
+        again = f"ablate resume {escape.shell(trial['study'])}{WHERE}"
     st.code(again, language="bash")
     if attempts:
         show_attempts(attempts)
     for one in circumstances:
         st.subheader("On what it ran")
-        st.dataframe(pd.DataFrame([{"what": k, "value": str(v)} for k, v in one.items()]), hide_index=True, width="stretch")
+        st.dataframe(
+            pd.DataFrame([{"what": k, "value": str(v)} for k, v in one.items()]),
+            hide_index=True,
+            width="stretch",
+        )
     with st.expander("Network, recipe and data"):
-        st.json({name: trial[name] for name in ("backbone", "image_size", "settings", "recipe", "data")})
-    keep({"trial": trial["hash"], "diagnostic": str(st.session_state.get("diagnostic") or "")})
+        st.json(
+            {
+                name: trial[name]
+                for name in ("backbone", "image_size", "settings", "recipe", "data")
+            }
+        )
+    keep(
+        {
+            "trial": trial["hash"],
+            "diagnostic": str(st.session_state.get("diagnostic") or ""),
+        }
+    )
 
 
 def page() -> None:
@@ -119,7 +200,13 @@ def page() -> None:
     if not said:
         st.caption("Or choose one of a study:")
         for study in studies()[:MOST_STUDIES]:
-            link(study.name, "study", icon=":material/analytics:", study=study.name, view="trials")
+            link(
+                study.name,
+                "study",
+                icon=":material/analytics:",
+                study=study.name,
+                view="trials",
+            )
         return
     with Reader(URL) as reader:
         running = reader.trial(said)["status"] in (Status.RUNNING, Status.PLANNED)

@@ -41,16 +41,30 @@ def pick(part: str) -> tuple[StudyResults, CellResult]:
     return found, next(cell for cell in found.cells if cell.index == int(number))
 
 
-def beside(found: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult) -> dict[str, str]:
-    """The difference of a row to the first one chosen, paired over the seeds that both have; nothing where the data differ."""
+def beside(
+    found: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult
+) -> dict[str, str]:
+    """The difference of a row to the first one chosen, paired over the seeds that both
+    have; nothing where the data differ.
+    """
     data = results(found.name)[1].data, results(first.name)[1].data
-    if found.metric != first.metric or cell is reference or data[0].canonical() != data[1].canonical():
+    if (
+        found.metric != first.metric
+        or cell is reference
+        or data[0].canonical() != data[1].canonical()
+    ):
         return {}
     effect = compared(cell, reference)
     digits = DIGITS[found.metric]
     return {
-        f"Δ {found.metric} to the first": "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
-        "its 95 % interval": interval_text(effect.estimate, found.metric).partition(" ")[2] if effect.estimate else "",
+        f"Δ {found.metric} to the first": (
+            "" if effect.mean is None else f"{effect.mean:+.{digits}f}"
+        ),
+        "its 95 % interval": (
+            interval_text(effect.estimate, found.metric).partition(" ")[2]
+            if effect.estimate
+            else ""
+        ),
         "seeds in both": str(len(effect.seeds)),
     }
 
@@ -58,18 +72,32 @@ def beside(found: StudyResults, cell: CellResult, first: StudyResults, reference
 def page() -> None:
     st.title("Compare")
     names = [study.name for study in studies()]
-    said = [part for part in state("rows").split(",") if part.rpartition(":")[0] in names]
+    said = [
+        part for part in state("rows").split(",") if part.rpartition(":")[0] in names
+    ]
     chosen = st.multiselect(
-        "Studies", names, default=list(dict.fromkeys(part.rpartition(":")[0] for part in said)) or names[:1], key="studies"
+        "Studies",
+        names,
+        default=list(dict.fromkeys(part.rpartition(":")[0] for part in said))
+        or names[:1],
+        key="studies",
     )
     offered = {}
     for name in chosen:
         found, _ = results(name)
         for cell in found.cells[:MOST_OFFERED]:
             if cell.same_as is None:
-                offered[f"{name}:{cell.index}"] = f"{name}, row {cell.index}: {charts.label(found, cell)}"
+                offered[f"{name}:{cell.index}"] = (
+                    f"{name}, row {cell.index}: {charts.label(found, cell)}"
+                )
     default = [part for part in said if part in offered] or list(offered)[:2]
-    rows = st.multiselect("Rows", list(offered), default=default, format_func=offered.__getitem__, key="rows")
+    rows = st.multiselect(
+        "Rows",
+        list(offered),
+        default=default,
+        format_func=offered.__getitem__,
+        key="rows",
+    )
     keep({"rows": ",".join(rows)})
     if not rows:
         st.info("Choose rows of one study or of several.")
@@ -78,24 +106,44 @@ def page() -> None:
     first, reference = pick(rows[0])
     for part in rows:
         found, cell = pick(part)
-        columns[f"{found.name}, row {cell.index}"] = told(found, cell) | beside(found, cell, first, reference)
+        columns[f"{found.name}, row {cell.index}"] = told(found, cell) | beside(
+            found, cell, first, reference
+        )
         if cell.states:
             try:
-                series += charts.curves_chart(found, curves(found.name, [cell.index]), found.metric).series
+                series += charts.curves_chart(
+                    found, curves(found.name, [cell.index]), found.metric
+                ).series
             except charts.AblateError:
                 continue
     frame = pd.DataFrame(columns).fillna("")
     differ = frame.nunique(axis=1) > 1
     st.dataframe(
-        frame.style.apply(lambda row: ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * len(row), axis=1),
+        frame.style.apply(
+            lambda row: (
+                ["font-weight: bold" if differ[row.name] else "opacity: 0.6"] * len(row)
+            ),
+            axis=1,
+        ),
         width="stretch",
     )
     st.caption(
-        "Bold: what differs. Differences are means over the seeds that both rows have, with Student's interval of one pair; "
-        "where several rows are compared, hold to the verdicts of the study's page."
+        "Bold: what differs. Differences are means over the seeds that both rows have,"
+        " with Student's interval of one pair; where several rows are compared, hold to"
+        " the verdicts of the study's page."
     )
     if series:
-        st.plotly_chart(draw(Chart("Learning curves", "epoch", first.metric, series, "lines")))
+        st.plotly_chart(
+            draw(
+                Chart(
+                    title="Learning curves",
+                    x="epoch",
+                    y=first.metric,
+                    series=series,
+                    form="lines",
+                )
+            )
+        )
 
 
 page()

@@ -1,4 +1,7 @@
-"""SQL over the documented views. The connection refuses to write; statements are broken off after some seconds."""
+"""SQL over the documented views.
+
+The connection refuses to write; statements are broken off after some seconds.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,15 @@ def quoted(name: str) -> str:
 def page() -> None:
     st.title("SQL")
     views = [study.results_view for study in studies()]
-    first = f"SELECT * FROM {quoted(views[0])}" if views else "SELECT * FROM studies"
+    if views:
+        first = f"SELECT * FROM {quoted(views[0])}"
+    else:
+        first = "SELECT * FROM studies"
     words.caption(
-        f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views: trial_results, study_results, layer_results, "
-        f"and one a study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md explains the columns."
+        f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views:"
+        " trial_results, study_results, layer_results, and one a study:"
+        f" {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md"
+        " explains the columns."
     )
     # A default that changed with the address would make the box anew under the fingers.
     st.session_state.setdefault("statement", state("sql") or first)
@@ -39,7 +47,8 @@ def page() -> None:
     keep({"sql": statement})
     if asked:
         st.session_state["asked"] = statement
-    # An address is written by whoever sends it: what stands in it is run by a click alone.
+    # An address is written by whoever sends it: what stands in it is run by a click
+    # alone.
     if st.session_state.get("asked") != statement:
         st.info("Run asks the store.")
         return
@@ -51,13 +60,18 @@ def show(statement: str) -> None:
     start = time.perf_counter()
     try:
         with Reader(URL) as reader:
-            columns, rows = reader.query(statement, most=MOST_ROWS, seconds=MOST_SECONDS)
+            columns, rows = reader.query(
+                statement, most=MOST_ROWS, seconds=MOST_SECONDS
+            )
     except AblateError as error:
         words.notice(str(error), "error")
         return
     took = 1000 * (time.perf_counter() - start)
     # A column may stand twice in a query; a table's heading may not.
-    headings = [name if name not in columns[:place] else f"{name} ({place})" for place, name in enumerate(columns)]
+    headings = [
+        name if name not in columns[:place] else f"{name} ({place})"
+        for place, name in enumerate(columns)
+    ]
     frame = pd.DataFrame(rows, columns=headings)
     data = [dict(zip(headings, row, strict=True)) for row in rows]
     written = comma_separated(Grid(headings, [], data))

@@ -30,13 +30,22 @@ def declaring(stamp: str) -> dict[str, list[str]]:
 
 def page() -> None:
     st.title("Published tables")
-    every, here = tables(), declaring(stamp())
+    every = tables()
+    here = declaring(stamp())
     names = sorted(every, key=lambda name: (name not in here, name))
     said = state("table")
-    name = st.selectbox("Table", names, index=names.index(said) if said in names else 0, key="table")
+    name = st.selectbox(
+        "Table", names, index=names.index(said) if said in names else 0, key="table"
+    )
     keep({"table": name})
     rows = [
-        {"row": row.label, "params (M)": row.params, "FLOPs (G)": row.flops, "top-1 (%)": row.top1, "differs because": row.reason}
+        {
+            "row": row.label,
+            "params (M)": row.params,
+            "FLOPs (G)": row.flops,
+            "top-1 (%)": row.top1,
+            "differs because": row.reason,
+        }
         for row in every[name].rows
     ]
     st.subheader("Printed")
@@ -49,13 +58,17 @@ def page() -> None:
         except AblateError as error:
             words.notice(str(error))
             continue
-        st.dataframe(pd.DataFrame(grid.rows, columns=list(grid.columns)), hide_index=True, width="stretch")
+        st.dataframe(
+            pd.DataFrame(grid.rows, columns=list(grid.columns)),
+            hide_index=True,
+            width="stretch",
+        )
         for note in grid.notes:
             words.caption(note)
     if name not in here:
         st.info(
-            "No study of this store names the table. `ablate init --list` shows examples that do; "
-            "or write `published: ` in yours."
+            "No study of this store names the table. `ablate init --list` shows"
+            " examples that do; or write `published: ` in yours."
         )
 
 

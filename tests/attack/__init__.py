@@ -1,1 +1,3 @@
-"""Malformed input for the command line: cases as data, and a runner that forks a process for each."""
+"""Malformed input for the command line: cases as data, and a runner that forks a
+process for each.
+"""

@@ -1,4 +1,6 @@
-"""A case of malformed input, what one run of it came to, and what the command line owes."""
+"""A case of malformed input, what one run of it came to, and what the command line
+owes.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# A file's text or bytes, or a function that makes it at a path.
 Content = str | bytes | Callable[[Path], object]
-"""A file's text or bytes, or a function that makes it at a path."""
 
 SPACE = "space.yaml"
 PLAN = ("plan", SPACE)
 
 MOST_SECONDS = 5.0
 MOST_BYTES = 10**9
+# The line that begins with `error: `, 20 problems, and how many more there are, with
+# one line to spare.
 MOST_LINES = 23
-"""The line that begins with `error: `, 20 problems, and how many more there are, with one line to spare."""
 MOST_MESSAGE = 50_000
 
 
@@ -35,8 +38,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to. `killed` says why it was ended from outside; `seconds` are those of the CPU; `left` names what is
-    new, changed or gone in its folders."""
+    """What a run came to.
+
+    `killed` says why it was ended from outside; `seconds` are those of the CPU; `left`
+    names what is new, changed or gone in its folders.
+    """
 
     code: int
     stdout: str
@@ -49,7 +55,12 @@ class Outcome:
 
 def document(text: str, name: str, says: str, *, verb: str = "plan") -> Case:
     """A case of one YAML document."""
-    return Case(name, says, (verb, SPACE, *(("--executor", "inline") if verb == "run" else ())), {SPACE: text})
+    return Case(
+        name=name,
+        says=says,
+        argv=(verb, SPACE, *(("--executor", "inline") if verb == "run" else ())),
+        files={SPACE: text},
+    )
 
 
 def breaches(outcome: Outcome, says: str) -> list[str]:

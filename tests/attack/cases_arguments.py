@@ -1,4 +1,6 @@
-"""Command-line arguments: files that are no files, options, names, and stores that are none."""
+"""Command-line arguments: files that are no files, options, names, and stores that are
+none.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ BROKEN = changed("[0, 1]", "[0, -1]")
 
 def typed(*argv: str, says: str, **files: object) -> Case:
     """A case of what is typed beside a good space and a store."""
-    return Case(f"ablate {' '.join(argv)[:70]}", says, argv, {SPACE: GOOD, STORE: store, **files})  # type: ignore[dict-item]
+    return Case(
+        name=f"ablate {' '.join(argv)[:70]}",
+        says=says,
+        argv=argv,
+        files={SPACE: GOOD, STORE: store, **files},
+    )  # type: ignore[dict-item]
 
 
 def stale(path: Path) -> None:
@@ -59,23 +66,75 @@ def files() -> Iterator[Case]:
         rest = ("--executor", "inline") if verb == "run" else ()
         for device in ("/dev/zero", "/dev/null", "/dev/random", "/dev/full"):
             yield Case(f"{verb} {device}", irregular, (verb, device, *rest))
-        for name, content in (("a folder", Path.mkdir), ("a FIFO", fifo), ("a socket", stale)):
-            yield Case(f"{verb} {name}", irregular, (verb, SPACE, *rest), {SPACE: content})
+        for name, content in (
+            ("a folder", Path.mkdir),
+            ("a FIFO", fifo),
+            ("a socket", stale),
+        ):
+            yield Case(
+                name=f"{verb} {name}",
+                says=irregular,
+                argv=(verb, SPACE, *rest),
+                files={SPACE: content},
+            )
         yield Case(f"{verb} standard input", irregular, (verb, "/dev/stdin", *rest))
-        yield Case(f"{verb} a link to itself", "cannot be read", (verb, SPACE, *rest), {SPACE: loop})
-        yield Case(f"{verb} nothing", "No such file or directory", (verb, "missing.yaml", *rest))
-        yield Case(f"{verb} a name of 5,000 characters", "cannot be read: File name too long", (verb, "x" * 5000, *rest))
-        yield Case(f"{verb} a file as a folder", "cannot be read: Not a directory", (verb, f"{SPACE}/x", *rest), {SPACE: GOOD})
-        yield Case(f"{verb} a gigabyte", "larger than 1,000,000 bytes", (verb, SPACE, *rest), {SPACE: hollow})
+        yield Case(
+            name=f"{verb} a link to itself",
+            says="cannot be read",
+            argv=(verb, SPACE, *rest),
+            files={SPACE: loop},
+        )
+        yield Case(
+            f"{verb} nothing",
+            "No such file or directory",
+            (verb, "missing.yaml", *rest),
+        )
+        yield Case(
+            f"{verb} a name of 5,000 characters",
+            "cannot be read: File name too long",
+            (verb, "x" * 5000, *rest),
+        )
+        yield Case(
+            name=f"{verb} a file as a folder",
+            says="cannot be read: Not a directory",
+            argv=(verb, f"{SPACE}/x", *rest),
+            files={SPACE: GOOD},
+        )
+        yield Case(
+            name=f"{verb} a gigabyte",
+            says="larger than 1,000,000 bytes",
+            argv=(verb, SPACE, *rest),
+            files={SPACE: hollow},
+        )
         yield Case(f"{verb} a dash", "No such file or directory", (verb, "-", *rest))
         yield Case(f"{verb} nothing at all", "", (verb, "", *rest))
         odd = "a\udcff.yaml"
-        yield Case(f"{verb} a name that is no text", "no text; rename it", (verb, odd, *rest), {odd: GOOD})
+        yield Case(
+            name=f"{verb} a name that is no text",
+            says="no text; rename it",
+            argv=(verb, odd, *rest),
+            files={odd: GOOD},
+        )
         odd = "a\nb.yaml"
-        yield Case(f"{verb} a name of two lines", "no text; rename it", (verb, odd, *rest), {odd: GOOD})
+        yield Case(
+            name=f"{verb} a name of two lines",
+            says="no text; rename it",
+            argv=(verb, odd, *rest),
+            files={odd: GOOD},
+        )
         long = f"{'n' * 240}.yaml"
-        yield Case(f"{verb} a name too long", f"at most {LONGEST_NAME} characters", (verb, long, *rest), {long: GOOD})
-        yield Case(f"{verb} a mistake", f"{SPACE}:4: ", (verb, SPACE, *rest), {SPACE: BROKEN})
+        yield Case(
+            name=f"{verb} a name too long",
+            says=f"at most {LONGEST_NAME} characters",
+            argv=(verb, long, *rest),
+            files={long: GOOD},
+        )
+        yield Case(
+            name=f"{verb} a mistake",
+            says=f"{SPACE}:4: ",
+            argv=(verb, SPACE, *rest),
+            files={SPACE: BROKEN},
+        )
     for path in ("/proc/self/mem", "/proc/self/environ"):
         yield Case(f"plan {path}", path, ("plan", path))
 
@@ -92,26 +151,82 @@ def verbs() -> Iterator[Case]:
     yield typed("plan", SPACE, SPACE, says="unexpected extra argument")
     yield typed("plan", SPACE, "--cpu", "1", says="No such option")
     yield typed("plan", SPACE, "--cpus", says="requires an argument")
-    for said in ("0", "-1", "1.5", "one", "", "nan", "1e3", "10001", "9" * 40, "9" * 5000, "\u0663x", "0x10"):
+    for said in (
+        "0",
+        "-1",
+        "1.5",
+        "one",
+        "",
+        "nan",
+        "1e3",
+        "10001",
+        "9" * 40,
+        "9" * 5000,
+        "\u0663x",
+        "0x10",
+    ):
         yield typed("plan", SPACE, "--cpus", said, says="--cpus")
     for said in ("-1", "half", "10001", "9" * 30):
         yield typed("run", SPACE, "--gpus", said, says="--gpus")
     for said in ("2", "0", "-5", "1001", "many", str(2**64)):
-        yield typed("run", SPACE, "--executor", "inline", "--until-decided", said, says="--until-decided")
+        yield typed(
+            "run",
+            SPACE,
+            "--executor",
+            "inline",
+            "--until-decided",
+            said,
+            says="--until-decided",
+        )
     for said in ("jsn", "JSON", "", "x" * 3000, "json,csv"):
         yield typed("plan", SPACE, "--format", said, says="--format")
     for said in ("rya", "", "Ray"):
         yield typed("run", SPACE, "--executor", said, says="--executor")
     yield typed("run", SPACE, "--log", "mlfow", says="--log")
-    yield typed("run", SPACE, "--executor", "inline", "--log", "mlflow", says="goes with --executor ray")
-    yield typed("run", SPACE, "--executor", "inline", "--ray-address", "auto", says="goes with --executor ray")
-    yield typed("run", SPACE, "--ray-address", "auto", "--cpus", "1", says="are for this machine")
-    yield typed("run", SPACE, "--executor", "inline", "--until-decided", "5", says="lists its seeds", **{SPACE: listed()})
+    yield typed(
+        "run",
+        SPACE,
+        "--executor",
+        "inline",
+        "--log",
+        "mlflow",
+        says="goes with --executor ray",
+    )
+    yield typed(
+        "run",
+        SPACE,
+        "--executor",
+        "inline",
+        "--ray-address",
+        "auto",
+        says="goes with --executor ray",
+    )
+    yield typed(
+        "run",
+        SPACE,
+        "--ray-address",
+        "auto",
+        "--cpus",
+        "1",
+        says="are for this machine",
+    )
+    yield typed(
+        "run",
+        SPACE,
+        "--executor",
+        "inline",
+        "--until-decided",
+        "5",
+        says="lists its seeds",
+        **{SPACE: listed()},
+    )
     yield typed("dashboard", "--port", "0", says="--port")
     yield typed("dashboard", "--port", "99999", says="--port")
     yield typed("dashboard", "--host", "0.0.0.0", says="--token")
     yield typed("schema", "x", says="unexpected extra argument")
-    yield typed("factors", "layuot", says="unknown factor 'layuot'; did you mean 'layout'?")
+    yield typed(
+        "factors", "layuot", says="unknown factor 'layuot'; did you mean 'layout'?"
+    )
     yield typed("factors", "x" * 100_000, says="unknown factor")
     yield typed("backbones", "swim", says="unknown family 'swim'; did you mean 'swin'?")
     yield typed("verify-costs", "augvit/table99", says="unknown paper or table")
@@ -135,7 +250,9 @@ def costs() -> Iterator[Case]:
     yield typed("cost", "--model", "\udcff", says="unknown backbone")
     yield typed("cost", "--model", "resnet50", says="unknown backbone")
     yield typed("cost", "--model", "vit", says="needs size.width")
-    yield typed("cost", "--model", name, "--operators", "--timing", says="ask one at a time")
+    yield typed(
+        "cost", "--model", name, "--operators", "--timing", says="ask one at a time"
+    )
     for said in ("0", "-1", "4097", "1000000000000", "9" * 40, "big"):
         yield typed("cost", "--model", name, "--image-size", said, says="--image-size")
     for said in ("0", "1000001", "9" * 30):
@@ -175,12 +292,31 @@ def costs() -> Iterator[Case]:
         ("backbone=vit", "unknown factor 'backbone'"),
     ):
         yield typed("cost", "--model", name, "--set", said, says=says)
-    yield typed("cost", "--model", name, "--set", "layout=serial", "--set", "layout=parallel", says="is said twice")
+    yield typed(
+        "cost",
+        "--model",
+        name,
+        "--set",
+        "layout=serial",
+        "--set",
+        "layout=parallel",
+        says="is said twice",
+    )
 
 
 def stores() -> Iterator[Case]:
     """Stores and studies that are none."""
-    for verb in ("table", "effects", "status", "report", "review", "pareto", "resume", "diagnose", "reproduce"):
+    for verb in (
+        "table",
+        "effects",
+        "status",
+        "report",
+        "review",
+        "pareto",
+        "resume",
+        "diagnose",
+        "reproduce",
+    ):
         yield typed(verb, "tiny", says="no store at runs/ablate.db")
         yield typed(verb, "x" * 3000, "--store", STORE, says="")
         yield typed(verb, "a\udcffb", "--store", STORE, says="")
@@ -189,41 +325,202 @@ def stores() -> Iterator[Case]:
     yield typed("table", "tiny", "--store", STORE, "--group", "layuot", says="layuot")
     yield typed("table", "tiny", "--store", STORE, "--published", says="published")
     for said in ("nan", "inf", "-1", "x", "-nan", "1e400"):
-        yield typed("effects", "tiny", "--store", STORE, "--margin", said, says="--margin")
+        yield typed(
+            "effects", "tiny", "--store", STORE, "--margin", said, says="--margin"
+        )
     yield typed("effects", "tiny", "--store", STORE, "--of", "nothing", says="--of")
-    yield typed("effects", "tiny", "--store", STORE, "--of", "importance", "--margin", "1", says="--margin 1")
-    for said in ("", "=", "top1", "top1=", "top1=up", "top2=max", "=max", "top1=max=min", "\udcff=max", "x" * 1000 + "=max"):
+    yield typed(
+        "effects",
+        "tiny",
+        "--store",
+        STORE,
+        "--of",
+        "importance",
+        "--margin",
+        "1",
+        says="--margin 1",
+    )
+    for said in (
+        "",
+        "=",
+        "top1",
+        "top1=",
+        "top1=up",
+        "top2=max",
+        "=max",
+        "top1=max=min",
+        "\udcff=max",
+        "x" * 1000 + "=max",
+    ):
         yield typed("pareto", "tiny", "--store", STORE, "--objective", said, says="")
     for said in ("x.jpg", "x", ".svg/x.txt", "", "x.SVGZ"):
         yield typed("plot", "tiny", "--store", STORE, "--to", said, says="")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "99", "--of", "curves", says="no row 99")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "9" * 30, "--of", "curves", says="no row")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--row", "1", says="--row goes with")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--metric", "top9", says="unknown --metric")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--metric", "loss", says="--metric loss goes with")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--cost", "watts", says="unknown --cost")
-    yield typed("plot", "tiny", "--store", STORE, "--to", "x.svg", "--diagnostic", "divresity", says="did you mean 'diversity'")
-    yield typed("report", "tiny", "--store", STORE, "--to", "x.txt", says="a report is an HTML file")
-    yield typed("report", "tiny", "--store", STORE, "--to", "", says="a report is an HTML file")
-    yield typed("export", "tiny", "--store", STORE, "--to", "", says="trials are written to")
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--row",
+        "99",
+        "--of",
+        "curves",
+        says="no row 99",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--row",
+        "9" * 30,
+        "--of",
+        "curves",
+        says="no row",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--row",
+        "1",
+        says="--row goes with",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--metric",
+        "top9",
+        says="unknown --metric",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--metric",
+        "loss",
+        says="--metric loss goes with",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--cost",
+        "watts",
+        says="unknown --cost",
+    )
+    yield typed(
+        "plot",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.svg",
+        "--diagnostic",
+        "divresity",
+        says="did you mean 'diversity'",
+    )
+    yield typed(
+        "report",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.txt",
+        says="a report is an HTML file",
+    )
+    yield typed(
+        "report", "tiny", "--store", STORE, "--to", "", says="a report is an HTML file"
+    )
+    yield typed(
+        "export", "tiny", "--store", STORE, "--to", "", says="trials are written to"
+    )
     yield typed("export", "tiny", "--store", STORE, says="say where to")
     yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
-    yield typed("export", "tiny", "--store", STORE, "--to", "x.csv", "--optuna", "sqlite:///o.db", says="say where to")
-    yield typed("diagnose", "tiny", "--store", STORE, "--name", "divresity", says="did you mean 'diversity'")
+    yield typed(
+        "export",
+        "tiny",
+        "--store",
+        STORE,
+        "--to",
+        "x.csv",
+        "--optuna",
+        "sqlite:///o.db",
+        says="say where to",
+    )
+    yield typed(
+        "diagnose",
+        "tiny",
+        "--store",
+        STORE,
+        "--name",
+        "divresity",
+        says="did you mean 'diversity'",
+    )
     yield typed("diagnose", "tiny", "--store", STORE, "--images", "0", says="--images")
-    yield typed("diagnose", "tiny", "--store", STORE, "--images", "9" * 20, says="--images")
+    yield typed(
+        "diagnose", "tiny", "--store", STORE, "--images", "9" * 20, says="--images"
+    )
     yield typed("reproduce", "zzzz", "--store", STORE, says="zzzz")
     for number, statement in enumerate(STATEMENTS):
-        yield Case(f"query {number}: {statement[:30]!r}", "", ("query", statement, "--store", STORE), {STORE: store})
-    for said in ("sqlite://", "sqlite:///:memory:", "http://example.org/x", "nothing://x", "://", "sqlite", "a/b/c.db", "."):
+        yield Case(
+            name=f"query {number}: {statement[:30]!r}",
+            says="",
+            argv=("query", statement, "--store", STORE),
+            files={STORE: store},
+        )
+    for said in (
+        "sqlite://",
+        "sqlite:///:memory:",
+        "http://example.org/x",
+        "nothing://x",
+        "://",
+        "sqlite",
+        "a/b/c.db",
+        ".",
+    ):
         yield Case(f"--store {said}", "store", ("table", "tiny", "--store", said))
-    for name, content in (("text", "hello"), ("empty", ""), ("a folder", Path.mkdir), ("a FIFO", fifo)):
-        yield Case(f"a store that is {name}", STORE, ("table", "tiny", "--store", STORE), {STORE: content})
+    for name, content in (
+        ("text", "hello"),
+        ("empty", ""),
+        ("a folder", Path.mkdir),
+        ("a FIFO", fifo),
+    ):
+        yield Case(
+            name=f"a store that is {name}",
+            says=STORE,
+            argv=("table", "tiny", "--store", STORE),
+            files={STORE: content},
+        )
     for said in ("/dev/null", SPACE, "x" * 5000):
         yield typed("table", "tiny", "--runs", said, says="")
     epochless = without("DELETE FROM epochs")
-    for verb, *rest in (("plot", "--to", "x.svg", "--of", "curves"), ("plot", "--to", "x.html", "--of", "curves")):
-        yield Case(f"curves without epochs: {rest[1]}", "no epoch", (verb, "tiny", *rest, "--store", STORE), {STORE: epochless})
+    for verb, *rest in (
+        ("plot", "--to", "x.svg", "--of", "curves"),
+        ("plot", "--to", "x.html", "--of", "curves"),
+    ):
+        yield Case(
+            name=f"curves without epochs: {rest[1]}",
+            says="no epoch",
+            argv=(verb, "tiny", *rest, "--store", STORE),
+            files={STORE: epochless},
+        )
 
 
 CASES = [*files(), *verbs(), *costs(), *stores()]

@@ -1,4 +1,6 @@
-"""Checkpoints that a space names under `pretrained` or as its teacher's weights, and that are none."""
+"""Checkpoints that a space names under `pretrained` or as its teacher's weights, and
+that are none.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def saved(what: object, *, old: bool = False) -> bytes:
 def bomb(path: Path) -> None:
     """A checkpoint of a few kilobytes that unpacks to sixty megabytes."""
     content = saved({"a": torch.zeros(1)})
-    with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as source,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for member in source.infolist():
             with archive.open(member.filename, "w") as stream:
                 stream.write(source.read(member))
@@ -76,7 +81,11 @@ def files() -> Iterator[tuple[str, Content, str]]:
     yield "a whole module", saved(torch.nn.Linear(2, 2)), UNSAFE
     yield "an old file, cut", saved({"a": torch.zeros(3)}, old=True)[:-4], UNSAFE
     yield "a thousand opened lists", b"\x80\x02" + b"]" * 1000 + b".", FILE
-    yield "a pickle of 2^31 bytes that are missing", b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b"x.", UNSAFE
+    yield (
+        "a pickle of 2^31 bytes that are missing",
+        b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b"x.",
+        UNSAFE,
+    )
     yield "a zip bomb", bomb, "would unpack to"
 
 
@@ -106,17 +115,45 @@ def contents() -> Iterator[tuple[str, object, str]]:
     yield "a model that is a list", {"model": [tensor]}, NAMELESS
     yield "a model that is empty", {"model": {}}, NAMELESS
     yield "a model with numbers for names", {"model": {0: tensor}}, NAMELESS
-    yield "a model within a model", {"model": {"model": {"model": {"a": tensor}}}}, NAMELESS
-    yield "an optimiser's state", {"optimizer": {"state": {0: {"exp_avg": tensor}}, "param_groups": []}}, NAMELESS
+    yield (
+        "a model within a model",
+        {"model": {"model": {"model": {"a": tensor}}}},
+        NAMELESS,
+    )
+    yield (
+        "an optimiser's state",
+        {"optimizer": {"state": {0: {"exp_avg": tensor}}, "param_groups": []}},
+        NAMELESS,
+    )
     yield "sparse tensors", {"a": torch.eye(3).to_sparse()}, DENSE
     yield "complex numbers", {"a": torch.zeros(3, dtype=torch.complex64)}, DENSE
     yield "a tensor without data", {"a": torch.zeros(3, device="meta")}, DENSE
-    yield "a million million values of one", {"a": torch.zeros(1).expand(10**12)}, "claims the shape [1000000000000]"
-    yield "a position embedding of one value", {"pos_embed": torch.zeros(1, 1, 1).expand(1, 10**8, WIDTH)}, "claims the shape"
-    yield "names of another network", {f"layer{number}": tensor for number in range(500)}, STRANGE
+    yield (
+        "a million million values of one",
+        {"a": torch.zeros(1).expand(10**12)},
+        "claims the shape [1000000000000]",
+    )
+    yield (
+        "a position embedding of one value",
+        {"pos_embed": torch.zeros(1, 1, 1).expand(1, 10**8, WIDTH)},
+        "claims the shape",
+    )
+    yield (
+        "names of another network",
+        {f"layer{number}": tensor for number in range(500)},
+        STRANGE,
+    )
     yield "an empty name", {"": tensor}, STRANGE
-    yield "a name of 100,000 characters", {"x" * 100_000: tensor}, "no cell of space can be trained"
-    yield "10,000 names", {f"module.layer{number}": tensor for number in range(10_000)}, STRANGE
+    yield (
+        "a name of 100,000 characters",
+        {"x" * 100_000: tensor},
+        "no cell of space can be trained",
+    )
+    yield (
+        "10,000 names",
+        {f"module.layer{number}": tensor for number in range(10_000)},
+        STRANGE,
+    )
 
 
 def shapes() -> Iterator[tuple[str, object, str]]:
@@ -135,8 +172,12 @@ def shapes() -> Iterator[tuple[str, object, str]]:
         "patch_embed.proj.weight of nothing": torch.zeros(WIDTH, 1, 0, 0),
         "patch_embed.proj.weight of one pixel": torch.zeros(WIDTH, 1, 1, 1),
         "patch_embed.proj.weight that is oblong": torch.zeros(WIDTH, 1, 1, 16),
-        "patch_embed.proj.weight of bytes": torch.zeros(WIDTH, 1, 8, 8, dtype=torch.uint8),
-        "patch_embed.proj.weight of 8-bit floats": torch.zeros(WIDTH, 1, 8, 8).to(torch.float8_e5m2),
+        "patch_embed.proj.weight of bytes": torch.zeros(
+            WIDTH, 1, 8, 8, dtype=torch.uint8
+        ),
+        "patch_embed.proj.weight of 8-bit floats": (
+            torch.zeros(WIDTH, 1, 8, 8).to(torch.float8_e5m2)
+        ),
         "cls_token of many dimensions": torch.zeros(*([1] * 20), WIDTH),
         "cls_token of none": torch.zeros(()),
     }.items():
@@ -159,28 +200,82 @@ def safe() -> Iterator[tuple[str, bytes, str]]:
     yield "no tensors", safetensors({}), f"{file} holds no tensors"
     yield "less data than it says", safetensors({"a": entry}, bytes(8)), unsafe
     yield "more data than it says", safetensors({"a": entry}, bytes(16)), unsafe
-    yield "10^12 values", safetensors({"a": {**entry, "shape": [10**12]}}, bytes(12)), unsafe
-    yield "offsets that go back", safetensors({"a": {**entry, "data_offsets": [12, 0]}}, bytes(12)), unsafe
-    yield "a shape below zero", safetensors({"a": {**entry, "shape": [-3]}}, bytes(12)), unsafe
-    yield "a type that is none", safetensors({"a": {**entry, "dtype": "F3"}}, bytes(12)), unsafe
-    yield "tensors that overlap", safetensors({"a": entry, "b": entry}, bytes(12)), unsafe
-    yield "of another network", safetensors({"a": entry}, bytes(12)), f"{file} is of another network"
+    yield (
+        "10^12 values",
+        safetensors({"a": {**entry, "shape": [10**12]}}, bytes(12)),
+        unsafe,
+    )
+    yield (
+        "offsets that go back",
+        safetensors({"a": {**entry, "data_offsets": [12, 0]}}, bytes(12)),
+        unsafe,
+    )
+    yield (
+        "a shape below zero",
+        safetensors({"a": {**entry, "shape": [-3]}}, bytes(12)),
+        unsafe,
+    )
+    yield (
+        "a type that is none",
+        safetensors({"a": {**entry, "dtype": "F3"}}, bytes(12)),
+        unsafe,
+    )
+    yield (
+        "tensors that overlap",
+        safetensors({"a": entry, "b": entry}, bytes(12)),
+        unsafe,
+    )
+    yield (
+        "of another network",
+        safetensors({"a": entry}, bytes(12)),
+        f"{file} is of another network",
+    )
 
 
 def cases() -> Iterator[Case]:
     """A space that starts from each of the files."""
     text = added(f"pretrained: {FILE}")
     for name, content, says in files():
-        yield Case(f"pretrained: {name}", says, PLAN, {SPACE: text, FILE: content})
+        yield Case(
+            name=f"pretrained: {name}",
+            says=says,
+            argv=PLAN,
+            files={SPACE: text, FILE: content},
+        )
     for name, what, says in (*contents(), *shapes()):
-        yield Case(f"pretrained with {name}", says, PLAN, {SPACE: text, FILE: saved(what)})
-    for name, what in (("a list", [torch.zeros(3)]), ("numbers for names", {0: torch.zeros(3)})):
-        yield Case(f"pretrained, old, with {name}", FILE, PLAN, {SPACE: text, FILE: saved(what, old=True)})
+        yield Case(
+            name=f"pretrained with {name}",
+            says=says,
+            argv=PLAN,
+            files={SPACE: text, FILE: saved(what)},
+        )
+    for name, what in (
+        ("a list", [torch.zeros(3)]),
+        ("numbers for names", {0: torch.zeros(3)}),
+    ):
+        yield Case(
+            name=f"pretrained, old, with {name}",
+            says=FILE,
+            argv=PLAN,
+            files={SPACE: text, FILE: saved(what, old=True)},
+        )
     for name, safe_content, says in safe():
-        files_of = {SPACE: added("pretrained: weights.safetensors"), "weights.safetensors": safe_content}
-        yield Case(f"safetensors: {name}", says, PLAN, files_of)
-    for name, place in (("a folder", Path.mkdir), ("a FIFO", fifo), ("a link to itself", loop)):
-        yield Case(f"pretrained is {name}", f"{SPACE}:9: pretrained: no file", PLAN, {SPACE: text, FILE: place})
+        files_of = {
+            SPACE: added("pretrained: weights.safetensors"),
+            "weights.safetensors": safe_content,
+        }
+        yield Case(name=f"safetensors: {name}", says=says, argv=PLAN, files=files_of)
+    for name, place in (
+        ("a folder", Path.mkdir),
+        ("a FIFO", fifo),
+        ("a link to itself", loop),
+    ):
+        yield Case(
+            name=f"pretrained is {name}",
+            says=f"{SPACE}:9: pretrained: no file",
+            argv=PLAN,
+            files={SPACE: text, FILE: place},
+        )
     for name, said in (
         ("/dev/zero", "/dev/zero"),
         ("/dev/random", "/dev/random"),
@@ -189,22 +284,58 @@ def cases() -> Iterator[Case]:
         ("a name of blanks", '"  "'),
         ("the folder itself", "."),
     ):
-        yield Case(f"pretrained names {name}", f"{SPACE}:9: pretrained: no file", PLAN, {SPACE: added(f"pretrained: {said}")})
+        yield Case(
+            name=f"pretrained names {name}",
+            says=f"{SPACE}:9: pretrained: no file",
+            argv=PLAN,
+            files={SPACE: added(f"pretrained: {said}")},
+        )
 
 
 def teachers() -> Iterator[Case]:
     """The same files as the weights of a teacher."""
-    taught = "teacher: {backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}, weights: " + FILE + "}"
+    taught = (
+        "teacher: {backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads:"
+        " 2}, weights: " + FILE + "}"
+    )
     text = added(taught).replace("recipe: {", "recipe: {distillation: hard, ")
     for name, content, says in files():
-        yield Case(f"teacher: {name}", says.replace("pretrained", "teacher"), PLAN, {SPACE: text, FILE: content})
+        yield Case(
+            name=f"teacher: {name}",
+            says=says.replace("pretrained", "teacher"),
+            argv=PLAN,
+            files={SPACE: text, FILE: content},
+        )
     for name, what, says in (*contents(), *shapes()):
-        yield Case(f"teacher with {name}", says.replace("pretrained", "teacher"), PLAN, {SPACE: text, FILE: saved(what)})
-    for name, place in (("a folder", Path.mkdir), ("a FIFO", fifo), ("a link to itself", loop)):
-        yield Case(f"teacher is {name}", f"{SPACE}:9: teacher: no file", PLAN, {SPACE: text, FILE: place})
-    for name, said in (("/dev/zero", "/dev/zero"), ("a URL", "https://example.org/weights.pth"), ("a long name", "x" * 5000)):
+        yield Case(
+            name=f"teacher with {name}",
+            says=says.replace("pretrained", "teacher"),
+            argv=PLAN,
+            files={SPACE: text, FILE: saved(what)},
+        )
+    for name, place in (
+        ("a folder", Path.mkdir),
+        ("a FIFO", fifo),
+        ("a link to itself", loop),
+    ):
+        yield Case(
+            name=f"teacher is {name}",
+            says=f"{SPACE}:9: teacher: no file",
+            argv=PLAN,
+            files={SPACE: text, FILE: place},
+        )
+    for name, said in (
+        ("/dev/zero", "/dev/zero"),
+        ("a URL", "https://example.org/weights.pth"),
+        ("a long name", "x" * 5000),
+    ):
         named = text.replace(f"weights: {FILE}", f"weights: '{said}'")
-        yield Case(f"teacher names {name}", f"{SPACE}:9: teacher: no file", PLAN, {SPACE: named})
+        yield Case(
+            name=f"teacher names {name}",
+            says=f"{SPACE}:9: teacher: no file",
+            argv=PLAN,
+            files={SPACE: named},
+        )
 
 
 CASES = [*cases(), *teachers()]

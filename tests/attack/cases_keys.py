@@ -8,6 +8,7 @@ from dataclasses import fields
 from ablate.records import Design, Recipe, Resources, Scheduler, Strategy
 from tests.attack.case import SPACE, Case, document
 
+# A space that is good, one line a key.
 LINES = {
     "question": "question: Does it help?",
     "backbone": "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}",
@@ -16,7 +17,6 @@ LINES = {
     "data": "data: digits",
     "recipe": "recipe: {epochs: 2, warmup_epochs: 0}",
 }
-"""A space that is good, one line a key."""
 
 HOSTILE = {
     "null": "null",
@@ -43,12 +43,16 @@ HOSTILE = {
     "binary": "!!binary aGk=",
     "unknown alias": "*nowhere",
     "alias of itself": "&a [*a]",
-    "bomb": "&a [&b [&c [&d [x,x,x,x,x,x],*d,*d,*d,*d,*d,*d],*c,*c,*c,*c,*c,*c],*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]",
+    "bomb": (
+        "&a [&b [&c [&d"
+        " [x,x,x,x,x,x],*d,*d,*d,*d,*d,*d],*c,*c,*c,*c,*c,*c],*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]"
+    ),
     "half of a surrogate": r'"\ud83d"',
 }
 
 TEXT = {"300 characters", "line break", "emoji", "date"}
 FREE_TEXT = {*TEXT, "empty text"}
+# What a key takes, or what is no mistake of its value.
 HARMLESS: dict[str, set[str]] = {
     "question": TEXT,
     "expect": FREE_TEXT,
@@ -57,14 +61,14 @@ HARMLESS: dict[str, set[str]] = {
     "backbone": set(),
     "strategy": {"null"},
     "published": {"empty text"},
-    # Whether timm publishes weights is found out when the cells are planned: tests/attack/cases_levels.py has it.
+    # Whether timm publishes weights is found out when the cells are planned:
+    # tests/attack/cases_levels.py has it.
     "pretrained": {"truth", "empty text"},
     "diagnostics": {"truth"},
     "teacher": {"null"},
     "margin": {"null"},
     "control": {"null"},
 }
-"""What a key takes, or what is no mistake of its value."""
 
 TOP = (
     "expect",
@@ -80,11 +84,35 @@ TOP = (
     "pretrained",
     "teacher",
 )
-TOP += ("diagnostics", "metric", "margin", "limits", "resources", "control", "scheduler")
+TOP += (
+    "diagnostics",
+    "metric",
+    "margin",
+    "limits",
+    "resources",
+    "control",
+    "scheduler",
+)
 
 NESTED: dict[str, tuple[str, ...]] = {
-    "backbone": ("family", "patch_size", "width", "depth", "heads", "mlp_ratio", "pool"),
-    "data": ("name", "path", "image_size", "train_images", "test_images", "workers", "validation"),
+    "backbone": (
+        "family",
+        "patch_size",
+        "width",
+        "depth",
+        "heads",
+        "mlp_ratio",
+        "pool",
+    ),
+    "data": (
+        "name",
+        "path",
+        "image_size",
+        "train_images",
+        "test_images",
+        "workers",
+        "validation",
+    ),
     "recipe": ("preset", *(field.name for field in fields(Recipe))),
     "resources": tuple(field.name for field in fields(Resources)),
     "scheduler": tuple(field.name for field in fields(Scheduler)),
@@ -94,8 +122,15 @@ NESTED: dict[str, tuple[str, ...]] = {
     "seeds": ("adaptive", "until_decided", "start", "step"),
     "teacher": ("backbone", "weights", "settings"),
 }
+# What stands beside a key in its mapping.
 AROUND: dict[str, dict[str, str]] = {
-    "backbone": {"family": "vit", "patch_size": "4", "width": "16", "depth": "1", "heads": "2"},
+    "backbone": {
+        "family": "vit",
+        "patch_size": "4",
+        "width": "16",
+        "depth": "1",
+        "heads": "2",
+    },
     "data": {"name": "digits"},
     "recipe": {"epochs": "2", "warmup_epochs": "0"},
     "scheduler": {"name": "asha"},
@@ -103,13 +138,20 @@ AROUND: dict[str, dict[str, str]] = {
     "strategy": {"name": "tpe", "cells": "2"},
     "teacher": {"backbone": "deit_tiny_patch16_224", "weights": "timm"},
 }
-"""What stands beside a key in its mapping."""
+# In a mapping of keys that may be left out, null is as if it were.
 LEFT_OUT = "null"
-"""In a mapping of keys that may be left out, null is as if it were."""
-MUST = {("backbone", "family"), ("data", "name"), ("data", "workers"), ("diagnostics", "images")}
-MUST |= {(key, "name") for key in ("scheduler", "design", "strategy")} | {("seeds", name) for name in NESTED["seeds"]}
+MUST = {
+    ("backbone", "family"),
+    ("data", "name"),
+    ("data", "workers"),
+    ("diagnostics", "images"),
+}
+MUST |= {(key, "name") for key in ("scheduler", "design", "strategy")} | {
+    ("seeds", name) for name in NESTED["seeds"]
+}
+# Every so many of the hostile values meets a nested key, each key beginning with
+# another one.
 STRIDE = 8
-"""Every so many of the hostile values meets a nested key, each key beginning with another one."""
 
 
 def top_level() -> Iterator[Case]:
@@ -120,7 +162,9 @@ def top_level() -> Iterator[Case]:
             if name in HARMLESS.get(key, ()):
                 continue
             text = "\n".join([*others, f"{key}: {value}"]) + "\n"
-            yield document(text, f"{key} is {name}", f"error: {SPACE}:{len(others) + 1}: ")
+            yield document(
+                text, f"{key} is {name}", f"error: {SPACE}:{len(others) + 1}: "
+            )
 
 
 def nested() -> Iterator[Case]:
@@ -132,13 +176,21 @@ def nested() -> Iterator[Case]:
             number += 1
             for which, (hostile, value) in enumerate(HOSTILE.items()):
                 taken = hostile == LEFT_OUT and (key, name) not in MUST
-                taken |= (key, name, hostile) == ("recipe", "rand_augment", "empty text")
+                taken |= (key, name, hostile) == (
+                    "recipe",
+                    "rand_augment",
+                    "empty text",
+                )
                 if taken or (which + number) % STRIDE:
                     continue
                 said = {**AROUND.get(key, {}), name: value}
                 line = ", ".join(f"{one}: {other}" for one, other in said.items())
                 text = "\n".join([*others, f"{key}: {{{line}}}"]) + "\n"
-                yield document(text, f"{key}.{name} is {hostile}", f"error: {SPACE}:{len(others) + 1}: ")
+                yield document(
+                    text,
+                    f"{key}.{name} is {hostile}",
+                    f"error: {SPACE}:{len(others) + 1}: ",
+                )
 
 
 CASES = [*top_level(), *nested()]

@@ -1,4 +1,6 @@
-"""Levels, numbers and combinations: of factors, sizes, recipes, designs, searches, limits, rows and seeds."""
+"""Levels, numbers and combinations: of factors, sizes, recipes, designs, searches,
+limits, rows and seeds.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,11 @@ def levels() -> Iterator[Case]:
     }.items():
         yield document(varied(line), f"level: {name}", at)
     same = ", ".join(["serial"] * 15_000)
-    yield document(varied(f"layout: [{same}]"), "levels: 15,000 times the same", "the level 'serial' stands twice")
+    yield document(
+        varied(f"layout: [{same}]"),
+        "levels: 15,000 times the same",
+        "the level 'serial' stands twice",
+    )
     many = ", ".join(map(str, range(15_000)))
     words = ", ".join(f"w{number}" for number in range(15_000))
     for name, line in {
@@ -117,11 +123,17 @@ def sizes() -> Iterator[Case]:
     for name, said in {
         "a width of zero": "patch_size: 4, width: 0, depth: 1, heads: 2",
         "a width beyond 64 bits": f"patch_size: 4, width: {2**64}, depth: 1, heads: 2",
-        "a width beyond all memory": "patch_size: 4, width: 2000000, depth: 1, heads: 2",
+        "a width beyond all memory": (
+            "patch_size: 4, width: 2000000, depth: 1, heads: 2"
+        ),
         "a billion blocks": "patch_size: 4, width: 16, depth: 1000000000, heads: 2",
-        "ten million blocks of one channel": "patch_size: 4, width: 1, depth: 10000000, heads: 1",
+        "ten million blocks of one channel": (
+            "patch_size: 4, width: 1, depth: 10000000, heads: 1"
+        ),
         "a billion heads": "patch_size: 4, width: 16, depth: 1, heads: 1000000000",
-        "a patch of a billion pixels": "patch_size: 1000000000, width: 16, depth: 1, heads: 2",
+        "a patch of a billion pixels": (
+            "patch_size: 1000000000, width: 16, depth: 1, heads: 2"
+        ),
         "a ratio of zero": f"{SIZES}, mlp_ratio: 0",
         "a ratio below zero": f"{SIZES}, mlp_ratio: -1",
         "an infinite ratio": f"{SIZES}, mlp_ratio: 1e309",
@@ -133,23 +145,59 @@ def sizes() -> Iterator[Case]:
         yield document(sized(said), f"size: {name}", f"{SPACE}:2: ")
     none = "no cell of space can be trained"
     for name, said, says in (
-        ("a width of a million", "patch_size: 4, width: 1000000, depth: 1, heads: 2", "does not fit into this machine's memory"),
+        (
+            "a width of a million",
+            "patch_size: 4, width: 1000000, depth: 1, heads: 2",
+            "does not fit into this machine's memory",
+        ),
         (
             "a thousand blocks that are wide",
             "patch_size: 4, width: 65536, depth: 1000, heads: 2",
             "does not fit into this machine",
         ),
-        ("a ratio of 1e30", f"{SIZES}, mlp_ratio: 1e30", "does not fit into this machine's memory"),
-        ("a ratio of 1e300", f"{SIZES}, mlp_ratio: 1e300", "does not fit into this machine's memory"),
-        ("a ratio of 1e12", f"{SIZES}, mlp_ratio: 1e12", "does not fit into this machine's memory"),
+        (
+            "a ratio of 1e30",
+            f"{SIZES}, mlp_ratio: 1e30",
+            "does not fit into this machine's memory",
+        ),
+        (
+            "a ratio of 1e300",
+            f"{SIZES}, mlp_ratio: 1e300",
+            "does not fit into this machine's memory",
+        ),
+        (
+            "a ratio of 1e12",
+            f"{SIZES}, mlp_ratio: 1e12",
+            "does not fit into this machine's memory",
+        ),
         ("a ratio of 1e-30", f"{SIZES}, mlp_ratio: 1e-30", "leaves no hidden channel"),
-        ("heads that do not divide", "patch_size: 4, width: 16, depth: 1, heads: 3", "does not divide size.width"),
-        ("more heads than channels", "patch_size: 4, width: 16, depth: 1, heads: 32", "does not divide size.width"),
-        ("a patch larger than the image", "patch_size: 16, width: 16, depth: 1, heads: 2", "does not divide the image size"),
-        ("a patch that does not divide", "patch_size: 3, width: 16, depth: 1, heads: 2", "does not divide the image size"),
+        (
+            "heads that do not divide",
+            "patch_size: 4, width: 16, depth: 1, heads: 3",
+            "does not divide size.width",
+        ),
+        (
+            "more heads than channels",
+            "patch_size: 4, width: 16, depth: 1, heads: 32",
+            "does not divide size.width",
+        ),
+        (
+            "a patch larger than the image",
+            "patch_size: 16, width: 16, depth: 1, heads: 2",
+            "does not divide the image size",
+        ),
+        (
+            "a patch that does not divide",
+            "patch_size: 3, width: 16, depth: 1, heads: 2",
+            "does not divide the image size",
+        ),
         ("no width", "patch_size: 4, depth: 1, heads: 2", "needs size.width"),
         ("nothing but a family", "patch_size: 4", "needs size.width"),
-        ("a window of a ViT", f"{SIZES}}}\nfixed: {{size.window: 4", "window cannot be changed on vit"),
+        (
+            "a window of a ViT",
+            f"{SIZES}}}\nfixed: {{size.window: 4",
+            "window cannot be changed on vit",
+        ),
     ):
         yield document(sized(said), f"no cell: {name}", says if says else none)
     named = BACKBONE.strip()
@@ -158,10 +206,22 @@ def sizes() -> Iterator[Case]:
         ("a number", "backbone: 5", f"{SPACE}:2: "),
         ("a path", "backbone: ../../etc/passwd", "unknown backbone"),
         ("10,000 characters", f"backbone: {'deit_' * 2000}", "unknown backbone"),
-        ("timm's name with a tag", "backbone: deit_tiny_patch16_224.fb_in1k", "unknown backbone"),
+        (
+            "timm's name with a tag",
+            "backbone: deit_tiny_patch16_224.fb_in1k",
+            "unknown backbone",
+        ),
         ("timm's name of another family", "backbone: resnet50", "unknown backbone"),
-        ("of a shape that digits have not", "backbone: pvt_small", "no cell of space can be trained"),
-        ("a Swin on 8 pixels", "backbone: swin_tiny_patch4_window7_224", "no cell of space can be trained"),
+        (
+            "of a shape that digits have not",
+            "backbone: pvt_small",
+            "no cell of space can be trained",
+        ),
+        (
+            "a Swin on 8 pixels",
+            "backbone: swin_tiny_patch4_window7_224",
+            "no cell of space can be trained",
+        ),
         ("not pre-norm", "backbone: vit_relpos_small_patch16_224", f"{SPACE}:2: "),
     ):
         yield document(changed(named, line), f"backbone: {name}", says)
@@ -170,36 +230,103 @@ def sizes() -> Iterator[Case]:
 def cells() -> Iterator[Case]:
     """Which cells there are."""
     rows = "design: rows\nrows:\n"
-    yield document(added(rows + "  - {layout: parallel}\n" * 5000), "5,000 equal rows", "... and 4,979 more problems")
-    yield document(added(rows + "  - {x: y}\n" * 5000), "5,000 rows of an unknown factor", "more problems")
     yield document(
-        added(rows + "".join(f"  - {{layout: w{n}}}\n" for n in range(5000))), "5,000 unlisted levels", "more problems"
+        added(rows + "  - {layout: parallel}\n" * 5000),
+        "5,000 equal rows",
+        "... and 4,979 more problems",
     )
-    yield document(added(rows + "  - []\n" * 5000), "5,000 lists for rows", "more problems")
-    yield document(added("design: rows\nrows: {}"), "rows are a mapping", f"{SPACE}:10: ")
+    yield document(
+        added(rows + "  - {x: y}\n" * 5000),
+        "5,000 rows of an unknown factor",
+        "more problems",
+    )
+    yield document(
+        added(rows + "".join(f"  - {{layout: w{n}}}\n" for n in range(5000))),
+        "5,000 unlisted levels",
+        "more problems",
+    )
+    yield document(
+        added(rows + "  - []\n" * 5000), "5,000 lists for rows", "more problems"
+    )
+    yield document(
+        added("design: rows\nrows: {}"), "rows are a mapping", f"{SPACE}:10: "
+    )
     yield document(added("design: rows\nrows: [~]"), "a row is null", f"{SPACE}:10: ")
-    yield document(added("design: rows\nrows: [{layout: [serial]}]"), "a row holds a list", f"{SPACE}:10: ")
-    yield document(added("design: rows\nrows: [{layout: serial}, {layout: serial}]"), "a row twice", f"{SPACE}:10: ")
-    yield document(added("design: {name: random, cells: 0}"), "no random cells", f"{SPACE}:9: ")
-    yield document(added("design: {name: random, cells: 1000000000000}"), "10^12 random cells", f"{SPACE}:9: ")
-    yield document(added("design: {name: random, cells: 2, seed: -1}"), "a negative design seed", f"{SPACE}:9: ")
-    yield document(added(f"design: {{name: random, cells: 2, seed: {2**63}}}"), "a design seed beyond 2^63 - 1", f"{SPACE}:9: ")
-    yield document(added("design: {name: fractional, resolution: 99}"), "a resolution of 99", f"{SPACE}:9: ")
-    yield document(added("design: fractional"), "a fraction of two factors", "there is no fraction of resolution 4")
-    yield document(added("design: {name: fractional, cells: 4}"), "cells of a fraction", f"{SPACE}:9: ")
+    yield document(
+        added("design: rows\nrows: [{layout: [serial]}]"),
+        "a row holds a list",
+        f"{SPACE}:10: ",
+    )
+    yield document(
+        added("design: rows\nrows: [{layout: serial}, {layout: serial}]"),
+        "a row twice",
+        f"{SPACE}:10: ",
+    )
+    yield document(
+        added("design: {name: random, cells: 0}"), "no random cells", f"{SPACE}:9: "
+    )
+    yield document(
+        added("design: {name: random, cells: 1000000000000}"),
+        "10^12 random cells",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added("design: {name: random, cells: 2, seed: -1}"),
+        "a negative design seed",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added(f"design: {{name: random, cells: 2, seed: {2**63}}}"),
+        "a design seed beyond 2^63 - 1",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added("design: {name: fractional, resolution: 99}"),
+        "a resolution of 99",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added("design: fractional"),
+        "a fraction of two factors",
+        "there is no fraction of resolution 4",
+    )
+    yield document(
+        added("design: {name: fractional, cells: 4}"),
+        "cells of a fraction",
+        f"{SPACE}:9: ",
+    )
     yield document(added("design: [grid]"), "a list of designs", f"{SPACE}:9: ")
-    yield document(added("strategy: {name: tpe, cells: 1000000000000}"), "a search of 10^12 cells", f"{SPACE}:9: ")
-    yield document(added("strategy: {name: tpe, cells: 4, parallel: 1000000000000}"), "10^12 at once", f"{SPACE}:9: ")
-    yield document(added(f"strategy: {{name: tpe, cells: 4, seed: {2**63}}}"), "a search seed beyond 2^63 - 1", f"{SPACE}:9: ")
-    yield document(added("strategy: {cells: 4}"), "a search without a name", f"{SPACE}:9: ")
+    yield document(
+        added("strategy: {name: tpe, cells: 1000000000000}"),
+        "a search of 10^12 cells",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added("strategy: {name: tpe, cells: 4, parallel: 1000000000000}"),
+        "10^12 at once",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added(f"strategy: {{name: tpe, cells: 4, seed: {2**63}}}"),
+        "a search seed beyond 2^63 - 1",
+        f"{SPACE}:9: ",
+    )
+    yield document(
+        added("strategy: {cells: 4}"), "a search without a name", f"{SPACE}:9: "
+    )
     grid = "\n".join(
-        f"  {name}: [{', '.join(map(str, range(1, 41)))}]" for name in ("shortcuts.b", "shortcuts.count", "size.heads")
+        f"  {name}: [{', '.join(map(str, range(1, 41)))}]"
+        for name in ("shortcuts.b", "shortcuts.count", "size.heads")
     )
     wide = changed("  shortcuts.count: [0, 1]\n", f"{grid}\n").replace(", heads: 2", "")
-    yield document(wide, "128,000 cells", "the grid has 128,000 cells, more than 100,000")
+    yield document(
+        wide, "128,000 cells", "the grid has 128,000 cells, more than 100,000"
+    )
     lrs = ", ".join(f"{n}e-7" for n in range(1, 2001))
     yield document(
-        changed("seeds: 2", "seeds: 1000").replace(LAYOUT, f"recipe.lr: [{lrs}]"), "4 million trials", "more than 1,000,000"
+        changed("seeds: 2", "seeds: 1000").replace(LAYOUT, f"recipe.lr: [{lrs}]"),
+        "4 million trials",
+        "more than 1,000,000",
     )
     for name, said in {
         "zero": "0",
@@ -223,7 +350,9 @@ def cells() -> Iterator[Case]:
         "a start after the end": "{until_decided: 5, start: 9}",
         "no steps": "{until_decided: 9, step: 0}",
     }.items():
-        yield document(changed("seeds: 2", f"seeds: {said}"), f"seeds: {name}", f"{SPACE}:6: ")
+        yield document(
+            changed("seeds: 2", f"seeds: {said}"), f"seeds: {name}", f"{SPACE}:6: "
+        )
 
 
 def rest() -> Iterator[Case]:
@@ -252,8 +381,17 @@ def rest() -> Iterator[Case]:
     }.items():
         yield document(added(f"name: {said}"), f"name: {name}", f"{SPACE}:9: ")
     for length in (197, 245):
-        name = f"{'n' * length}.yaml" if length > 200 else f"search_spaces/{'n' * 100}/{'m' * 101}.yaml"
-        yield Case(f"file name of {length} characters", "a name has at most 200 characters", ("plan", name), {name: GOOD})
+        name = (
+            f"{'n' * length}.yaml"
+            if length > 200
+            else f"search_spaces/{'n' * 100}/{'m' * 101}.yaml"
+        )
+        yield Case(
+            name=f"file name of {length} characters",
+            says="a name has at most 200 characters",
+            argv=("plan", name),
+            files={name: GOOD},
+        )
     for number, text in enumerate(
         (
             "flops <= 1e999",
@@ -295,10 +433,26 @@ def rest() -> Iterator[Case]:
         )
     ):
         quoted = text.replace("'", "''")
-        yield document(added(f"limits: ['{quoted}']"), f"limit {number}: {text[:40]}", f"{SPACE}:9: limits: ")
-    yield document(added("limits: [" + "x, " * 15_000 + "x]"), "15,000 limits", f"{SPACE}:9: limits: 'x'")
-    yield document(added("limits: [flops <= 1]"), "a limit that no cell keeps", "no cell of space can be trained")
-    yield document(added("limits: [flops / (params - params) <= 1]"), "a limit that divides by zero", "divides by zero")
+        yield document(
+            added(f"limits: ['{quoted}']"),
+            f"limit {number}: {text[:40]}",
+            f"{SPACE}:9: limits: ",
+        )
+    yield document(
+        added("limits: [" + "x, " * 15_000 + "x]"),
+        "15,000 limits",
+        f"{SPACE}:9: limits: 'x'",
+    )
+    yield document(
+        added("limits: [flops <= 1]"),
+        "a limit that no cell keeps",
+        "no cell of space can be trained",
+    )
+    yield document(
+        added("limits: [flops / (params - params) <= 1]"),
+        "a limit that divides by zero",
+        "divides by zero",
+    )
     yield document(
         added(f"limits: [flops{' * 1e29' * 11} <= 1]"),
         "a limit that overflows",
@@ -314,39 +468,115 @@ def rest() -> Iterator[Case]:
         ("GPUs beyond floats", "resources: {gpus: 1e300}", f"{SPACE}:9: "),
         ("10^18 processes", f"resources: {{processes: {10**18}}}", f"{SPACE}:9: "),
         ("a third of a CPU too many", "resources: {cpus: 1.33}", f"{SPACE}:9: "),
-        ("processes that share a CPU", "resources: {cpus: 1, processes: 2}", f"{SPACE}:9: "),
-        ("a control of a search", "strategy: {name: tpe, cells: 4}\ncontrol: iso-flops", f"{SPACE}:10: "),
+        (
+            "processes that share a CPU",
+            "resources: {cpus: 1, processes: 2}",
+            f"{SPACE}:9: ",
+        ),
+        (
+            "a control of a search",
+            "strategy: {name: tpe, cells: 4}\ncontrol: iso-flops",
+            f"{SPACE}:10: ",
+        ),
         ("a control of nothing", "control: iso-latency", f"{SPACE}:9: "),
-        ("asha without grace", "scheduler: {name: asha, grace_epochs: 0}", f"{SPACE}:9: "),
-        ("asha that keeps all", "scheduler: {name: asha, reduction: 1}", f"{SPACE}:9: "),
-        ("grace beyond 32 bits", f"scheduler: {{name: asha, grace_epochs: {2**31}}}", f"{SPACE}:9: "),
+        (
+            "asha without grace",
+            "scheduler: {name: asha, grace_epochs: 0}",
+            f"{SPACE}:9: ",
+        ),
+        (
+            "asha that keeps all",
+            "scheduler: {name: asha, reduction: 1}",
+            f"{SPACE}:9: ",
+        ),
+        (
+            "grace beyond 32 bits",
+            f"scheduler: {{name: asha, grace_epochs: {2**31}}}",
+            f"{SPACE}:9: ",
+        ),
         ("diagnostics of everything", "diagnostics: [all]", f"{SPACE}:9: "),
-        ("15,000 diagnostics", "diagnostics: [" + ", ".join(f"d{n}" for n in range(15_000)) + "]", "more problems"),
-        ("a diagnostic 15,000 times", "diagnostics: [" + "x, " * 15_000 + "x]", "x stands twice"),
-        ("diagnostics of 10^18 images", f"diagnostics: {{images: {10**18}}}", f"{SPACE}:9: "),
+        (
+            "15,000 diagnostics",
+            "diagnostics: [" + ", ".join(f"d{n}" for n in range(15_000)) + "]",
+            "more problems",
+        ),
+        (
+            "a diagnostic 15,000 times",
+            "diagnostics: [" + "x, " * 15_000 + "x]",
+            "x stands twice",
+        ),
+        (
+            "diagnostics of 10^18 images",
+            f"diagnostics: {{images: {10**18}}}",
+            f"{SPACE}:9: ",
+        ),
         ("a fixed factor that varies", "fixed: {layout: serial}", f"{SPACE}:9: "),
-        ("15,000 fixed factors", "fixed: {" + ", ".join(f"f{n}: 1" for n in range(9_000)) + "}", "more problems"),
-        ("9,000 baselines", "baseline: {" + ", ".join(f"f{n}: 1" for n in range(9_000)) + "}", "more problems"),
-        ("a fixed level that nothing reads", "fixed: {shortcuts.order: activation, shortcuts.variant: code}", "no cell reads"),
-        ("a published table that is none", "published: ../../etc/passwd", f"{SPACE}:9: "),
-        ("timm's weights of a declared backbone", "pretrained: true", "timm publishes no weights for vit"),
+        (
+            "15,000 fixed factors",
+            "fixed: {" + ", ".join(f"f{n}: 1" for n in range(9_000)) + "}",
+            "more problems",
+        ),
+        (
+            "9,000 baselines",
+            "baseline: {" + ", ".join(f"f{n}: 1" for n in range(9_000)) + "}",
+            "more problems",
+        ),
+        (
+            "a fixed level that nothing reads",
+            "fixed: {shortcuts.order: activation, shortcuts.variant: code}",
+            "no cell reads",
+        ),
+        (
+            "a published table that is none",
+            "published: ../../etc/passwd",
+            f"{SPACE}:9: ",
+        ),
+        (
+            "timm's weights of a declared backbone",
+            "pretrained: true",
+            "timm publishes no weights for vit",
+        ),
     ):
         yield document(added(said), f"rest: {name}", says)
     yield document(
-        changed("{epochs: 2, warmup_epochs: 0}", "{epochs: 2, warmup_epochs: 3}"), "warm-up beyond the end", f"{SPACE}:8: "
+        changed("{epochs: 2, warmup_epochs: 0}", "{epochs: 2, warmup_epochs: 3}"),
+        "warm-up beyond the end",
+        f"{SPACE}:8: ",
     )
     yield document(
-        changed("{epochs: 2, warmup_epochs: 0}", "deit"), "a recipe for files on digits", "no cell of space can be trained"
+        changed("{epochs: 2, warmup_epochs: 0}", "deit"),
+        "a recipe for files on digits",
+        "no cell of space can be trained",
     )
     yield document(
-        changed("epochs: 2, ", "epochs: 2, rand_augment: no-such-thing, "), "no RandAugment", "no cell of space can be trained"
+        changed("epochs: 2, ", "epochs: 2, rand_augment: no-such-thing, "),
+        "no RandAugment",
+        "no cell of space can be trained",
     )
-    yield document(changed("epochs: 2, ", "epochs: 2, crop_padding: 2000, "), "padding of 2,000", f"{SPACE}:8: ")
-    yield document(changed("epochs: 2, ", "epochs: 2, select: best, "), "the best without a split", "set data.validation")
-    yield document(changed("epochs: 2, ", "epochs: 2, mixup: 0.1, batch_size: 1, "), "mixing one image", "mix pairs")
-    yield document(varied("patch.mixing: [1, 2]"), "patches mixed without CutMix", "set recipe.cutmix above 0")
     yield document(
-        changed(BACKBONE, "").replace("factors:\n", "factors: {}\nx:\n"), "several things wrong at once", "unknown key 'x'"
+        changed("epochs: 2, ", "epochs: 2, crop_padding: 2000, "),
+        "padding of 2,000",
+        f"{SPACE}:8: ",
+    )
+    yield document(
+        changed("epochs: 2, ", "epochs: 2, select: best, "),
+        "the best without a split",
+        "set data.validation",
+    )
+    yield document(
+        changed("epochs: 2, ", "epochs: 2, mixup: 0.1, batch_size: 1, "),
+        "mixing one image",
+        "mix pairs",
+    )
+    yield document(
+        varied("patch.mixing: [1, 2]"),
+        "patches mixed without CutMix",
+        "set recipe.cutmix above 0",
+    )
+    yield document(
+        changed(BACKBONE, "").replace("factors:\n", "factors: {}\nx:\n"),
+        "several things wrong at once",
+        "unknown key 'x'",
     )
 
 

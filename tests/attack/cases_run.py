@@ -7,16 +7,28 @@ from dataclasses import replace
 from tests.attack import cases_checkpoints, cases_levels
 from tests.attack.case import PLAN, Case
 
-PLANNED = ("no cell: ", "pretrained with ", "pretrained: ", "rest: a fixed level", "rest: timm's weights")
-"""Beginnings of the names of cases that a document alone does not decide."""
+# Beginnings of the names of cases that a document alone does not decide.
+PLANNED = (
+    "no cell: ",
+    "pretrained with ",
+    "pretrained: ",
+    "rest: a fixed level",
+    "rest: timm's weights",
+)
 
 
 def run(case: Case) -> Case:
     """The same case, run instead of planned."""
-    return replace(case, name=f"run, {case.name}", argv=("run", *case.argv[1:], "--executor", "inline"))
+    return replace(
+        case,
+        name=f"run, {case.name}",
+        argv=("run", *case.argv[1:], "--executor", "inline"),
+    )
 
 
+# A store is made when the plan stands: each leaves nothing behind.
 CASES = [
-    run(case) for case in (*cases_levels.CASES, *cases_checkpoints.CASES) if case.argv == PLAN and case.name.startswith(PLANNED)
+    run(case)
+    for case in (*cases_levels.CASES, *cases_checkpoints.CASES)
+    if case.argv == PLAN and case.name.startswith(PLANNED)
 ]
-"""A store is made when the plan stands: each leaves nothing behind."""

@@ -13,14 +13,26 @@ from pathlib import Path
 from tests.attack.case import MOST_BYTES, Case, Outcome
 
 ROOT = Path(__file__).parents[2]
+# Seconds of the clock after which a run is ended: more than it may take of the CPU, for
+# machines that are busy.
 PATIENCE = 20.0
-"""Seconds of the clock after which a run is ended: more than it may take of the CPU, for machines that are busy."""
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-"""A process with threads may hang after a fork, so the libraries get none before they are imported."""
+# A process with threads may hang after a fork, so the libraries get none before they
+# are imported.
+THREADS = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+    ),
+    "1",
+)
 
 
 class Runner:
-    """A server that has imported the command line, and folders for its runs below `root`."""
+    """A server that has imported the command line, and folders for its runs below
+    `root`.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root, self._number = root, 0
@@ -36,7 +48,9 @@ class Runner:
         if self._server.stdout.readline() != "ready\n":
             raise RuntimeError("the server of the attack tests did not start")
 
-    def __call__(self, case: Case, *, seconds: float = PATIENCE, most: int = 2 * MOST_BYTES) -> Outcome:
+    def __call__(
+        self, case: Case, *, seconds: float = PATIENCE, most: int = 2 * MOST_BYTES
+    ) -> Outcome:
         """Runs a case and compares its folders before and after."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
@@ -51,12 +65,26 @@ class Runner:
         for name, content in case.files.items():
             write(work / name, content)
         before = snapshot(work, temporary)
-        asked = {"work": str(work), "argv": list(case.argv), "seconds": seconds, "most": most}
+        asked = {
+            "work": str(work),
+            "argv": list(case.argv),
+            "seconds": seconds,
+            "most": most,
+        }
         print(json.dumps(asked), file=self._server.stdin, flush=True)
         found = json.loads(self._server.stdout.readline())
         after = snapshot(work, temporary)
-        said = {name: (place / name).read_text(errors="replace") for name in ("stdout", "stderr")}
-        left = tuple(sorted(str(path) for path in {*before, *after} if before.get(path) != after.get(path)))
+        said = {
+            name: (place / name).read_text(errors="replace")
+            for name in ("stdout", "stderr")
+        }
+        left = tuple(
+            sorted(
+                str(path)
+                for path in {*before, *after}
+                if before.get(path) != after.get(path)
+            )
+        )
         shutil.rmtree(place)
         return Outcome(**found, **said, left=left)
 
@@ -86,6 +114,14 @@ def snapshot(*folders: Path) -> dict[Path, tuple[int, int, int]]:
     for folder in folders:
         for path in folder.rglob("*"):
             told = path.lstat()
-            size, changed = (0, 0) if stat.S_ISDIR(told.st_mode) else (told.st_size, told.st_mtime_ns)
-            found[path.relative_to(folder.parent)] = (stat.S_IFMT(told.st_mode), size, changed)
+            size, changed = (
+                (0, 0)
+                if stat.S_ISDIR(told.st_mode)
+                else (told.st_size, told.st_mtime_ns)
+            )
+            found[path.relative_to(folder.parent)] = (
+                stat.S_IFMT(told.st_mode),
+                size,
+                changed,
+            )
     return found

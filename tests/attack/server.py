@@ -1,6 +1,8 @@
-"""Runs the command line in forks of one process that has imported it already: `python -m tests.attack.server`.
+"""Runs the command line in forks of one process that has imported it already: `python
+-m tests.attack.server`.
 
-Each line of the standard input is a request, each line of the standard output what became of it, in JSON.
+Each line of the standard input is a request, each line of the standard output what
+became of it, in JSON.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PAGE = resource.getpagesize()
+# Seconds between two looks at a run.
 STEP = 0.005
-"""Seconds between two looks at a run."""
 
 
 def preload() -> None:

@@ -18,7 +18,13 @@ from tests.conftest import TINY
 def _whole() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         options = Options(runs=Path(folder), executor="inline", cpus=1)
-        pipeline.run(space.load(TINY, "tiny.yaml"), "tiny.yaml", options, None, SimulatedExecutor())
+        pipeline.run(
+            space.load(TINY, "tiny.yaml"),
+            "tiny.yaml",
+            options,
+            None,
+            SimulatedExecutor(),
+        )
         # Readers of a database in WAL mode leave its two files beside it.
         connection = sqlite3.connect(Path(folder, "ablate.db"))
         connection.execute("PRAGMA journal_mode = DELETE")

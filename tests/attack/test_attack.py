@@ -1,4 +1,6 @@
-"""Malformed input: each case ends within seconds with one message and exit code 2, and leaves nothing behind."""
+"""Malformed input: each case ends within seconds with one message and exit code 2, and
+leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,29 @@ from typing import Any
 
 import pytest
 
-from tests.attack import cases_arguments, cases_checkpoints, cases_data, cases_documents, cases_keys, cases_levels, cases_run
+from tests.attack import (
+    cases_arguments,
+    cases_checkpoints,
+    cases_data,
+    cases_documents,
+    cases_keys,
+    cases_levels,
+    cases_run,
+)
 from tests.attack.case import Case, Outcome, breaches
 from tests.attack.runner import Runner
 from tests.attack.stores import store, without
 from tests.conftest import TINY
 
-MODULES = (cases_documents, cases_keys, cases_levels, cases_data, cases_checkpoints, cases_arguments, cases_run)
+MODULES = (
+    cases_documents,
+    cases_keys,
+    cases_levels,
+    cases_data,
+    cases_checkpoints,
+    cases_arguments,
+    cases_run,
+)
 CASES: list[Case] = [case for module in MODULES for case in module.CASES]
 
 
@@ -60,26 +78,45 @@ GOOD = Outcome(2, "", "error: a message\n", 0.1, 10**8)
         ({"killed": "it did not end"}, "it did not end"),
     ],
 )
-def test_each_breach_of_the_contract_is_seen(change: dict[str, Any], breach: str) -> None:
+def test_each_breach_of_the_contract_is_seen(
+    change: dict[str, Any], breach: str
+) -> None:
     assert breaches(GOOD, "a message") == []
-    assert any(breach in found for found in breaches(replace(GOOD, **change), "a message"))
+    assert any(
+        breach in found for found in breaches(replace(GOOD, **change), "a message")
+    )
 
 
 @pytest.mark.slow
-def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(runner: Runner) -> None:
-    good = Case("good", "", ("plan", "space.yaml"), {"space.yaml": TINY})
+def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(
+    runner: Runner,
+) -> None:
+    good = Case(
+        name="good", says="", argv=("plan", "space.yaml"), files={"space.yaml": TINY}
+    )
     assert runner(good).code == 0
     assert runner(good, seconds=0).killed == "it did not end within 0 s"
     assert runner(good, most=10**6).killed == "it took more than 1 MB"
     written = replace(good, argv=("table", "none", "--runs", "here"))
     assert runner(written).left == ()
-    started = replace(good, argv=("report", "tiny", "--store", "s.db"), files={"s.db": store})
+    started = replace(
+        good, argv=("report", "tiny", "--store", "s.db"), files={"s.db": store}
+    )
     assert "work/tiny.html" in runner(started).left
 
 
 @pytest.mark.slow
-def test_a_report_on_a_store_without_epochs_leaves_out_what_needs_them(runner: Runner) -> None:
+def test_a_report_on_a_store_without_epochs_leaves_out_what_needs_them(
+    runner: Runner,
+) -> None:
     epochless = {"s.db": without("DELETE FROM epochs")}
-    outcome = runner(Case("report", "", ("report", "tiny", "--store", "s.db"), epochless))
+    outcome = runner(
+        Case(
+            name="report",
+            says="",
+            argv=("report", "tiny", "--store", "s.db"),
+            files=epochless,
+        )
+    )
     assert outcome.code == 0, outcome.stderr
     assert outcome.left == ("work/tiny.html",)

@@ -10,7 +10,9 @@ from types import ModuleType
 
 def load(name: str) -> ModuleType:
     """The module of `benchmarks/NAME.py`."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"benchmark_{name}", Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,9 @@ def bench() -> ModuleType:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tpe", "cmaes", "quasi-random"])
-def test_a_strategy_beats_random(bench: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_beats_random(
+    bench: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(bench.CELLS, name, min(60, bench.CELLS[name]))
     mine, others = bench.against_random(name, 5)
     _, low, _ = bench.interval([a - b for a, b in zip(mine, others, strict=True)])

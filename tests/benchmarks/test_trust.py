@@ -1,4 +1,6 @@
-"""The short version of `make trust`: every promise of the statistics, on made-up studies with a known truth."""
+"""The short version of `make trust`: every promise of the statistics, on made-up
+studies with a known truth.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +31,24 @@ def test_every_promise_is_kept(trust: ModuleType) -> None:
 def test_planted_effects_are_recovered_without_bias(trust: ModuleType) -> None:
     errors = dict(trust.biases(1000))
     assert len(errors) == 6
-    # Three standard errors of a mean of 200 studies' estimates, the least exact of which has a standard error of 0.6.
+    # Three standard errors of a mean of 200 studies' estimates, the least exact of
+    # which has a standard error of 0.6.
     assert all(abs(error) < 3 * 0.6 / 200**0.5 for error in errors.values()), errors
 
 
 def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
-    """The proofs can fail: without adjusting for nine comparisons, far more than 5 % of studies would see an effect."""
+    """The proofs can fail: without adjusting for nine comparisons, far more than 5 % of
+    studies would see an effect.
+    """
     assert not trust.Proof("", "", 0.09, 0, 0.05, 2000).holds
     generator = np.random.default_rng(0)
     unadjusted = 0
     for _ in range(300):
         results = trust.made(trust.drawn(generator, [0.0] * 9, 5), trust.names(9))
-        unadjusted += any(effect.estimate.p < 0.05 for effect in trust.effects(results, trust.MARGIN, predict=False))
+        unadjusted += any(
+            effect.estimate.p < 0.05
+            for effect in trust.effects(results, trust.MARGIN, predict=False)
+        )
     assert not trust.Proof("", "", unadjusted / 300, 0, 0.05, 300).holds
 
 

@@ -19,10 +19,14 @@ def twins() -> ModuleType:
 
 @pytest.fixture
 def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made images in CIFAR-10's shape, in Keras' layout, where the space looks for them."""
+    """Made images in CIFAR-10's shape, in Keras' layout, where the space looks for
+    them.
+    """
     random = np.random.default_rng(0)
     made = {
-        "x_train": np.tile(random.integers(0, 256, (500, 32, 32, 3), dtype=np.uint8), (100, 1, 1, 1)),
+        "x_train": np.tile(
+            random.integers(0, 256, (500, 32, 32, 3), dtype=np.uint8), (100, 1, 1, 1)
+        ),
         "y_train": np.tile(np.arange(10, dtype=np.uint8), 5000),
         "x_test": random.integers(0, 256, (400, 32, 32, 3), dtype=np.uint8),
         "y_test": np.tile(np.arange(10, dtype=np.uint8), 40),

@@ -27,12 +27,19 @@ from tests.benchmarks import load
 from tests.conftest import TINY, RunText
 
 CHROMIUM = shutil.which("chromium")
-SHOTS = Path(__file__).parents[2] / "docs" / "figures" if os.environ.get("UPDATE_SHOTS") else None
-"""Where pictures of pages are kept for the documents: `UPDATE_SHOTS=1 pytest tests/browser` takes them anew."""
+# Where pictures of pages are kept for the documents: `UPDATE_SHOTS=1 pytest
+# tests/browser` takes them anew.
+SHOTS = (
+    Path(__file__).parents[2] / "docs" / "figures"
+    if os.environ.get("UPDATE_SHOTS")
+    else None
+)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"
+    ),
 ]
 serving = load("dashboard")
 DEMO = (
@@ -45,8 +52,12 @@ DEMO = (
 def curve(trial: Trial, number: int) -> Epoch:
     """A shortcut helps by 1.5 points; one trial fails."""
     settings = trial.architecture.settings
-    helps = 1.5 * bool(settings.get("shortcuts.count")) + 0.2 * (settings.get("layout") == "parallel")
-    noise = random.Random(f"seed {trial.seed}").gauss(0, 0.8) + random.Random(trial.hash).gauss(0, 0.3)
+    helps = 1.5 * bool(settings.get("shortcuts.count")) + 0.2 * (
+        settings.get("layout") == "parallel"
+    )
+    noise = random.Random(f"seed {trial.seed}").gauss(0, 0.8) + random.Random(
+        trial.hash
+    ).gauss(0, 0.3)
     if (
         trial.seed == 4
         and settings.get("layout") == "parallel"
@@ -56,21 +67,36 @@ def curve(trial: Trial, number: int) -> Epoch:
         raise RuntimeError("CUDA out of memory, says the last line")
     top1 = (82 + helps + noise) * (1 - 0.6 ** (number + 2))
     loss = 3 * 0.75**number + 0.3
-    return Epoch(number, loss, loss * 1.1, top1, min(100.0, top1 + 12), 1e-3 * (1 - number / 9), 1.0)
+    return Epoch(
+        number=number,
+        train_loss=loss,
+        loss=loss * 1.1,
+        top1=top1,
+        top5=min(100.0, top1 + 12),
+        lr=1e-3 * (1 - number / 9),
+        seconds=1.0,
+    )
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Options:
     """A store with a study that is finished but for a failed trial."""
     options = Options(runs=tmp_path_factory.mktemp("finished"), cpus=2)
-    pipeline.run(space.load(DEMO, "shortcuts.yaml"), "shortcuts.yaml", options, executor=SimulatedExecutor(curve))
+    pipeline.run(
+        space.load(DEMO, "shortcuts.yaml"),
+        "shortcuts.yaml",
+        options,
+        executor=SimulatedExecutor(curve),
+    )
     return options
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -86,7 +112,11 @@ def page(browser: Browser) -> Iterator[Page]:
     expect.set_options(timeout=30_000)
     yield page
     context.close()
-    beyond = [url for url in asked if not re.match(r"(https?|ws)://(127\.0\.0\.1|localhost)[:/]|data:|blob:", url)]
+    beyond = [
+        url
+        for url in asked
+        if not re.match(r"(https?|ws)://(127\.0\.0\.1|localhost)[:/]|data:|blob:", url)
+    ]
     assert not beyond, "no page asks anything of another machine"
 
 
@@ -112,15 +142,21 @@ def test_from_the_overview_to_a_verdict(page: Page, address: str) -> None:
     page.goto(address)
     expect(page.get_by_text("39 of 40 trials")).to_be_visible()
     page.get_by_role("link", name="shortcuts").click()
-    expect(page.get_by_role("heading", name="Does a shortcut help a very small ViT?")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"shortcuts\.count = 1 helps by 1\.\d\d points"))).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="Does a shortcut help a very small ViT?")
+    ).to_be_visible()
+    expect(
+        page.get_by_text(re.compile(r"shortcuts\.count = 1 helps by 1\.\d\d points"))
+    ).to_be_visible()
     assert "study=shortcuts" in page.url
     expect(page.get_by_text("Deploy")).to_have_count(0)
     settled(page)
     shot(page, "dashboard-study")
 
 
-def test_filter_by_factor_and_share_the_address(page: Page, browser: Browser, address: str) -> None:
+def test_filter_by_factor_and_share_the_address(
+    page: Page, browser: Browser, address: str
+) -> None:
     page.goto(f"{address}/study?study=shortcuts")
     page.get_by_role("button", name="Filter by factor").click()
     page.get_by_label("layout").click()
@@ -139,7 +175,11 @@ def test_filter_by_factor_and_share_the_address(page: Page, browser: Browser, ad
     page.goto(page.url.replace("view=pareto", "view=verdicts"))
     other = browser.new_page()
     other.goto(page.url)
-    expect(other.get_by_text(re.compile("recipe.weight_decay = 0, layout = parallel")).first).to_be_visible(timeout=30_000)
+    expect(
+        other.get_by_text(
+            re.compile("recipe.weight_decay = 0, layout = parallel")
+        ).first
+    ).to_be_visible(timeout=30_000)
     expect(other.get_by_text(re.compile("^shortcuts.count = 1 helps"))).to_have_count(0)
     other.close()
 
@@ -155,16 +195,24 @@ def test_a_point_of_the_front_leads_to_its_trial(page: Page, address: str) -> No
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     trial = page.get_by_role("link", name=re.compile("seed 0: completed, top-1"))
     trial.click()
-    expect(page.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))).to_be_visible()
+    expect(
+        page.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))
+    ).to_be_visible()
     expect(page.get_by_text("ablate reproduce")).to_be_visible()
     assert re.search("trial=[0-9a-f]{20}", page.url)
     settled(page)
     shot(page, "dashboard-trial")
 
 
-def test_a_failed_trial_shows_the_end_of_its_log(page: Page, address: str, finished: Options) -> None:
+def test_a_failed_trial_shows_the_end_of_its_log(
+    page: Page, address: str, finished: Options
+) -> None:
     with Reader(finished.url) as reader:
-        key = next(trial["trial"] for trial in reader.trials("shortcuts") if trial["status"] == "failed")
+        key = next(
+            trial["trial"]
+            for trial in reader.trials("shortcuts")
+            if trial["status"] == "failed"
+        )
     page.goto(f"{address}/trial?trial={key[:8]}")
     expect(page.get_by_text("says the last line")).to_be_visible()
     expect(page.get_by_text("ablate resume shortcuts")).to_be_visible()
@@ -175,29 +223,41 @@ def test_compare_two_rows_at_a_shared_address(page: Page, address: str) -> None:
     expect(page.get_by_text("Bold: what differs.")).to_be_visible()
     expect(page.locator("[data-testid=stMultiSelect]").nth(1)).to_contain_text("row 4")
     expect(page.locator(".scatterlayer .trace").first).to_be_attached()
-    # The table is drawn on a canvas; its cells stand beside it for readers that cannot see.
+    # The table is drawn on a canvas; its cells stand beside it for readers that cannot
+    # see.
     cells = page.locator("[data-testid=stDataFrame] [role=gridcell]")
     expect(cells.filter(has_text="+1.10 to +1.88")).to_be_attached()
 
 
-def test_sql_reads_and_is_refused_a_write(page: Page, address: str, finished: Options) -> None:
+def test_sql_reads_and_is_refused_a_write(
+    page: Page, address: str, finished: Options
+) -> None:
     page.goto(f"{address}/sql")
     box = page.get_by_label("Statement")
     box.fill("SELECT COUNT(*) AS n FROM study_results")
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_text(re.compile("^1 rows, "))).to_be_visible()
     before = Path(finished.url).read_bytes()
-    for statement in ("DELETE FROM trials", "UPDATE trials SET top1 = 100", "ATTACH 'x.db' AS x"):
+    for statement in (
+        "DELETE FROM trials",
+        "UPDATE trials SET top1 = 100",
+        "ATTACH 'x.db' AS x",
+    ):
         box.fill(statement)
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_text("a query can only read")).to_be_visible()
     assert Path(finished.url).read_bytes() == before
-    box.fill("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n")
+    box.fill(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+        " COUNT(*) FROM n"
+    )
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_text("it took longer than 10 s")).to_be_visible()
 
 
-def test_the_statement_of_an_address_waits_for_a_click(page: Page, address: str) -> None:
+def test_the_statement_of_an_address_waits_for_a_click(
+    page: Page, address: str
+) -> None:
     page.goto(f"{address}/sql?sql=SELECT 41 %2B 1 AS answer")
     expect(page.get_by_label("Statement")).to_have_value("SELECT 41 + 1 AS answer")
     settled(page)
@@ -245,11 +305,13 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
                 ("token_similarity", None, matrix),
             ):
                 connection.execute(
-                    "INSERT INTO diagnostics (trial_hash, epoch, name, layer, value, numbers) VALUES (?, 3, ?, ?, ?, ?)",
+                    "INSERT INTO diagnostics (trial_hash, epoch, name, layer, value,"
+                    " numbers) VALUES (?, 3, ?, ?, ?, ?)",
                     (trial, name, layer, value, json.dumps(numbers)),
                 )
     with serving.served(options) as (address, _):
-        # Numbers: a line a row; vectors: a line a row and layer; matrices: an image a row.
+        # Numbers: a line a row; vectors: a line a row and layer; matrices: an image a
+        # row.
         for name, drawn, count in (
             ("token_cosine", ".scatterlayer .trace", 2),
             ("attention_spectrum", ".scatterlayer .trace", 6),
@@ -258,20 +320,32 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
             page.goto(f"{address}/study?study=tiny&view=layers&diagnostic={name}")
             expect(page.locator(f".js-plotly-plot {drawn}")).to_have_count(count)
         page.get_by_role("slider").press("ArrowLeft")
-        page.goto(f"{address}/study?study=tiny&view=layers&diagnostic=token_cosine&f.shortcuts.count=1&f.layout=parallel")
-        expect(page.get_by_text("No row of the filter has this diagnostic")).to_be_visible()
+        page.goto(
+            f"{address}/study?study=tiny&view=layers&diagnostic=token_cosine&f.shortcuts.count=1&f.layout=parallel"
+        )
+        expect(
+            page.get_by_text("No row of the filter has this diagnostic")
+        ).to_be_visible()
         page.goto(f"{address}/trial?trial={trials[0]}&diagnostic=token_similarity")
         expect(page.locator(".js-plotly-plot .hm").first).to_be_attached()
         expect(page.get_by_text("has a mistake in it")).to_have_count(0)
 
 
-def test_it_is_readable_on_a_phone_and_in_the_dark(browser: Browser, address: str) -> None:
-    phone = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+def test_it_is_readable_on_a_phone_and_in_the_dark(
+    browser: Browser, address: str
+) -> None:
+    phone = browser.new_context(
+        viewport={"width": 390, "height": 844}, color_scheme="dark"
+    )
     page = phone.new_page()
     page.goto(f"{address}/study?study=shortcuts")
-    expect(page.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first).to_be_visible(timeout=30_000)
+    expect(
+        page.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first
+    ).to_be_visible(timeout=30_000)
     settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing hangs over the side"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, (
+        "nothing hangs over the side"
+    )
     shot(page, "dashboard-phone")
     phone.close()
 
@@ -286,7 +360,10 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
     declared = space.load(DEMO, "live.yaml")
     stop = threading.Event()
     hooks = pipeline.Hooks(stop=stop.is_set)
-    run = threading.Thread(target=pipeline.run, args=(declared, "live.yaml", options, hooks, SimulatedExecutor(slowly)))
+    run = threading.Thread(
+        target=pipeline.run,
+        args=(declared, "live.yaml", options, hooks, SimulatedExecutor(slowly)),
+    )
     run.start()
     try:
         while not (tmp_path / "ablate.db").exists():
@@ -297,7 +374,8 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
             progress.wait_for()
             before = int(progress.inner_text().split()[0])
             page.wait_for_function(
-                "before => Number((document.body.innerText.match(/(\\d+) of 40 trials completed/) || [0, 0])[1]) > before + 3",
+                "before => Number((document.body.innerText.match(/(\\d+) of 40 trials"
+                " completed/) || [0, 0])[1]) > before + 3",
                 arg=before,
             )
     finally:
@@ -307,7 +385,11 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("empty", "There is nothing to see yet"), ("broken", "ablate doctor"), ("older", "Bring the store up to date")],
+    [
+        ("empty", "There is nothing to see yet"),
+        ("broken", "ablate doctor"),
+        ("older", "Bring the store up to date"),
+    ],
 )
 def test_stores_that_cannot_be_read_have_a_helpful_page(
     page: Page, tmp_path: Path, finished: Options, how: str, words: str
@@ -326,7 +408,10 @@ def test_stores_that_cannot_be_read_have_a_helpful_page(
 
 
 def test_others_need_the_token(
-    page: Page, finished: Options, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    page: Page,
+    finished: Options,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from ablate.cli.serve import serve
     from ablate.errors import AblateError
@@ -341,4 +426,6 @@ def test_others_need_the_token(
         expect(page.get_by_text("Does a shortcut help")).to_have_count(0)
         page.get_by_role("textbox", name="Token").fill("sesame")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", name="Does a shortcut help a very small ViT?")).to_be_visible()
+        expect(
+            page.get_by_role("heading", name="Does a shortcut help a very small ViT?")
+        ).to_be_visible()

@@ -32,7 +32,14 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     (folder / "tiny.yaml").write_text(TINY.replace("seeds: 2", "seeds: 1"))
     declared = space.read(folder / "tiny.yaml")
-    assert pipeline.run(declared, "tiny.yaml", pipeline.Options(runs=folder / "runs", executor="inline")).trained == 4
+    assert (
+        pipeline.run(
+            declared,
+            "tiny.yaml",
+            pipeline.Options(runs=folder / "runs", executor="inline"),
+        ).trained
+        == 4
+    )
     return folder
 
 
@@ -58,7 +65,9 @@ def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
 
 
 def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
-    Path("more.yaml").write_text(Path("tiny.yaml").read_text() + "fixed: {shortcuts.b: 3}\n")
+    Path("more.yaml").write_text(
+        Path("tiny.yaml").read_text() + "fixed: {shortcuts.b: 3}\n"
+    )
     code, out, _ = say("plan", "more.yaml")
     assert code == 0
     assert "shortcuts.b = 3 does not divide the width 16" in out
@@ -72,7 +81,17 @@ VERBS: list[tuple[str, ...]] = [
     ("status", "tiny"),
     ("plan", "tiny.yaml"),
     ("cost", "tiny.yaml"),
-    ("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count=2", "--set", "layout=parallel", "--image-size", "32"),
+    (
+        "cost",
+        "--model",
+        "deit_tiny_patch16_224",
+        "--set",
+        "shortcuts.count=2",
+        "--set",
+        "layout=parallel",
+        "--image-size",
+        "32",
+    ),
     ("cost", "--model", "deit_tiny_patch16_224", "--operators", "--image-size", "32"),
     ("query", "SELECT trial, top1 FROM trial_results ORDER BY trial"),
     ("query", "SELECT * FROM results_tiny"),
@@ -102,43 +121,79 @@ def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) 
 
 
 def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
-    assert say("run", "tiny.yaml", "--runs", "elsewhere", "--executor", "inline")[0] == 0
+    assert (
+        say("run", "tiny.yaml", "--runs", "elsewhere", "--executor", "inline")[0] == 0
+    )
     with sqlite3.connect(tmp_path / "elsewhere" / "ablate.db") as connection:
         connection.execute("UPDATE trials SET status = 'planned'")
         connection.execute("DELETE FROM epochs")
-    for words in (("pareto", "tiny"), ("plot", "tiny", "--to", "x.svg"), ("plot", "tiny", "--of", "curves", "--to", "x.svg")):
+    for words in (
+        ("pareto", "tiny"),
+        ("plot", "tiny", "--to", "x.svg"),
+        ("plot", "tiny", "--of", "curves", "--to", "x.svg"),
+    ):
         code, _, err = say(*words, "--runs", "elsewhere")
         assert (code, "ablate resume tiny --runs elsewhere" in err) == (2, True), err
 
 
-def test_a_store_that_another_program_holds_is_said_to_be_held(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_another_program_holds_is_said_to_be_held(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.store.database.BUSY_SECONDS", 0.1)
     assert say("run", "tiny.yaml", "--executor", "inline")[0] == 0
-    with contextlib.closing(sqlite3.connect(tmp_path / "runs" / "ablate.db", isolation_level=None)) as other:
+    with contextlib.closing(
+        sqlite3.connect(tmp_path / "runs" / "ablate.db", isolation_level=None)
+    ) as other:
         other.execute("UPDATE trials SET status = 'planned'")
         other.execute("BEGIN EXCLUSIVE")
         code, _, err = say("resume", "tiny", "--executor", "inline")
     assert code == 2
-    assert err.endswith("cannot be opened: database is locked; end the other program that holds it, then try again\n"), err
+    assert err.endswith(
+        "cannot be opened: database is locked; end the other program that holds it,"
+        " then try again\n"
+    ), err
 
 
-def test_a_full_disk_is_said_with_the_command_that_goes_on(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_with_the_command_that_goes_on(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
-        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
+        raise OperationalError(
+            "UPDATE", {}, sqlite3.OperationalError("database or disk is full")
+        )
 
     monkeypatch.setattr("ablate.store.writer.Writer._started", full)
-    code, _, err = say("run", "tiny.yaml", "--runs", "else where", "--executor", "inline", "--checkpoints", "kept")
+    code, _, err = say(
+        "run",
+        "tiny.yaml",
+        "--runs",
+        "else where",
+        "--executor",
+        "inline",
+        "--checkpoints",
+        "kept",
+    )
     assert code == 2
-    assert err.rstrip().endswith("Go on with: ablate resume --runs 'else where' --checkpoints kept"), err
+    assert err.rstrip().endswith(
+        "Go on with: ablate resume --runs 'else where' --checkpoints kept"
+    ), err
 
 
-def test_advised_commands_name_the_store_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advised_commands_name_the_store_and_no_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(advice, "_options", {})
     assert advice.command("resume", "a b") == "ablate resume 'a b'"
     advice.keep("--store", "postgresql://me:secret@host/db")
     advice.keep("--checkpoints", "s3://here")
-    assert advice.command("resume") == "ablate resume --store 'postgresql://me:***@host/db' --checkpoints s3://here"
-    assert advice.command("table", "x") == "ablate table x --store 'postgresql://me:***@host/db'"
+    assert (
+        advice.command("resume")
+        == "ablate resume --store 'postgresql://me:***@host/db' --checkpoints s3://here"
+    )
+    assert (
+        advice.command("table", "x")
+        == "ablate table x --store 'postgresql://me:***@host/db'"
+    )
     advice.keep("--store", "")
     assert advice.command("table", "x") == "ablate table x"
 
@@ -147,11 +202,25 @@ def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> Non
     import numpy as np
 
     images = np.zeros((60, 8, 8), dtype=np.uint8)
-    np.savez(tmp_path / "own.npz", x_train=images, y_train=np.arange(60) % 10, x_test=images[:20], y_test=np.arange(20) % 10)
-    (tmp_path / "own.yaml").write_text(TINY.replace("{name: digits, train_images: 200, test_images: 50}", "own.npz"))
+    np.savez(
+        tmp_path / "own.npz",
+        x_train=images,
+        y_train=np.arange(60) % 10,
+        x_test=images[:20],
+        y_test=np.arange(20) % 10,
+    )
+    (tmp_path / "own.yaml").write_text(
+        TINY.replace("{name: digits, train_images: 200, test_images: 50}", "own.npz")
+    )
     assert say("run", "own.yaml", "--executor", "inline")[0] == 0
     (tmp_path / "own.npz").unlink()
-    for verb in (("table", "own"), ("effects", "own"), ("pareto", "own"), ("review", "own"), ("report", "own")):
+    for verb in (
+        ("table", "own"),
+        ("effects", "own"),
+        ("pareto", "own"),
+        ("review", "own"),
+        ("report", "own"),
+    ):
         code, _, err = say(*verb)
         assert code in (0, 1), err
     code, _, err = say("resume", "own")
@@ -165,7 +234,19 @@ def test_latex_of_a_table(trained: Say) -> None:
 
 
 def test_another_store_and_another_folder(say: Say) -> None:
-    assert say("run", "tiny.yaml", "--executor", "inline", "--runs", "here", "--store", "sqlite:///elsewhere/x.db")[0] == 0
+    assert (
+        say(
+            "run",
+            "tiny.yaml",
+            "--executor",
+            "inline",
+            "--runs",
+            "here",
+            "--store",
+            "sqlite:///elsewhere/x.db",
+        )[0]
+        == 0
+    )
     assert Path("elsewhere/x.db").is_file()
     assert list(Path("here/checkpoints").iterdir())
     assert "tiny" in say("status", "--store", "elsewhere/x.db")[1]
@@ -185,28 +266,63 @@ def test_another_store_and_another_folder(say: Say) -> None:
         (("cost", "tiny.yaml", "--model", "x"), "name a search space or a model"),
         (("cost", "tiny.yaml", "--set", "a=1"), "go with --model"),
         (("cost", "tiny.yaml", "--classes", "7"), "go with --model"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path="), "None is not a level"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path=[1, 2]"), "is not a level"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--operators", "--timing"), "ask one at a time"),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path="),
+            "None is not a level",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path=[1, 2]"),
+            "is not a level",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--operators", "--timing"),
+            "ask one at a time",
+        ),
         (("run", "tiny.yaml", "--store", "tiny.yaml/x.db"), "cannot be made"),
-        (("cost", "--model", "deit_tiny"), "unknown backbone 'deit_tiny'; did you mean"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count"), "write FACTOR=LEVEL"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcut.count=1"), "did you mean 'shortcuts.count'"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.b=2"), "would change nothing"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--set", "ffn.kernel=[1"), "not valid YAML"),
-        (("cost", "--model", "deit_tiny_patch16_224", "--image-size", "33"), "does not divide the image size 33"),
+        (
+            ("cost", "--model", "deit_tiny"),
+            "unknown backbone 'deit_tiny'; did you mean",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.count"),
+            "write FACTOR=LEVEL",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcut.count=1"),
+            "did you mean 'shortcuts.count'",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "shortcuts.b=2"),
+            "would change nothing",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--set", "ffn.kernel=[1"),
+            "not valid YAML",
+        ),
+        (
+            ("cost", "--model", "deit_tiny_patch16_224", "--image-size", "33"),
+            "does not divide the image size 33",
+        ),
         (("cost", "--model", "vit"), "needs size.width, size.depth and size.heads"),
-        (("factors", "shortcut"), "unknown factor 'shortcut'; did you mean 'shortcuts'?"),
+        (
+            ("factors", "shortcut"),
+            "unknown factor 'shortcut'; did you mean 'shortcuts'?",
+        ),
         (("run", "tiny.yaml", "--store", "nonsense://x"), "nonsense"),
         (("run", "tiny.yaml", "--executor", "slurm"), "Invalid value for '--executor'"),
         (("plan", "tiny.yaml", "--format", "xml"), "Invalid value for '--format'"),
-        (("plan", "tiny.yaml", "--format", "cvs"), "'html'; did you mean 'csv'? See: ablate plan --help"),
+        (
+            ("plan", "tiny.yaml", "--format", "cvs"),
+            "'html'; did you mean 'csv'? See: ablate plan --help",
+        ),
         (("plan",), "error: Missing argument 'FILE'. See: ablate plan --help"),
         (("pln", "tiny.yaml"), "No such command 'pln'"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
 )
-def test_bad_words_give_one_message_and_code_2(words: tuple[str, ...], message: str, say: Say) -> None:
+def test_bad_words_give_one_message_and_code_2(
+    words: tuple[str, ...], message: str, say: Say
+) -> None:
     code, out, err = say(*words)
     assert code == 2
     assert not out
@@ -240,7 +356,9 @@ def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -
     assert "no shared memory" in found["ray starts"]["found"]
 
 
-def test_failed_trials_are_told_with_code_1(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_trials_are_told_with_code_1(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def explode(*_: object, **__: object) -> None:
         raise MemoryError("cannot allocate 99 GB")
 
@@ -253,7 +371,9 @@ def test_failed_trials_are_told_with_code_1(say: Say, monkeypatch: pytest.Monkey
 
 def test_schema_is_json(say: Say) -> None:
     schema = json.loads(say("schema")[1])
-    assert schema["properties"]["factors"]["properties"]["shortcuts.count"]["items"] == {
+    assert schema["properties"]["factors"]["properties"]["shortcuts.count"][
+        "items"
+    ] == {
         "type": "integer",
         "minimum": 0,
         "maximum": 64,
@@ -262,7 +382,18 @@ def test_schema_is_json(say: Say) -> None:
 
 def test_help_names_every_verb(say: Say) -> None:
     out = say("--help")[1]
-    for verb in ("run", "resume", "status", "plan", "cost", "table", "query", "factors", "schema", "doctor"):
+    for verb in (
+        "run",
+        "resume",
+        "status",
+        "plan",
+        "cost",
+        "table",
+        "query",
+        "factors",
+        "schema",
+        "doctor",
+    ):
         assert re.search(rf"^  {verb} ", out, re.MULTILINE), verb
         assert say(verb, "--help")[0] == 0
 
@@ -270,10 +401,22 @@ def test_help_names_every_verb(say: Say) -> None:
 @pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny.replace("epochs: 3", "epochs: 2000"))
-    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "ablate",
+        "run",
+        "tiny.yaml",
+        "--executor",
+        "inline",
+    ]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not list(tmp_path.glob("runs/checkpoints/*/*/lock")):
+    while time.monotonic() < deadline and not list(
+        tmp_path.glob("runs/checkpoints/*/*/lock")
+    ):
         time.sleep(0.1)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
@@ -281,15 +424,27 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -
     assert process.returncode == 130, err
     assert "Interrupted: 0 of 8 trials done. Go on with: ablate resume tiny" in err
     assert "Traceback" not in out + err
-    assert list(tmp_path.glob("runs/checkpoints/*/*/last.pt")), "the running trial was saved"
+    assert list(tmp_path.glob("runs/checkpoints/*/*/last.pt")), (
+        "the running trial was saved"
+    )
 
 
 @pytest.mark.slow
 def test_on_a_terminal_there_are_bars(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--executor", "inline"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=theirs, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "ablate",
+        "run",
+        "tiny.yaml",
+        "--executor",
+        "inline",
+    ]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=theirs, stdout=subprocess.PIPE, text=True
+    )
     os.close(theirs)
     shown = b""
     while True:
@@ -313,36 +468,74 @@ def test_doctor_finds_this_machine_well(say: Say) -> None:
     code, out, _ = say("doctor", "--format", "json")
     found = {row["what"]: row for row in json.loads(out)}
     assert code == 0
-    assert found["model"]["found"] == "deit_tiny_patch16_224 costs 5.72 M parameters, 1.26 GFLOPs"
+    assert (
+        found["model"]["found"]
+        == "deit_tiny_patch16_224 costs 5.72 M parameters, 1.26 GFLOPs"
+    )
     assert found["ray starts"]["ok"]
 
 
-def test_doctor_names_each_check_before_it_begins(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_each_check_before_it_begins(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     for look in ("_gpu", "_store", "_model", "_ray"):
         monkeypatch.setattr(doctor, look, lambda *_, look=look: str(seen.append(look)))
     doctor.examine("x.db", Path(), seen.append)
-    slow = ["gpu", "_gpu", "disk and runs folder", "store", "_store", "model", "_model", "ray starts", "_ray"]
+    slow = [
+        "gpu",
+        "_gpu",
+        "disk and runs folder",
+        "store",
+        "_store",
+        "model",
+        "_model",
+        "ray starts",
+        "_ray",
+    ]
     assert seen == ["packages and machine", *slow]
     _, _, err = say("doctor")
-    assert err.splitlines() == [f"checking: {name}" for name in seen[: len(slow) + 1] if not name.startswith("_")]
+    assert err.splitlines() == [
+        f"checking: {name}"
+        for name in seen[: len(slow) + 1]
+        if not name.startswith("_")
+    ]
 
 
-def test_a_checkout_that_is_not_installed_has_no_version(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_that_is_not_installed_has_no_version(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(provenance, "DISTRIBUTION", "ablate-that-is-not-there")
-    message = "error: ablate-that-is-not-there is not installed; in a checkout type: make setup\n"
+    message = (
+        "error: ablate-that-is-not-there is not installed; in a checkout type: make"
+        " setup\n"
+    )
     assert say("--version") == (2, "", message)
 
 
 @pytest.mark.parametrize(
-    "command", re.findall(r"^ablate (.*)$", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+    "command",
+    re.findall(
+        r"^ablate (.*)$",
+        (Path(__file__).parents[2] / "README.md").read_text(),
+        re.MULTILINE,
+    ),
 )
 def test_commands_in_the_readme_exist(command: str, say: Say) -> None:
     assert say(command.split(maxsplit=1)[0], "--help")[0] == 0
 
 
 def test_diagnose_and_plot(trained: Say) -> None:
-    code, shown, told = trained("diagnose", "tiny", "--name", "token_cosine", "--name", "smoothing", "--images", "20")
+    code, shown, told = trained(
+        "diagnose",
+        "tiny",
+        "--name",
+        "token_cosine",
+        "--name",
+        "smoothing",
+        "--images",
+        "20",
+    )
     assert code == 0
     assert "4 trials looked at" in told
     assert "smoothing.bound" in shown
@@ -350,7 +543,13 @@ def test_diagnose_and_plot(trained: Say) -> None:
     for file in ("cosine.svg", "smoothing.png", "one.pdf"):
         name = "token_cosine" if file != "smoothing.png" else "smoothing"
         code, _, told = trained(
-            "plot", "tiny", "--diagnostic", name, "--to", file, *(["--row", "1"] if file == "one.pdf" else [])
+            "plot",
+            "tiny",
+            "--diagnostic",
+            name,
+            "--to",
+            file,
+            *(["--row", "1"] if file == "one.pdf" else []),
         )
         assert code == 0, told
         assert Path(file).stat().st_size > 1000
@@ -358,10 +557,31 @@ def test_diagnose_and_plot(trained: Say) -> None:
     trained("plot", "tiny", "--diagnostic", "token_cosine", "--to", "cosine.svg")
     assert Path("cosine.svg").read_bytes() == first, "equal data give equal bytes"
     for words, message in (
-        (("plot", "tiny", "--diagnostic", "diversity", "--to", "x.svg"), "take it with: ablate diagnose tiny --name diversity"),
-        (("plot", "tiny", "--diagnostic", "token_cosin", "--to", "x.svg"), "did you mean 'token_cosine'"),
-        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.gif"), "name a file like x.svg"),
-        (("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.svg", "--row", "9"), "no row 9 has the diagnostic"),
+        (
+            ("plot", "tiny", "--diagnostic", "diversity", "--to", "x.svg"),
+            "take it with: ablate diagnose tiny --name diversity",
+        ),
+        (
+            ("plot", "tiny", "--diagnostic", "token_cosin", "--to", "x.svg"),
+            "did you mean 'token_cosine'",
+        ),
+        (
+            ("plot", "tiny", "--diagnostic", "token_cosine", "--to", "x.gif"),
+            "name a file like x.svg",
+        ),
+        (
+            (
+                "plot",
+                "tiny",
+                "--diagnostic",
+                "token_cosine",
+                "--to",
+                "x.svg",
+                "--row",
+                "9",
+            ),
+            "no row 9 has the diagnostic",
+        ),
         (("diagnose", "tiny", "--name", "x"), "unknown diagnostic 'x'"),
         (("diagnose", "tinu"), "did you mean 'tiny'"),
         (("verify-costs", "augvid"), "did you mean 'augvit'"),
@@ -386,12 +606,16 @@ def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
 
 
 @pytest.mark.slow
-def test_verify_costs_fails_where_a_print_is_unexplained(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_costs_fails_where_a_print_is_unexplained(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ablate import published
 
     table = published.tables()["augvit/table3"]
     bare = [replace(row, causes={}) for row in table.rows]
-    monkeypatch.setattr(published, "tables", lambda: {"augvit/table3": replace(table, rows=tuple(bare))})
+    monkeypatch.setattr(
+        published, "tables", lambda: {"augvit/table3": replace(table, rows=tuple(bare))}
+    )
     code, shown, _ = say("verify-costs", "augvit/table3", "--format", "json")
     assert code == 1
     rows = json.loads(shown)

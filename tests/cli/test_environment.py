@@ -22,9 +22,14 @@ def test_seconds_are_what_is_said_or_the_usual(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("said", ["abc", "0", "-1", "nan", "inf"])
-def test_what_is_no_number_of_seconds_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_number_of_seconds_is_refused(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ABLATE_X_SECONDS", said)
-    with pytest.raises(AblateError, match="is no number of seconds above 0; write one as in ABLATE_X_SECONDS=20"):
+    with pytest.raises(
+        AblateError,
+        match="is no number of seconds above 0; write one as in ABLATE_X_SECONDS=20",
+    ):
         seconds("ABLATE_X_SECONDS", 20)
 
 
@@ -32,7 +37,11 @@ def test_what_is_no_number_of_seconds_is_refused(said: str, monkeypatch: pytest.
 def test_the_command_says_so_in_one_message(tmp_path: Path) -> None:
     environment = {**os.environ, "ABLATE_BUSY_SECONDS": "soon"}
     words = [sys.executable, "-m", "ablate", "status", "--runs", str(tmp_path)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: ABLATE_BUSY_SECONDS = 'soon' is no number of seconds")
+    assert done.stderr.startswith(
+        "error: ABLATE_BUSY_SECONDS = 'soon' is no number of seconds"
+    )
     assert "Traceback" not in done.stderr

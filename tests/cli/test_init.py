@@ -1,4 +1,6 @@
-"""`ablate init`: what it writes can be planned and trained as it is, and names only what exists."""
+"""`ablate init`: what it writes can be planned and trained as it is, and names only
+what exists.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,30 @@ from ablate.space.schema import SpaceForm
 from tests.conftest import RunText, Say
 
 TEXT = TEMPLATE.read_text(encoding="utf-8")
+# Lines of keys that are off, without their `#`, with their keys.
 OFF = dict(re.findall(r"^#((\w+): .*)$", TEXT, re.MULTILINE))
-"""Lines of keys that are off, without their `#`, with their keys."""
+# What else has to change for a key to be read.
 BESIDE = {
     "full": {"design": "leave-one-out"},
     "rows": {"design": "rows"},
     "strategy": {"design": None},
     "published": {"design": "rows"},
 }
-"""What else has to change for a key to be read."""
 
 
 def words_of(record: type, name: str) -> tuple[str, ...]:
     return get_args(get_type_hints(record)[name])
 
 
-def test_the_space_that_is_written_plans_and_trains(say: Say, run_text: RunText) -> None:
+def test_the_space_that_is_written_plans_and_trains(
+    say: Say, run_text: RunText
+) -> None:
     code, out, err = say("init")
     assert (code, out) == (0, "")
-    assert err == "wrote space.yaml. Next: ablate plan space.yaml, then: ablate run space.yaml\n"
+    assert (
+        err == "wrote space.yaml. Next: ablate plan space.yaml, then: ablate run"
+        " space.yaml\n"
+    )
     assert Path("space.yaml").read_text(encoding="utf-8") == TEXT
     assert say("plan", "space.yaml")[0] == 0
     assert run_text(TEXT).trained == 12
@@ -62,17 +69,34 @@ def test_the_space_fits_the_schema_and_names_every_key() -> None:
 
 @pytest.mark.parametrize("line", OFF, ids=OFF.get)
 def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
-    values: dict[str, Any] = parse(TEXT, "space.yaml").values | parse(line, "line").values
+    values: dict[str, Any] = (
+        parse(TEXT, "space.yaml").values | parse(line, "line").values
+    )
     if OFF[line] == "published":
         values["rows"] = [{}, {"shortcuts.count": 2}, {"ffn.kernel": 3}]
     values |= BESIDE.get(OFF[line], {})
     kept = {key: value for key, value in values.items() if value is not None}
     jsonschema.validate(kept, space.json_schema())
-    text = re.sub(r"^design: .*\n", "" if "design" not in kept else f"design: {kept['design']}\n", TEXT, flags=re.MULTILINE)
+    text = re.sub(
+        r"^design: .*\n",
+        "" if "design" not in kept else f"design: {kept['design']}\n",
+        TEXT,
+        flags=re.MULTILINE,
+    )
     text = re.sub(rf"^#{OFF[line]}: ", f"{OFF[line]}: ", text, flags=re.MULTILINE)
-    text = text if OFF[line] != "published" else re.sub(r"^#rows: ", "rows: ", text, flags=re.MULTILINE)
-    text = text if OFF[line] != "teacher" else text.replace("recipe: {", "recipe: {distillation: hard, ")
-    assert space.load(text, "space.yaml").name == ("my-study" if OFF[line] == "name" else "space")
+    text = (
+        text
+        if OFF[line] != "published"
+        else re.sub(r"^#rows: ", "rows: ", text, flags=re.MULTILINE)
+    )
+    text = (
+        text
+        if OFF[line] != "teacher"
+        else text.replace("recipe: {", "recipe: {distillation: hard, ")
+    )
+    assert space.load(text, "space.yaml").name == (
+        "my-study" if OFF[line] == "name" else "space"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +110,18 @@ def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
         *words_of(Recipe, "precision"),
         *RECIPES,
         *SETS,
-        *("top1", "top5", "loss", "params", "flops", "flops_paper", "activations", "elementwise", "iso-params", "iso-flops"),
+        *(
+            "top1",
+            "top5",
+            "loss",
+            "params",
+            "flops",
+            "flops_paper",
+            "activations",
+            "elementwise",
+            "iso-params",
+            "iso-flops",
+        ),
     ],
 )
 def test_the_comments_name_every_allowed_word(allowed: str) -> None:
@@ -94,23 +129,38 @@ def test_the_comments_name_every_allowed_word(allowed: str) -> None:
 
 
 def test_the_comments_name_no_factor_and_no_diagnostic_that_is_not_there() -> None:
-    outside = {"data.image_size", *(f"recipe.{name}" for name in get_type_hints(Recipe))}
+    outside = {
+        "data.image_size",
+        *(f"recipe.{name}" for name in get_type_hints(Recipe)),
+    }
     named = set(re.findall(r"(?<![\w.])(?:[a-z_]+)\.[a-z_]+\b(?!\w*[.(])", TEXT))
     named -= {"baseline.flops", "space.yaml", "space.schema", "schema.json"}
     assert named
     assert named <= {*factors.parameters(), *outside}
-    for name in parse(next(line for line, key in OFF.items() if key == "diagnostics"), "line").values["diagnostics"]:
+    for name in parse(
+        next(line for line, key in OFF.items() if key == "diagnostics"), "line"
+    ).values["diagnostics"]:
         assert diagnostics.find(name)
 
 
 def test_one_epoch_is_enough_for_a_smoke_test(options: Options) -> None:
-    text = re.sub(r"^recipe: .*$", "recipe: {epochs: 1}", TEXT.replace("seeds: 3", "seeds: 1"), flags=re.MULTILINE)
-    assert pipeline.run(space.load(text, "space.yaml"), "space.yaml", options).trained == 4
+    text = re.sub(
+        r"^recipe: .*$",
+        "recipe: {epochs: 1}",
+        TEXT.replace("seeds: 3", "seeds: 1"),
+        flags=re.MULTILINE,
+    )
+    assert (
+        pipeline.run(space.load(text, "space.yaml"), "space.yaml", options).trained == 4
+    )
 
 
 def test_nothing_is_overwritten(say: Say) -> None:
     Path("space.yaml").write_text("mine")
-    message = "error: space.yaml exists already and stays as it is; choose another name, as in: ablate init space-2\n"
+    message = (
+        "error: space.yaml exists already and stays as it is; choose another name, as"
+        " in: ablate init space-2\n"
+    )
     assert say("init") == (2, "", message)
     assert say("init", "space") == (2, "", message)
     assert Path("space.yaml").read_text() == "mine"
@@ -126,10 +176,16 @@ def test_nothing_is_overwritten(say: Say) -> None:
     [
         (("init", "a/b"), "there is no folder a; make it with: mkdir -p a"),
         (("init", "--list", "x"), "--list takes no name and no --example"),
-        (("init", "--list", "--example", "search"), "--list takes no name and no --example"),
+        (
+            ("init", "--list", "--example", "search"),
+            "--list takes no name and no --example",
+        ),
         (
             ("init", "--example", "augvit/tabel3-small"),
-            "unknown example 'augvit/tabel3-small'; did you mean 'augvit/table3-small'?",
+            (
+                "unknown example 'augvit/tabel3-small'; did you mean"
+                " 'augvit/table3-small'?"
+            ),
         ),
         (("init", "--example", "../pyproject"), "unknown example '../pyproject'"),
     ],
@@ -152,15 +208,22 @@ def test_an_unknown_example_lists_all_with_their_questions(say: Say) -> None:
 @pytest.mark.parametrize("example", examples())
 def test_an_example_is_copied_with_commands_that_fit(example: str, say: Say) -> None:
     assert say("init", "--example", example, "copy")[0] == 0
-    text, original = Path("copy.yaml").read_text(encoding="utf-8"), examples()[example].read_text(encoding="utf-8")
+    text, original = (
+        Path("copy.yaml").read_text(encoding="utf-8"),
+        examples()[example].read_text(encoding="utf-8"),
+    )
     assert parse(text, "copy.yaml").values == parse(original, "x").values
     assert re.match(r"# ablate (run|cost) copy\.yaml\s", text)
     assert "search_spaces" not in text
     studies = re.findall(r"ablate (?:table|plot|effects) (\S+)", text)
     assert set(studies) <= {"copy"}
-    assert all(table in original for table in re.findall(r"ablate verify-costs (\S+)", text))
+    assert all(
+        table in original for table in re.findall(r"ablate verify-costs (\S+)", text)
+    )
 
 
 def test_an_example_keeps_its_file_name(say: Say) -> None:
-    assert say("init", "--example", "augvit/table3-small")[2].startswith("wrote table3-small.yaml. Next: ablate plan")
+    assert say("init", "--example", "augvit/table3-small")[2].startswith(
+        "wrote table3-small.yaml. Next: ablate plan"
+    )
     assert space.read(Path("table3-small.yaml")).published == "augvit/table3"

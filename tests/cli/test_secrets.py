@@ -31,15 +31,24 @@ HIDDEN = "postgresql+psycopg://ada:***@db.example:5432/ablate"
         (f"--store {URL} --cpus 2", f"--store {HIDDEN} --cpus 2"),
         (f"two: {URL}, {URL}", f"two: {HIDDEN}, {HIDDEN}"),
         ("postgresql://:s3cret@h/d", "postgresql://:***@h/d"),
-        ("postgresql+psycopg://us@srv:s3cret@h/d", "postgresql+psycopg://us@srv:***@h/d"),
+        (
+            "postgresql+psycopg://us@srv:s3cret@h/d",
+            "postgresql+psycopg://us@srv:***@h/d",
+        ),
         ("postgresql://ada:s3'cret@h/d", "postgresql://ada:***@h/d"),
         ('postgresql://ada:s3"cret@h/d', "postgresql://ada:***@h/d"),
         ("postgresql://ada:s3 cret@h/d", "postgresql://ada:***@h/d"),
         ("postgresql://ada:a/b:c@h/d", "postgresql://ada:***@h/d"),
-        ("postgresql://h/d?user=ada&password=s3cret&x=1", "postgresql://h/d?user=ada&password=***&x=1"),
+        (
+            "postgresql://h/d?user=ada&password=s3cret&x=1",
+            "postgresql://h/d?user=ada&password=***&x=1",
+        ),
         ("s3://key:secret@bucket/path", "s3://key:***@bucket/path"),
         ("host=h password=s3cret dbname=d", "host=h password=*** dbname=d"),
-        ("ablate dashboard --token sesame --port 1", "ablate dashboard --token *** --port 1"),
+        (
+            "ablate dashboard --token sesame --port 1",
+            "ablate dashboard --token *** --port 1",
+        ),
         ("ablate dashboard --token=sesame", "ablate dashboard --token=***"),
         ("ablate dashboard --token NEW", "ablate dashboard --token NEW"),
         ("postgresql://ada@h/d", "postgresql://ada@h/d"),
@@ -52,10 +61,18 @@ def test_passwords_are_masked_in_any_text(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-@given(st.text("abcXYZ019-_.~!$&*+,;=%/?#[]", min_size=1), st.text(max_size=30), st.text(max_size=30))
-def test_no_password_of_a_url_is_left_in_a_text(password: str, before: str, after: str) -> None:
+@given(
+    st.text("abcXYZ019-_.~!$&*+,;=%/?#[]", min_size=1),
+    st.text(max_size=30),
+    st.text(max_size=30),
+)
+def test_no_password_of_a_url_is_left_in_a_text(
+    password: str, before: str, after: str
+) -> None:
     secret = f"pw{password}pw"
-    assert secret not in masked(f"{before} postgresql://ada:{secret}@host/db {after}").replace(before, "").replace(after, "")
+    assert secret not in masked(
+        f"{before} postgresql://ada:{secret}@host/db {after}"
+    ).replace(before, "").replace(after, "")
 
 
 def test_the_stored_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +80,15 @@ def test_the_stored_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> 
     assert provenance.collect().command == f"ablate run x.yaml --store {HIDDEN}"
 
 
-def test_a_store_that_the_environment_names_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_the_environment_names_needs_no_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("ABLATE_STORE", raising=False)
     assert "s3cret" not in cli_options.place_of(URL, Path("runs"))
-    assert cli_options.place_of(URL, Path("my runs")) == f" --runs 'my runs' --store '{HIDDEN}'"
+    assert (
+        cli_options.place_of(URL, Path("my runs"))
+        == f" --runs 'my runs' --store '{HIDDEN}'"
+    )
     monkeypatch.setenv("ABLATE_STORE", URL)
     assert cli_options.place_of(URL, Path("runs")) == ""
 
@@ -78,7 +100,9 @@ def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     assert "ada:***@127.0.0.1:1" in str(refused.value)
 
 
-def test_the_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ABLATE_TOKEN", raising=False)
     file = tmp_path / "token"
     file.write_text("sesame\n")
@@ -102,24 +126,36 @@ def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None
 
     file = tmp_path / "ablate.db"
     Writer(str(file)).close()
-    columns = "command, ablate, [commit], dirty, python, torch, timm, ray, platform, host, cpu, cores, memory_gb, gpus"
+    columns = (
+        "command, ablate, [commit], dirty, python, torch, timm, ray, platform, host,"
+        " cpu, cores, memory_gb, gpus"
+    )
     with sqlite3.connect(file) as connection:
-        for (view,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        for (view,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'view'"
+        ).fetchall():
             connection.execute(f'DROP VIEW "{view}"')
         connection.execute("ALTER TABLE trials DROP COLUMN teacher")
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
-        study = "INSERT INTO studies (name, file, question, expect, source, metric, direction, document, results_view,"
+        study = (
+            "INSERT INTO studies (name, file, question, expect, source, metric,"
+            " direction, document, results_view,"
+        )
         connection.execute(
-            f"{study} created_at, updated_at) VALUES ('s', '', '', '', '', 'top1', 'max', '', 'v', '2026-01-01', '2026-01-01')"
+            f"{study} created_at, updated_at) VALUES ('s', '', '', '', '', 'top1',"
+            " 'max', '', 'v', '2026-01-01', '2026-01-01')"
         )
         connection.execute(
             f"INSERT INTO provenance (study_id, document, started_at, {columns}) VALUES"
-            f" (1, '', '2026-01-01', 'ablate run x --store {URL}', '', '', 0, '', '', '', '', '', '', '', 1, 1.0, '')"
+            f" (1, '', '2026-01-01', 'ablate run x --store {URL}', '', '', 0, '', '',"
+            " '', '', '', '', '', 1, 1.0, '')"
         )
     connection.close()
     Writer(str(file)).close()
     with Reader(str(file)) as reader:
-        assert reader.query("SELECT command FROM provenance")[1] == [(f"ablate run x --store {HIDDEN}",)]
+        assert reader.query("SELECT command FROM provenance")[1] == [
+            (f"ablate run x --store {HIDDEN}",)
+        ]
 
 
 def test_the_environment_names_the_store(
@@ -135,7 +171,9 @@ def test_the_environment_names_the_store(
     assert "elsewhere.db" in capsys.readouterr().err
 
 
-def test_the_stored_error_of_a_trial_holds_no_password(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stored_error_of_a_trial_holds_no_password(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = "tr0ub4dor"
 
     def fail(*_: object) -> None:

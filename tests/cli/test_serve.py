@@ -30,13 +30,27 @@ def until(wanted: bool, port: int, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_the_server_and_frees_its_port(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_the_server_and_frees_its_port(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [sys.executable, "-m", "ablate", "dashboard", "--runs", str(tmp_path), "--port", str(port), "--no-browser"]
+    words = [
+        sys.executable,
+        "-m",
+        "ablate",
+        "dashboard",
+        "--runs",
+        str(tmp_path),
+        "--port",
+        str(port),
+        "--no-browser",
+    ]
     secret = {"ABLATE_TOKEN": "sesame"}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, env={**os.environ, **secret}) as server:
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, env={**os.environ, **secret}
+    ) as server:
         try:
             assert until(True, port, 60), "the server did not start"
             assert b"sesame" not in Path(f"/proc/{server.pid}/cmdline").read_bytes()

@@ -18,16 +18,25 @@ from ablate.families import resolve
 from ablate.models import build
 from ablate.records import Level
 
-SMALL: dict[str, Level] = {"size.patch_size": 2, "size.width": 24, "size.depth": 3, "size.heads": 3, "size.mlp_ratio": 4.0}
+SMALL: dict[str, Level] = {
+    "size.patch_size": 2,
+    "size.width": 24,
+    "size.depth": 3,
+    "size.heads": 3,
+    "size.mlp_ratio": 4.0,
+}
 LEVELS = [
     (factor, parameter, level)
     for factor in factors.catalogue().values()
     for parameter in factor.parameters
     for level in parameter.typical
-    # The contract is kept on a ViT; tests/families holds it elsewhere, and the losses, which leave the network as it is.
+    # The contract is kept on a ViT; tests/families holds it elsewhere, and the losses,
+    # which leave the network as it is.
     if factor.full_name(parameter.name) != "size.window" and factor.kind != "loss"
 ]
-IDS = [f"{factor.full_name(parameter.name)}={level}" for factor, parameter, level in LEVELS]
+IDS = [
+    f"{factor.full_name(parameter.name)}={level}" for factor, parameter, level in LEVELS
+]
 
 
 def small(settings: dict[str, Level], image_size: int = 16) -> torch.nn.Module:
@@ -39,14 +48,21 @@ def image(batch: int = 2, side: int = 16) -> torch.Tensor:
     return torch.randn(batch, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
-def with_companions(factor: Factor, parameter: Parameter, level: Level) -> dict[str, Level]:
-    """The settings in which a level is read: alone, or with the fewest levels of its neighbours."""
+def with_companions(
+    factor: Factor, parameter: Parameter, level: Level
+) -> dict[str, Level]:
+    """The settings in which a level is read: alone, or with the fewest levels of its
+    neighbours.
+    """
     name = factor.full_name(parameter.name)
     others = [p for p in factor.parameters if p is not parameter]
     for number in range(len(others) + 1):
         for chosen in itertools.combinations(others, number):
             for levels in itertools.product(*(p.typical for p in chosen)):
-                found = {name: level} | {factor.full_name(p.name): x for p, x in zip(chosen, levels, strict=True)}
+                found = {name: level} | {
+                    factor.full_name(p.name): x
+                    for p, x in zip(chosen, levels, strict=True)
+                }
                 if not factors.unread_reason(name, found):
                     return found
     raise AssertionError(f"nothing makes the model read {name}")
@@ -57,7 +73,14 @@ def same_state(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
-@pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "deit_small_patch16_224", "deit_tiny_distilled_patch16_224"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deit_tiny_patch16_224",
+        "deit_small_patch16_224",
+        "deit_tiny_distilled_patch16_224",
+    ],
+)
 def test_neutral_levels_are_bit_for_bit_timms_model(name: str) -> None:
     neutral = {
         factor.full_name(p.name): p.default
@@ -65,7 +88,11 @@ def test_neutral_levels_are_bit_for_bit_timms_model(name: str) -> None:
         for p in factor.parameters
         if p.default is not None
     }
-    own = {"size.pool": "distilled" if "distilled" in name else "token", "size.depth": 12, "size.patch_size": 16}
+    own = {
+        "size.pool": "distilled" if "distilled" in name else "token",
+        "size.depth": 12,
+        "size.patch_size": 16,
+    }
     torch.manual_seed(3)
     ours = build(resolve(name, 224, 3, 1000, {**neutral, **own})).eval()
     torch.manual_seed(3)
@@ -77,7 +104,15 @@ def test_neutral_levels_are_bit_for_bit_timms_model(name: str) -> None:
 
 def test_a_declared_vit_is_timms_class() -> None:
     torch.manual_seed(0)
-    theirs = VisionTransformer(img_size=16, patch_size=2, embed_dim=24, depth=3, num_heads=3, mlp_ratio=4.0, num_classes=10)
+    theirs = VisionTransformer(
+        img_size=16,
+        patch_size=2,
+        embed_dim=24,
+        depth=3,
+        num_heads=3,
+        mlp_ratio=4.0,
+        num_classes=10,
+    )
     assert same_state(small({}), theirs)
 
 
@@ -85,7 +120,16 @@ def test_a_declared_vit_is_timms_class() -> None:
 def test_a_factor_says_what_it_is(factor: Factor) -> None:
     assert factor.source
     assert factor.claim.endswith(".")
-    assert factor.kind in ("replace", "edit", "path", "arrange", "head", "size", "recipe", "loss")
+    assert factor.kind in (
+        "replace",
+        "edit",
+        "path",
+        "arrange",
+        "head",
+        "size",
+        "recipe",
+        "loss",
+    )
     defaults = {p.name: p.default for p in factor.parameters if p.default is not None}
     assert factor.neutral(defaults)
     for p in factor.parameters:
@@ -94,16 +138,22 @@ def test_a_factor_says_what_it_is(factor: Factor) -> None:
         assert all(p.allowed.accepts(level) for level in p.typical)
         assert p.default is None or p.allowed.accepts(p.default)
         assert p.default not in p.typical
-        assert bool(p.when) == (p.read is not always), "a condition is said in words exactly where there is one"
+        assert bool(p.when) == (p.read is not always), (
+            "a condition is said in words exactly where there is one"
+        )
 
 
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
-def test_every_level_changes_the_model(factor: Factor, parameter: Parameter, level: Level) -> None:
+def test_every_level_changes_the_model(
+    factor: Factor, parameter: Parameter, level: Level
+) -> None:
     found = with_companions(factor, parameter, level)
     name = factor.full_name(parameter.name)
     without = {key: value for key, value in found.items() if key != name}
     here, there = small(found).train(), small(without).train()
-    if {k: v.shape for k, v in here.state_dict().items()} != {k: v.shape for k, v in there.state_dict().items()}:
+    if {k: v.shape for k, v in here.state_dict().items()} != {
+        k: v.shape for k, v in there.state_dict().items()
+    }:
         return
     torch.manual_seed(5)
     out = here(image())
@@ -112,7 +162,9 @@ def test_every_level_changes_the_model(factor: Factor, parameter: Parameter, lev
 
 
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
-def test_every_level_trains_costs_and_copies(factor: Factor, parameter: Parameter, level: Level) -> None:
+def test_every_level_trains_costs_and_copies(
+    factor: Factor, parameter: Parameter, level: Level
+) -> None:
     found = with_companions(factor, parameter, level)
     model = small(found).train()
     loss = torch.nn.functional.cross_entropy(model(image()), torch.tensor([1, 2]))
@@ -134,14 +186,20 @@ def test_every_level_trains_costs_and_copies(factor: Factor, parameter: Paramete
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
-@pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224"])
-def test_any_number_of_prefix_tokens(backbone: str, factor: Factor, parameter: Parameter, level: Level) -> None:
+@pytest.mark.parametrize(
+    "backbone", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224"]
+)
+def test_any_number_of_prefix_tokens(
+    backbone: str, factor: Factor, parameter: Parameter, level: Level
+) -> None:
     sizes: dict[str, Level] = {"size.depth": 2, "size.width": 24, "size.heads": 3}
     found = with_companions(factor, parameter, level)
     own = "distilled" if "distilled" in backbone else "token"
     for pool in (own, "mean"):
         try:
-            model = build(resolve(backbone, 32, 3, 10, {**sizes, "size.pool": pool, **found}))
+            model = build(
+                resolve(backbone, 32, 3, 10, {**sizes, "size.pool": pool, **found})
+            )
         except Infeasible as error:
             assert pool == "mean" or found.get("size.pool", own) != own, error
             continue
@@ -169,7 +227,9 @@ def test_all_pairs_build_or_give_a_reason() -> None:
 
 def test_shared_weights_start_equal_for_equal_seeds() -> None:
     plain = small({}).state_dict()
-    modified = small({"shortcuts.count": 2, "ffn.agelu": 2, "ffn.kernel": 3, "layout": "parallel"}).state_dict()
+    modified = small(
+        {"shortcuts.count": 2, "ffn.agelu": 2, "ffn.kernel": 3, "layout": "parallel"}
+    ).state_dict()
     shared = [k for k in plain if k in modified and plain[k].shape == modified[k].shape]
     assert len(shared) > 0.7 * len(plain)
     assert all(torch.equal(plain[k], modified[k]) for k in shared)

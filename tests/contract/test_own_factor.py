@@ -1,4 +1,6 @@
-"""The README's factor, written by a user into a file of its own, works as it stands there."""
+"""The README's factor, written by a user into a file of its own, works as it stands
+there.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,16 @@ def own_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """The README's two files, as if they stood in the package."""
     (tmp_path / "factors").mkdir()
     (tmp_path / "layers").mkdir()
-    (tmp_path / "factors" / "scale.py").write_text(next(block for block in BLOCKS if "FACTOR = " in block))
+    (tmp_path / "factors" / "scale.py").write_text(
+        next(block for block in BLOCKS if "FACTOR = " in block)
+    )
     (tmp_path / "layers" / "scale.py").write_text(LAYER)
-    monkeypatch.setattr(factors, "__path__", [*factors.__path__, str(tmp_path / "factors")])
-    monkeypatch.setattr(layers, "__path__", [*layers.__path__, str(tmp_path / "layers")])
+    monkeypatch.setattr(
+        factors, "__path__", [*factors.__path__, str(tmp_path / "factors")]
+    )
+    monkeypatch.setattr(
+        layers, "__path__", [*layers.__path__, str(tmp_path / "layers")]
+    )
     factors.catalogue.cache_clear()
     factors.parameters.cache_clear()
     yield
@@ -51,7 +59,9 @@ def own_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 @pytest.mark.usefixtures("own_factor")
 def test_the_readmes_factor() -> None:
-    declared = space.load(next(block for block in BLOCKS if "ffn.kernel: [none, 3]" in block), "mine.yaml")
+    declared = space.load(
+        next(block for block in BLOCKS if "ffn.kernel: [none, 3]" in block), "mine.yaml"
+    )
     assert len(make_plan(declared, count).trials) == 4 * 5
     torch.manual_seed(0)
     half = build(resolve("vit", 8, 1, 10, {**SIZES, "scale": 0.5})).blocks[0].mlp
@@ -59,5 +69,7 @@ def test_the_readmes_factor() -> None:
     whole = build(resolve("vit", 8, 1, 10, SIZES)).blocks[0].mlp
     x = torch.randn(1, 5, 8)
     assert torch.equal(half(x), 0.5 * whole(x))
-    with pytest.raises(Infeasible, match="ffn and scale each take the feed-forward network's place"):
+    with pytest.raises(
+        Infeasible, match="ffn and scale each take the feed-forward network's place"
+    ):
         build(resolve("vit", 8, 1, 10, {**SIZES, "scale": 0.5, "ffn.kernel": 3}))

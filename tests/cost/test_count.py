@@ -1,4 +1,6 @@
-"""Counting: against fvcore's own numbers, for fused and unfused attention alike, and never with anything left out."""
+"""Counting: against fvcore's own numbers, for fused and unfused attention alike, and
+never with anything left out.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,22 @@ PUBLISHED = {
 def test_unmodified_models_cost_what_fvcore_says(name: str) -> None:
     """timm and fvcore with fused attention off."""
     found = count(resolve(name, 224, 3, 1000, {}))
-    assert (round(found.params / 1e6, 2), round(found.flops / 1e9, 2)) == PUBLISHED[name]
+    assert (round(found.params / 1e6, 2), round(found.flops / 1e9, 2)) == PUBLISHED[
+        name
+    ]
 
 
 def test_fused_and_unfused_attention_cost_the_same() -> None:
     image = torch.zeros(1, 3, 32, 32)
     try:
         set_fused_attn(True)
-        fused = cost_of(timm.create_model("deit_tiny_patch16_224", img_size=32).eval(), image)
+        fused = cost_of(
+            timm.create_model("deit_tiny_patch16_224", img_size=32).eval(), image
+        )
         set_fused_attn(False)
-        plain = cost_of(timm.create_model("deit_tiny_patch16_224", img_size=32).eval(), image)
+        plain = cost_of(
+            timm.create_model("deit_tiny_patch16_224", img_size=32).eval(), image
+        )
     finally:
         set_fused_attn(True)
     assert (fused.params, fused.flops, fused.flops_paper, fused.activations) == (
@@ -43,7 +51,8 @@ def test_fused_and_unfused_attention_cost_the_same() -> None:
         plain.flops_paper,
         plain.activations,
     )
-    # The softmax and the scaling inside the fused call cannot be seen: they are single elements, outside both totals.
+    # The softmax and the scaling inside the fused call cannot be seen: they are single
+    # elements, outside both totals.
     assert plain.elementwise > fused.elementwise
 
 
@@ -53,7 +62,9 @@ class Unheard(nn.Module):
 
 
 def test_an_operator_without_a_rule_is_named() -> None:
-    with pytest.raises(UncountedOperator, match=r"aten::cumprod \(1 times\), aten::cumsum \(1 times\)"):
+    with pytest.raises(
+        UncountedOperator, match=r"aten::cumprod \(1 times\), aten::cumsum \(1 times\)"
+    ):
         cost_of(Unheard(), torch.zeros(1, 3, 4, 4))
 
 
@@ -91,16 +102,33 @@ def test_known_counts(which: str, flops: int, elementwise: int) -> None:
 
 
 def test_tables_of_operators_do_not_overlap() -> None:
-    groups = [set(rules.MATRIX), set(rules.OTHER), set(rules.ELEMENTWISE), set(rules.FREE)]
+    groups = [
+        set(rules.MATRIX),
+        set(rules.OTHER),
+        set(rules.ELEMENTWISE),
+        set(rules.FREE),
+    ]
     assert sum(map(len, groups)) == len(set.union(*groups))
 
 
 def test_operators_add_up() -> None:
     architecture = resolve(
-        "vit", 16, 3, 10, {"size.width": 24, "size.depth": 2, "size.heads": 3, "size.patch_size": 4, "shortcuts.count": 2}
+        "vit",
+        16,
+        3,
+        10,
+        {
+            "size.width": 24,
+            "size.depth": 2,
+            "size.heads": 3,
+            "size.patch_size": 4,
+            "shortcuts.count": 2,
+        },
     )
     found, table = count(architecture), operators(architecture)
-    assert sum(table["matrix"].values()) + sum(table["other"].values()) == pytest.approx(found.flops, abs=5)
+    assert sum(table["matrix"].values()) + sum(
+        table["other"].values()
+    ) == pytest.approx(found.flops, abs=5)
     assert "complex aten::bmm" in table["other"] or "complex bmm" in table["other"]
 
 
@@ -108,12 +136,26 @@ def test_counting_leaves_the_random_state_alone() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    count(resolve("vit", 8, 1, 10, {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4}))
+    count(
+        resolve(
+            "vit",
+            8,
+            1,
+            10,
+            {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4},
+        )
+    )
     assert torch.equal(torch.rand(1), expected)
 
 
 def test_timing_measures() -> None:
-    small = resolve("vit", 8, 1, 10, {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4})
+    small = resolve(
+        "vit",
+        8,
+        1,
+        10,
+        {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4},
+    )
     measured = time_model(small, batch=4, repeats=2)
     assert measured.latency_ms > 0
     assert measured.throughput > 0

@@ -1,4 +1,6 @@
-"""The three classes of a printed cost, the conventions and the causes; every stated cause gives its print."""
+"""The three classes of a printed cost, the conventions and the causes; every stated
+cause gives its print.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,17 @@ from ablate.layers.circulant import CirculantProjection
 from ablate.published import Cause, Row, Table, sources, tables
 from ablate.records import Cost, Level
 
-WITH_CAUSE = [(table.name, row.label, cost) for table in tables().values() for row in table.rows for cost in row.causes]
-TESTABLE = [place for place in WITH_CAUSE if tables()[place[0]].row(place[1]).causes[place[2]].testable]
+WITH_CAUSE = [
+    (table.name, row.label, cost)
+    for table in tables().values()
+    for row in table.rows
+    for cost in row.causes
+]
+TESTABLE = [
+    place
+    for place in WITH_CAUSE
+    if tables()[place[0]].row(place[1]).causes[place[2]].testable
+]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,9 @@ TESTABLE = [place for place in WITH_CAUSE if tables()[place[0]].row(place[1]).ca
         ("86.57", "86.4", False),
     ],
 )
-def test_a_number_is_equal_if_it_rounds_to_the_print(value: str, printed: str, equal: bool) -> None:
+def test_a_number_is_equal_if_it_rounds_to_the_print(
+    value: str, printed: str, equal: bool
+) -> None:
     assert rounds_to(Decimal(value), printed) is equal
 
 
@@ -59,13 +72,37 @@ def test_truncation_drops_digits() -> None:
 
 def flops(value: float) -> Cost:
     """A cost of that many G executed; 0.1 G less are matrix products."""
-    return Cost(1, round(value * 1e9), round((value - 0.1) * 1e9), 1, 1)
+    return Cost(
+        params=1,
+        flops=round(value * 1e9),
+        flops_paper=round((value - 0.1) * 1e9),
+        activations=1,
+        elementwise=1,
+    )
 
 
-def of(printed: str, words: tuple[str, ...] = (), cause: Cause | None = None, value: float = 4.6) -> Checked:
+def of(
+    printed: str,
+    words: tuple[str, ...] = (),
+    cause: Cause | None = None,
+    value: float = 4.6,
+) -> Checked:
     """What one printed FLOP count is, where the network has `value` G."""
-    row = Row("row", {"backbone": "deit_tiny_patch16_224"}, None, "", printed, causes={"FLOPs": cause} if cause else {})
-    table = Table("made/up", "", (), (row,), conventions={"FLOPs": words} if words else {})
+    row = Row(
+        "row",
+        {"backbone": "deit_tiny_patch16_224"},
+        None,
+        "",
+        printed,
+        causes={"FLOPs": cause} if cause else {},
+    )
+    table = Table(
+        name="made/up",
+        about="",
+        varies=(),
+        rows=(row,),
+        conventions={"FLOPs": words} if words else {},
+    )
     (found,) = verify(table, Book(lambda architecture: flops(value)))
     return found
 
@@ -80,7 +117,9 @@ def test_the_three_classes() -> None:
 
 
 def test_a_table_is_told_how_many_rows_its_convention_gives() -> None:
-    """A row that is equal by the package's own count is in that class, but need not follow the convention."""
+    """A row that is equal by the package's own count is in that class, but need not
+    follow the convention.
+    """
     found = of("4.6", ("matrix",))
     assert (found.kind, found.follows) == (Class.EQUAL, False)
 
@@ -95,13 +134,34 @@ def test_a_different_row_is_explained_only_by_a_cause_that_gives_the_print() -> 
 
 
 def grown(first: str, second: str, cause: Cause | None = None) -> Checked:
-    """The second row changes the first one's network; it costs 4.96 G, the first 4.56 G."""
+    """The second row changes the first one's network; it costs 4.96 G, the first 4.56
+    G.
+    """
     base = Row("base", {"backbone": "deit_tiny_patch16_224"}, None, "", first)
     levels = {"backbone": "deit_small_patch16_224"}
-    row = Row("grown", levels, None, "", second, base="base", causes={"FLOPs": cause} if cause else {})
-    table = Table("made/up", "", (), (base, row), conventions={"FLOPs": ("printed sum",)})
-    costs = {"deit_tiny_patch16_224": flops(4.56), "deit_small_patch16_224": flops(4.96)}
-    return list(verify(table, Book(lambda architecture: costs[architecture.backbone])))[1]
+    row = Row(
+        "grown",
+        levels,
+        None,
+        "",
+        second,
+        base="base",
+        causes={"FLOPs": cause} if cause else {},
+    )
+    table = Table(
+        name="made/up",
+        about="",
+        varies=(),
+        rows=(base, row),
+        conventions={"FLOPs": ("printed sum",)},
+    )
+    costs = {
+        "deit_tiny_patch16_224": flops(4.56),
+        "deit_small_patch16_224": flops(4.96),
+    }
+    return list(verify(table, Book(lambda architecture: costs[architecture.backbone])))[
+        1
+    ]
 
 
 def test_a_printed_sum_is_the_print_of_the_base_and_the_counted_addition() -> None:
@@ -119,11 +179,22 @@ def test_a_multiple_of_another_row_holds_if_that_row_is_explained() -> None:
 
 
 def test_a_copy_holds_if_the_source_prints_it() -> None:
-    row = Row("T2T-14", {"backbone": "t2t_vit_14"}, None, "", "5.2", causes={"FLOPs": Cause("copied", "", source="t2t-vit")})
+    row = Row(
+        "T2T-14",
+        {"backbone": "t2t_vit_14"},
+        None,
+        "",
+        "5.2",
+        causes={"FLOPs": Cause("copied", "", source="t2t-vit")},
+    )
     book = Book(lambda architecture: flops(4.8))
-    assert check(Table("made/up", "", (), (row,)), row, "FLOPs", book).holds
+    assert check(
+        Table(name="made/up", about="", varies=(), rows=(row,)), row, "FLOPs", book
+    ).holds
     other = replace(row, flops="5.3")
-    assert not check(Table("made/up", "", (), (other,)), other, "FLOPs", book).holds
+    assert not check(
+        Table(name="made/up", about="", varies=(), rows=(other,)), other, "FLOPs", book
+    ).holds
 
 
 def test_unknown_words_rows_and_sources_name_the_nearest() -> None:
@@ -135,7 +206,9 @@ def test_unknown_words_rows_and_sources_name_the_nearest() -> None:
         grown("4.6", "9.2", Cause("twice", "", row="basis", times="2"))
     with pytest.raises(UnknownName, match="unknown source 't2t'"):
         of("4.5", cause=Cause("copied", "", source="t2t"))
-    with pytest.raises(UnknownName, match="unknown backbone in source t2t-vit 'deit_tiny_patch16_224'"):
+    with pytest.raises(
+        UnknownName, match="unknown backbone in source t2t-vit 'deit_tiny_patch16_224'"
+    ):
         of("4.5", cause=Cause("copied", "", source="t2t-vit"))
 
 
@@ -144,19 +217,33 @@ def test_published_conventions_and_causes_use_words_that_are_known() -> None:
         for cost, words in table.conventions.items():
             assert cost in UNITS
             assert any(cost in row.printed for row in table.rows), (table.name, cost)
-            assert all(word in FORMS or COUNTS[word].cost == cost for word in words), (table.name, words)
+            assert all(word in FORMS or COUNTS[word].cost == cost for word in words), (
+                table.name,
+                words,
+            )
         for row in table.rows:
             assert not row.base or table.row(row.base)
             for cost, cause in row.causes.items():
                 assert cost in row.printed, (table.name, row.label)
                 assert cause.why
-                assert all(word in FORMS or COUNTS[word].cost == cost for word in cause.counted), (table.name, cause)
+                assert all(
+                    word in FORMS or COUNTS[word].cost == cost for word in cause.counted
+                ), (table.name, cause)
 
 
 def test_every_source_is_used_and_says_its_place() -> None:
-    used = {cause.source for table in tables().values() for row in table.rows for cause in row.causes.values()}
+    used = {
+        cause.source
+        for table in tables().values()
+        for row in table.rows
+        for cause in row.causes.values()
+    }
     quoted = {
-        QUOTES[word] for table in tables().values() for words in table.conventions.values() for word in words if word in QUOTES
+        QUOTES[word]
+        for table in tables().values()
+        for words in table.conventions.values()
+        for word in words
+        if word in QUOTES
     }
     assert set(sources()) == (used | quoted) - {""}
     assert all(source.place for source in sources().values())
@@ -167,22 +254,53 @@ def test_few_prints_are_different_and_each_has_a_cause_that_can_be_tested() -> N
     assert TESTABLE == WITH_CAUSE
 
 
-def small_table(words: tuple[str, ...], cost: CostName, *rows: tuple[str, dict[str, Level], str]) -> list[Checked]:
+def small_table(
+    words: tuple[str, ...], cost: CostName, *rows: tuple[str, dict[str, Level], str]
+) -> list[Checked]:
     """The prints of a table of DeiT-S, by label, levels and print, under a convention."""
     made = [
-        Row(label, {"backbone": "deit_small_patch16_224", **levels}, None, print_ if cost == "params" else "", "")
+        Row(
+            label,
+            {"backbone": "deit_small_patch16_224", **levels},
+            None,
+            print_ if cost == "params" else "",
+            "",
+        )
         for label, levels, print_ in rows
     ]
-    table = Table("made/up", "", (), tuple(made), conventions={cost: words})
-    return list(verify(table, Book(lambda architecture: Cost(33_000_000, 1, 1, 1, 1))))
+    table = Table(
+        name="made/up", about="", varies=(), rows=tuple(made), conventions={cost: words}
+    )
+    return list(
+        verify(
+            table,
+            Book(
+                lambda architecture: Cost(
+                    params=33_000_000,
+                    flops=1,
+                    flops_paper=1,
+                    activations=1,
+                    elementwise=1,
+                )
+            ),
+        )
+    )
 
 
 def test_a_row_of_twice_the_layers_prints_twice_the_print() -> None:
-    rows = (("12", {}, "22"), ("24", {"size.depth": 24}, "44"), ("36", {"size.depth": 36}, "44"))
+    rows = (
+        ("12", {}, "22"),
+        ("24", {"size.depth": 24}, "44"),
+        ("36", {"size.depth": 36}, "44"),
+    )
     single, double, triple = small_table(("doubled depth",), "params", *rows)
     assert double.computed == 44
     assert triple.computed == triple.default
-    assert [found.kind for found in (single, double, triple)] == [Class.EQUAL, Class.CONVENTION, Class.DIFFERENT]
+    assert [found.kind for found in (single, double, triple)] == [
+        Class.EQUAL,
+        Class.CONVENTION,
+        Class.DIFFERENT,
+    ]
     with_losses = ("24", {"size.depth": 24, "patch.mixing": 1.0}, "44")
     alone = small_table(("doubled depth",), "params", rows[0], with_losses)[1]
     assert alone.computed == alone.default, "no row is half of it"
@@ -192,7 +310,11 @@ def test_a_row_of_one_branch_prints_half_of_both() -> None:
     def at(place: str) -> dict[str, Level]:
         return {"shortcuts.count": 2, "shortcuts.placement": place}
 
-    rows = (("one", at("msa"), "35"), ("other", at("mlp"), "36"), ("both", at("both"), "70"))
+    rows = (
+        ("one", at("msa"), "35"),
+        ("other", at("mlp"), "36"),
+        ("both", at("both"), "70"),
+    )
     one, other, both = small_table(("half of both",), "params", *rows)
     assert (one.computed, other.computed, both.computed) == (35, 35, both.default)
     assert [found.kind for found in (one, other)] == [Class.CONVENTION, Class.DIFFERENT]
@@ -200,11 +322,40 @@ def test_a_row_of_one_branch_prints_half_of_both() -> None:
 
 def test_an_unmodified_backbone_has_the_print_of_its_source() -> None:
     def row(backbone: str, levels: dict[str, Level]) -> Row:
-        return Row("row", {"backbone": backbone, "representation": True, **levels}, None, "86", "")
+        return Row(
+            "row",
+            {"backbone": backbone, "representation": True, **levels},
+            None,
+            "86",
+            "",
+        )
 
-    rows = (row("vit_base_patch16_224", {}), row("vit_base_patch16_224", {"value": "glu"}), row("deit_base_patch16_224", {}))
-    table = Table("made/up", "", (), rows, conventions={"params": ("quoted augreg",)})
-    found = list(verify(table, Book(lambda architecture: Cost(33_000_000, 1, 1, 1, 1))))
+    rows = (
+        row("vit_base_patch16_224", {}),
+        row("vit_base_patch16_224", {"value": "glu"}),
+        row("deit_base_patch16_224", {}),
+    )
+    table = Table(
+        name="made/up",
+        about="",
+        varies=(),
+        rows=rows,
+        conventions={"params": ("quoted augreg",)},
+    )
+    found = list(
+        verify(
+            table,
+            Book(
+                lambda architecture: Cost(
+                    params=33_000_000,
+                    flops=1,
+                    flops_paper=1,
+                    activations=1,
+                    elementwise=1,
+                )
+            ),
+        )
+    )
     assert [one.computed for one in found] == [86, found[1].default, found[2].default]
 
 
@@ -213,23 +364,36 @@ BOOK = Book()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "label", "cost"), TESTABLE)
-def test_every_cause_gives_the_printed_number(name: str, label: str, cost: CostName) -> None:
+def test_every_cause_gives_the_printed_number(
+    name: str, label: str, cost: CostName
+) -> None:
     table = tables()[name]
     followed = follow(table, table.row(label), cost, BOOK)
     assert followed is not None
     assert followed[1], followed[0]
 
 
-@pytest.mark.parametrize(("shortcuts", "params", "flops"), [(1, "86.47", ("17.68", "55.85")), (2, "86.55", ("17.77", "56.09"))])
-def test_the_base_model_has_one_shortcut_in_print(shortcuts: int, params: str, flops: tuple[str, str]) -> None:
-    """The published code has one base model, with two shortcuts beside each of its 24 branches. The print at 384 excludes it."""
+@pytest.mark.parametrize(
+    ("shortcuts", "params", "flops"),
+    [(1, "86.47", ("17.68", "55.85")), (2, "86.55", ("17.77", "56.09"))],
+)
+def test_the_base_model_has_one_shortcut_in_print(
+    shortcuts: int, params: str, flops: tuple[str, str]
+) -> None:
+    """The published code has one base model, with two shortcuts beside each of its 24
+    branches.
+
+    The print at 384 excludes it.
+    """
     table = tables()["augvit/table2"]
     projection = CirculantProjection(768, 4, shortcuts)
     added = 24 * sum(parameter.numel() for parameter in projection.parameters())
     assert rounds_to(Decimal("86.4") + Decimal(added) / 10**6, params)
     for label, tokens, expected in (("", 197, flops[0]), (" at 384", 577, flops[1])):
         base, row = table.row(f"ViT(DeiT)-B{label}"), table.row(f"Aug-ViT-B{label}")
-        said = Decimal(base.flops) + Decimal(24 * projection.paper_flops(tokens)) / 10**9
+        said = (
+            Decimal(base.flops) + Decimal(24 * projection.paper_flops(tokens)) / 10**9
+        )
         assert rounds_to(said, expected)
         assert rounds_to(said, row.flops) is (shortcuts == 1)
         assert base.params == "86.4"
@@ -239,13 +403,22 @@ def test_the_base_model_has_one_shortcut_in_print(shortcuts: int, params: str, f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["Ti", "S"])
-def test_an_unmodified_deit_has_a_class_token_in_print_and_one_with_iffn_has_none(size: str) -> None:
+def test_an_unmodified_deit_has_a_class_token_in_print_and_one_with_iffn_has_none(
+    size: str,
+) -> None:
     table = tables()["iffn/table1"]
     for label, form in ((f"DeiT-{size}", "token"), (f"DeiT-{size} + IFFN", "mean")):
         printed = table.row(label)
         assert printed.levels.get("size.pool", "token") == form
-        rows = {pool: replace(printed, levels={**printed.levels, "size.pool": pool}) for pool in ("token", "mean")}
-        assert [pool for pool, row in rows.items() if check(table, row, "FLOPs", BOOK).follows] == [form]
+        rows = {
+            pool: replace(printed, levels={**printed.levels, "size.pool": pool})
+            for pool in ("token", "mean")
+        }
+        assert [
+            pool
+            for pool, row in rows.items()
+            if check(table, row, "FLOPs", BOOK).follows
+        ] == [form]
 
 
 @pytest.mark.slow
@@ -253,13 +426,23 @@ def test_an_unmodified_deit_has_a_class_token_in_print_and_one_with_iffn_has_non
     ("name", "cost"),
     [("augvit/table10", "params"), ("mabvit/m16", "params"), ("iffn/table2", "FLOPs")],
 )
-def test_no_other_convention_gives_more_rows_of_a_table(name: str, cost: CostName) -> None:
+def test_no_other_convention_gives_more_rows_of_a_table(
+    name: str, cost: CostName
+) -> None:
     table = tables()[name]
-    stated = sum(check(table, row, cost, BOOK).follows for row in table.rows if cost in row.printed)
+    stated = sum(
+        check(table, row, cost, BOOK).follows
+        for row in table.rows
+        if cost in row.printed
+    )
     for way in COUNTS.values():
         if way.cost != cost:
             continue
         for forms in ((), ("truncated",)):
             other = replace(table, conventions={cost: (way.name, *forms)})
-            found = sum(check(other, row, cost, BOOK).follows for row in table.rows if cost in row.printed)
+            found = sum(
+                check(other, row, cost, BOOK).follows
+                for row in table.rows
+                if cost in row.printed
+            )
             assert found <= stated, (way.name, forms)

@@ -1,4 +1,6 @@
-"""Data: every source loads small data of its real layout, and says what is wrong with others."""
+"""Data: every source loads small data of its real layout, and says what is wrong with
+others.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +60,28 @@ def test_npz_in_the_keras_layout(tmp_path: Path) -> None:
     assert (data.image_size, data.channels, data.classes, data.images) == (6, 3, 4, 30)
     found = load(data)
     assert found.train.shape == (30, 3, 6, 6)
-    assert torch.equal(found.train[2, 1], torch.from_numpy(images(30, 6, 6, 3)[2, :, :, 1]))
-    grey = describe("npz", str(write_npz(tmp_path / "b.npz", x_train=images(30, 6, 6), x_test=images(8, 6, 6))))
+    assert torch.equal(
+        found.train[2, 1], torch.from_numpy(images(30, 6, 6, 3)[2, :, :, 1])
+    )
+    grey = describe(
+        "npz",
+        str(
+            write_npz(
+                tmp_path / "b.npz", x_train=images(30, 6, 6), x_test=images(8, 6, 6)
+            )
+        ),
+    )
     assert grey.channels == 1
 
 
-def test_moving_a_file_keeps_its_identity_and_editing_it_does_not(tmp_path: Path) -> None:
+def test_moving_a_file_keeps_its_identity_and_editing_it_does_not(
+    tmp_path: Path,
+) -> None:
     one = describe("npz", str(write_npz(tmp_path / "a.npz")))
     moved = describe("npz", str((tmp_path / "a.npz").rename(tmp_path / "moved.npz")))
-    edited = describe("npz", str(write_npz(tmp_path / "c.npz", y_train=(np.arange(30) + 1) % 4)))
+    edited = describe(
+        "npz", str(write_npz(tmp_path / "c.npz", y_train=(np.arange(30) + 1) % 4))
+    )
     assert one.canonical() == moved.canonical() != edited.canonical()
 
 
@@ -86,13 +101,24 @@ class Evil:
         ({"y_test": None}, "lacks y_test"),
         ({"x_test": images(8, 5, 5, 3)}, "x_train in .* has images of"),
         ({"x_test": images(8, 6, 6)}, "x_train in .* has images of"),
-        ({"x_test": images(0, 6, 6, 3), "y_test": np.arange(0)}, "x_test in .* is empty"),
-        ({"x_train": images(0, 6, 6, 3), "y_train": np.arange(0)}, "x_train in .* is empty"),
+        (
+            {"x_test": images(0, 6, 6, 3), "y_test": np.arange(0)},
+            "x_test in .* is empty",
+        ),
+        (
+            {"x_train": images(0, 6, 6, 3), "y_train": np.arange(0)},
+            "x_train in .* is empty",
+        ),
         ({"y_test": np.arange(8)}, "y_test in .* has class 7"),
         ({"y_train": np.array([Evil()] * 30, dtype=object)}, "without pickles"),
     ],
 )
-def test_malformed_npz(changes: dict[str, np.ndarray], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_npz(
+    changes: dict[str, np.ndarray],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(DataError, match=message):
         describe("npz", str(write_npz(tmp_path / "a.npz", **changes)))
     assert "executed" not in capsys.readouterr().out
@@ -113,24 +139,40 @@ def test_files_that_are_no_npz(content: bytes, tmp_path: Path) -> None:
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
-    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}i", *array.shape)
+    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(
+        f">{array.ndim}i", *array.shape
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(header + array.astype(np.uint8).tobytes())
     path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
 
 
-@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
-def test_mnist_as_torchvision_lays_it_out(name: str, folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")]
+)
+def test_mnist_as_torchvision_lays_it_out(
+    name: str, folder: str, tmp_path: Path
+) -> None:
     for split, count in (("train", 12), ("t10k", 5)):
-        write_idx(tmp_path / folder / "raw" / f"{split}-images-idx3-ubyte", images(count, 28, 28))
-        write_idx(tmp_path / folder / "raw" / f"{split}-labels-idx1-ubyte", np.arange(count) % 10)
+        write_idx(
+            tmp_path / folder / "raw" / f"{split}-images-idx3-ubyte",
+            images(count, 28, 28),
+        )
+        write_idx(
+            tmp_path / folder / "raw" / f"{split}-labels-idx1-ubyte",
+            np.arange(count) % 10,
+        )
     found = load(describe(name, str(tmp_path)))
     assert found.train.shape == (12, 1, 28, 28)
     assert found.test_labels.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("name", "key"), [("cifar10", b"labels"), ("cifar100", b"fine_labels")])
-def test_cifar_as_torchvision_lays_it_out(name: str, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "key"), [("cifar10", b"labels"), ("cifar100", b"fine_labels")]
+)
+def test_cifar_as_torchvision_lays_it_out(
+    name: str, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torchvision import datasets
 
     made = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
@@ -139,7 +181,9 @@ def test_cifar_as_torchvision_lays_it_out(name: str, key: bytes, tmp_path: Path,
     root = tmp_path / made.base_folder
     root.mkdir()
     for file, _ in [*made.train_list, *made.test_list]:
-        (root / file).write_bytes(pickle.dumps({"data": images(4, 3072), key.decode(): [0, 1, 2, 3]}))
+        (root / file).write_bytes(
+            pickle.dumps({"data": images(4, 3072), key.decode(): [0, 1, 2, 3]})
+        )
     found = load(describe(name, str(tmp_path)))
     assert found.train.shape == (4 * len(made.train_list), 3, 32, 32)
     assert found.test.shape == (4, 3, 32, 32)
@@ -170,33 +214,55 @@ def folder(tmp_path: Path) -> Path:
 
 
 # timm's ImageDataset leaves closing its files to the garbage collector.
-timm_leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+timm_leaves_files_open = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 
 
 @timm_leaves_files_open
 def test_folders_go_through_timms_loader(folder: Path) -> None:
     data = describe("folder", str(folder), image_size=16, workers=0)
     assert (data.classes, data.images) == (3, 18)
-    recipe = Recipe(batch_size=4, flip=0.5, rand_augment="rand-m5-n1", random_erasing=0.2)
+    recipe = Recipe(
+        batch_size=4, flip=0.5, rand_augment="rand-m5-n1", random_erasing=0.2
+    )
     found = batches(data, recipe, CPU)
     assert found.updates == 4
     first = [x for x, _ in found.train(torch.Generator().manual_seed(1))]
-    again = [x for x, _ in batches(data, recipe, CPU).train(torch.Generator().manual_seed(1))]
+    again = [
+        x for x, _ in batches(data, recipe, CPU).train(torch.Generator().manual_seed(1))
+    ]
     other = [x for x, _ in found.train(torch.Generator().manual_seed(2))]
     assert [x.shape for x in first] == [(4, 3, 16, 16)] * 4
     assert all(map(torch.equal, first, again))
     assert not all(map(torch.equal, first, other))
-    assert sorted(y for _, ys in found.test() for y in ys.tolist()) == [0, 0, 1, 1, 2, 2]
+    assert sorted(y for _, ys in found.test() for y in ys.tolist()) == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 @timm_leaves_files_open
 def test_a_subset_of_a_folder(folder: Path) -> None:
-    data = describe("folder", str(folder), image_size=16, train_images=7, test_images=3, workers=0)
+    data = describe(
+        "folder", str(folder), image_size=16, train_images=7, test_images=3, workers=0
+    )
     found = batches(data, Recipe(batch_size=3), CPU)
     assert found.updates == 2
-    assert len({y for _, ys in found.train(torch.Generator().manual_seed(0)) for y in ys.tolist()}) > 1, (
-        "not the first class alone"
-    )
+    assert (
+        len(
+            {
+                y
+                for _, ys in found.train(torch.Generator().manual_seed(0))
+                for y in ys.tolist()
+            }
+        )
+        > 1
+    ), "not the first class alone"
     assert sum(len(y) for _, y in found.test()) == 3
     with pytest.raises(DataError, match="train_images = 99, but the data set has 18"):
         batches(replace(data, train_images=99), Recipe(), CPU)
@@ -217,7 +283,9 @@ def test_a_folder_without_a_split(folder: Path, missing: str) -> None:
 
 def memory(recipe: Recipe, **changes: object) -> tuple[torch.Tensor, torch.Tensor]:
     data: Data = replace(describe("digits", train_images=64), **changes)
-    return next(iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0))))
+    return next(
+        iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0)))
+    )
 
 
 def test_batches_in_memory_are_normalised_and_seeded() -> None:
@@ -247,10 +315,14 @@ def test_images_are_resized_on_the_way() -> None:
 def test_names_and_recipes_that_do_not_fit() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cifar10'"):
         describe("cifar11")
-    with pytest.raises(Infeasible, match="data.crop = 0.9 is not read: recipe.crop_padding"):
+    with pytest.raises(
+        Infeasible, match="data.crop = 0.9 is not read: recipe.crop_padding"
+    ):
         refuse_recipe(describe("imagenet", crop=0.9), Recipe(crop_padding=4))
     with pytest.raises(Infeasible, match="leave one of them out"):
-        refuse_recipe(describe("imagenet"), Recipe(three_augment=True, rand_augment="rand-m9"))
+        refuse_recipe(
+            describe("imagenet"), Recipe(three_augment=True, rand_augment="rand-m9")
+        )
     with pytest.raises(DataError, match="train_images = 9999, but digits has 1437"):
         load(describe("digits", train_images=9999))
 
@@ -265,7 +337,9 @@ def test_both_splits_number_their_classes_alike(folder: Path) -> None:
     import shutil
 
     shutil.rmtree(folder / "val" / "b")
-    with pytest.raises(DataError, match="must hold the same class folders; only one has b"):
+    with pytest.raises(
+        DataError, match="must hold the same class folders; only one has b"
+    ):
         describe("folder", str(folder))
     (folder / "val" / "b").mkdir()
     with pytest.raises(DataError, match="is empty"):
@@ -275,7 +349,9 @@ def test_both_splits_number_their_classes_alike(folder: Path) -> None:
 def test_a_subset_is_an_even_draw_that_is_always_the_same() -> None:
     found = load(describe("digits", train_images=300))
     assert found.train_labels.bincount(minlength=10).min() > 15
-    assert torch.equal(found.train, load(describe("digits", train_images=300, test_images=5)).train)
+    assert torch.equal(
+        found.train, load(describe("digits", train_images=300, test_images=5)).train
+    )
 
 
 def test_pairs_need_two_images() -> None:
@@ -285,7 +361,9 @@ def test_pairs_need_two_images() -> None:
 
 @pytest.fixture
 def numbered(tmp_path: Path) -> Path:
-    """A folder of 96 training images in two classes, each of one grey value that no other image has."""
+    """A folder of 96 training images in two classes, each of one grey value that no
+    other image has.
+    """
     for split, count in (("train", 96), ("val", 4)):
         for number in range(count):
             where = tmp_path / "numbered" / split / "ab"[number % 2]
@@ -297,11 +375,17 @@ def numbered(tmp_path: Path) -> Path:
 @timm_leaves_files_open
 @pytest.mark.parametrize("mixes", [False, True])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_repeats_of_an_image_stand_in_one_batch(numbered: Path, processes: int, mixes: bool) -> None:
-    """Three repeats: a batch of 48 files holds 16 images, as a batch in memory and one of DeiT's RASampler."""
+def test_repeats_of_an_image_stand_in_one_batch(
+    numbered: Path, processes: int, mixes: bool
+) -> None:
+    """Three repeats: a batch of 48 files holds 16 images, as a batch in memory and one
+    of DeiT's RASampler.
+    """
     data = describe("folder", str(numbered), image_size=8, workers=0)
     recipe = Recipe(batch_size=48, repeats=3, cutmix=1.0 if mixes else 0.0)
-    shares = [batches(data, recipe, CPU, Share(rank, processes)) for rank in range(processes)]
+    shares = [
+        batches(data, recipe, CPU, Share(rank, processes)) for rank in range(processes)
+    ]
     epochs = [list(share.train(torch.Generator().manual_seed(3))) for share in shares]
     seen: list[list[float]] = []
     for parts in zip(*epochs, strict=True):
@@ -316,9 +400,16 @@ def test_repeats_of_an_image_stand_in_one_batch(numbered: Path, processes: int, 
 
 @timm_leaves_files_open
 def test_repeats_are_drawn_again_each_epoch(numbered: Path) -> None:
-    found = batches(describe("folder", str(numbered), image_size=8, workers=0), Recipe(batch_size=48, repeats=3), CPU)
+    found = batches(
+        describe("folder", str(numbered), image_size=8, workers=0),
+        Recipe(batch_size=48, repeats=3),
+        CPU,
+    )
     order = torch.Generator().manual_seed(0)
-    one, other = (set(next(iter(found.train(order)))[0].mean((1, 2, 3)).tolist()) for _ in range(2))
+    one, other = (
+        set(next(iter(found.train(order)))[0].mean((1, 2, 3)).tolist())
+        for _ in range(2)
+    )
     assert one != other
 
 
@@ -334,8 +425,16 @@ def test_repeats_are_drawn_again_each_epoch(numbered: Path) -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_only_files_go_through_is_refused_in_memory(change: dict[str, object]) -> None:
-    with pytest.raises(Infeasible, match=f"recipe.{next(iter(change))} works on image files; digits is augmented in memory"):
+def test_what_only_files_go_through_is_refused_in_memory(
+    change: dict[str, object],
+) -> None:
+    with pytest.raises(
+        Infeasible,
+        match=(
+            f"recipe.{next(iter(change))} works on image files; digits is augmented in"
+            " memory"
+        ),
+    ):
         refuse_recipe(describe("digits"), Recipe(**change))
     refuse_recipe(describe("imagenet"), Recipe(**change))
 
@@ -343,13 +442,28 @@ def test_what_only_files_go_through_is_refused_in_memory(change: dict[str, objec
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"name": "digits", "crop": 0.9}, "data.crop = 0.9 works on image files; digits is in memory"),
-        ({"name": "digits", "crop_mode": "squash"}, "data.crop_mode = squash works on image files"),
-        ({"name": "digits", "interpolation": "bicubic"}, "data.interpolation = bicubic works on image files"),
+        (
+            {"name": "digits", "crop": 0.9},
+            "data.crop = 0.9 works on image files; digits is in memory",
+        ),
+        (
+            {"name": "digits", "crop_mode": "squash"},
+            "data.crop_mode = squash works on image files",
+        ),
+        (
+            {"name": "digits", "interpolation": "bicubic"},
+            "data.interpolation = bicubic works on image files",
+        ),
         ({"name": "imagenet", "mean": [0.5]}, "data.mean comes with data.std"),
         ({"name": "imagenet", "std": [0.5]}, "data.std comes with data.mean"),
-        ({"name": "imagenet", "mean": [0.5, 0.5], "std": [0.5]}, "data.mean has 2 numbers; imagenet has 3 channels: write one"),
-        ({"name": "digits", "mean": [0.5], "std": [0.5] * 3}, "data.std has 3 numbers; digits has 1 channel: write one"),
+        (
+            {"name": "imagenet", "mean": [0.5, 0.5], "std": [0.5]},
+            "data.mean has 2 numbers; imagenet has 3 channels: write one",
+        ),
+        (
+            {"name": "digits", "mean": [0.5], "std": [0.5] * 3},
+            "data.std has 3 numbers; digits has 1 channel: write one",
+        ),
     ],
 )
 def test_preparations_that_cannot_be(said: dict[str, object], message: str) -> None:
@@ -362,7 +476,9 @@ def test_images_in_memory_take_the_mean_that_is_said() -> None:
     said = memory(Recipe(batch_size=64), mean=(0.5,), std=(0.25,))[0]
     raw = load(describe("digits", train_images=64)).train.double()
     in_values = (own * raw.std() + raw.mean()) / 255
-    torch.testing.assert_close(said, ((in_values - 0.5) / 0.25).float(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        said, ((in_values - 0.5) / 0.25).float(), atol=1e-5, rtol=1e-5
+    )
 
 
 def steps(transform: object) -> list[dict[str, object]]:
@@ -382,7 +498,11 @@ def plain(found: object) -> object:
         return found.__name__
     if isinstance(found, (str, int, float, bool, type(None), Enum)):
         return found
-    inside = {key: plain(value) for key, value in vars(found).items() if not (key.startswith("_") or key == "training")}
+    inside = {
+        key: plain(value)
+        for key, value in vars(found).items()
+        if not (key.startswith("_") or key == "training")
+    }
     return {"class": type(found).__name__, **inside}
 
 
@@ -396,13 +516,25 @@ def test_a_recipe_and_its_data_decide_how_files_are_cut_and_resized() -> None:
     resize, cut, _, normalise = steps(evaluation_transform(data, Recipe()))
     assert (crop["interpolation"], crop["scale"]) == (BILINEAR, [0.08, 1.0])
     assert crop["ratio"] == [3 / 4, 4 / 3]
-    assert (resize["size"], resize["interpolation"], cut["size"]) == (256, BILINEAR, [224, 224])
+    assert (resize["size"], resize["interpolation"], cut["size"]) == (
+        256,
+        BILINEAR,
+        [224, 224],
+    )
     assert normalise["mean"] == [0.485, 0.456, 0.406]
     wanted = Recipe(interpolation="bicubic", crop_scale=0.05, crop_ratio=2.0)
     crop = plain(training_transform(data, wanted).transforms[0])
-    assert (crop["interpolation"], crop["scale"], crop["ratio"]) == (BICUBIC, [0.05, 1.0], [0.5, 2.0])
-    assert steps(evaluation_transform(data, wanted))[0]["interpolation"] == BICUBIC, "as in training"
-    weights = replace(data, crop=0.9, interpolation="bilinear", mean=(0.5,), std=(0.25,))
+    assert (crop["interpolation"], crop["scale"], crop["ratio"]) == (
+        BICUBIC,
+        [0.05, 1.0],
+        [0.5, 2.0],
+    )
+    assert steps(evaluation_transform(data, wanted))[0]["interpolation"] == BICUBIC, (
+        "as in training"
+    )
+    weights = replace(
+        data, crop=0.9, interpolation="bilinear", mean=(0.5,), std=(0.25,)
+    )
     resize, cut, _, normalise = steps(evaluation_transform(weights, wanted))
     assert (resize["size"], resize["interpolation"]) == (248, BILINEAR)
     assert (normalise["mean"], normalise["std"]) == ([0.5] * 3, [0.25] * 3)
@@ -410,30 +542,75 @@ def test_a_recipe_and_its_data_decide_how_files_are_cut_and_resized() -> None:
     assert squashed[0]["size"] == [248, 248], "not the shorter side alone"
     both = plain(training_transform(data, Recipe(interpolation="random")).transforms[0])
     assert both["interpolation"] == [BILINEAR, BICUBIC]
-    assert steps(evaluation_transform(data, Recipe(interpolation="random")))[0]["interpolation"] == BICUBIC
+    assert (
+        steps(evaluation_transform(data, Recipe(interpolation="random")))[0][
+            "interpolation"
+        ]
+        == BICUBIC
+    )
 
 
 @timm_leaves_files_open
 def test_files_go_through_what_the_data_and_the_recipe_say(folder: Path) -> None:
-    """Through the loaders: test images are resized and normalised as said, and the pipeline is the one that was made."""
-    data = describe("folder", str(folder), image_size=16, workers=0, mean=[0.5], std=[0.25], crop=1.0, interpolation="bicubic")
+    """Through the loaders: test images are resized and normalised as said, and the
+    pipeline is the one that was made.
+    """
+    data = describe(
+        "folder",
+        str(folder),
+        image_size=16,
+        workers=0,
+        mean=[0.5],
+        std=[0.25],
+        crop=1.0,
+        interpolation="bicubic",
+    )
     files = sorted((folder / "val").glob("*/*.jpg"))
-    expected = torch.stack([evaluation_transform(data, Recipe())(Image.open(file)) for file in files])
+    expected = torch.stack(
+        [evaluation_transform(data, Recipe())(Image.open(file)) for file in files]
+    )
     found = torch.cat([x for x, _ in batches(data, Recipe(batch_size=4), CPU).test()])
     torch.testing.assert_close(found, expected)
-    other = torch.cat([x for x, _ in batches(replace(data, interpolation="bilinear"), Recipe(), CPU).test()])
+    other = torch.cat(
+        [
+            x
+            for x, _ in batches(
+                replace(data, interpolation="bilinear"), Recipe(), CPU
+            ).test()
+        ]
+    )
     assert not torch.equal(found, other)
-    plain_ones = torch.cat([x for x, _ in batches(replace(data, mean=(), std=()), Recipe(), CPU).test()])
-    mean, std = (torch.tensor(x).reshape(3, 1, 1) for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
-    torch.testing.assert_close((plain_ones * std + mean - 0.5) / 0.25, found, atol=1e-5, rtol=1e-5)
+    plain_ones = torch.cat(
+        [x for x, _ in batches(replace(data, mean=(), std=()), Recipe(), CPU).test()]
+    )
+    mean, std = (
+        torch.tensor(x).reshape(3, 1, 1)
+        for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    torch.testing.assert_close(
+        (plain_ones * std + mean - 0.5) / 0.25, found, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_equal_preparations_have_one_identity() -> None:
     unsaid = describe("imagenet")
-    said = describe("imagenet", mean=IMAGENET_MEAN, std=IMAGENET_STD, crop=0.875, crop_mode="center", interpolation="bilinear")
+    said = describe(
+        "imagenet",
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        crop=0.875,
+        crop_mode="center",
+        interpolation="bilinear",
+    )
     assert settled(said, Recipe()) == unsaid
-    assert settled(said, Recipe()).canonical() == {"name": "imagenet", "image_size": 224}
-    assert settled(said, Recipe(interpolation="bicubic")).canonical()["interpolation"] == "bilinear"
+    assert settled(said, Recipe()).canonical() == {
+        "name": "imagenet",
+        "image_size": 224,
+    }
+    assert (
+        settled(said, Recipe(interpolation="bicubic")).canonical()["interpolation"]
+        == "bilinear"
+    )
     changes: list[dict[str, object]] = [
         {"mean": (0.5,), "std": (0.5,)},
         {"crop": 0.9},
@@ -441,23 +618,38 @@ def test_equal_preparations_have_one_identity() -> None:
         {"interpolation": "bicubic"},
     ]
     for change in changes:
-        assert settled(replace(unsaid, **change), Recipe()).canonical() != unsaid.canonical()
+        assert (
+            settled(replace(unsaid, **change), Recipe()).canonical()
+            != unsaid.canonical()
+        )
 
 
 @timm_leaves_files_open
 def test_small_files_are_taken_as_they_are(numbered: Path) -> None:
     data = describe("folder", str(numbered), image_size=8, workers=0)
     recipe = Recipe(batch_size=48, crop_padding=2)
-    images, _ = next(iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0))))
+    images, _ = next(
+        iter(batches(data, recipe, CPU).train(torch.Generator().manual_seed(0)))
+    )
     assert images.shape == (48, 3, 8, 8)
-    assert (images.amax((1, 2, 3)) > images.amin((1, 2, 3))).any(), "some hold a part of the padding"
+    assert (images.amax((1, 2, 3)) > images.amin((1, 2, 3))).any(), (
+        "some hold a part of the padding"
+    )
     assert sum(len(labels) for _, labels in batches(data, recipe, CPU).test()) == 4
-    with pytest.raises(DataError, match="the first image has 8 x 8 pixels, and recipe.crop_padding takes images as they are"):
+    with pytest.raises(
+        DataError,
+        match=(
+            "the first image has 8 x 8 pixels, and recipe.crop_padding takes images as"
+            " they are"
+        ),
+    ):
         batches(replace(data, image_size=16), recipe, CPU)
 
 
 def deits_training(side: int) -> list[object]:
-    """The steps of DeiT's `datasets.build_transform` for training, by the defaults of its `main.py`."""
+    """The steps of DeiT's `datasets.build_transform` for training, by the defaults of
+    its `main.py`.
+    """
     from timm.data import create_transform
     from torchvision.transforms import RandomCrop
 
@@ -471,38 +663,65 @@ def deits_training(side: int) -> list[object]:
         re_mode="pixel",
         re_count=1,
     )
-    return [RandomCrop(side, padding=4), *made.transforms[1:]] if side <= 32 else made.transforms
+    return (
+        [RandomCrop(side, padding=4), *made.transforms[1:]]
+        if side <= 32
+        else made.transforms
+    )
 
 
 def deits_test(side: int) -> list[object]:
     """The same for test images: none is resized where the side is 32 or less."""
     from torchvision import transforms
 
-    resized = [transforms.Resize(int(side / 0.875), interpolation=BICUBIC), transforms.CenterCrop(side)]
+    resized = [
+        transforms.Resize(int(side / 0.875), interpolation=BICUBIC),
+        transforms.CenterCrop(side),
+    ]
     last = [transforms.ToTensor(), transforms.Normalize(IMAGENET_MEAN, IMAGENET_STD)]
     return [*(resized if side > 32 else []), *last]
 
 
 @pytest.mark.parametrize("side", [224, 32])
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_files_of_the_recipe_deit_go_through_deits_pipeline(split: str, side: int) -> None:
-    """Step by step, class and parameters; pytest shows both lists where they differ, or with -s."""
+def test_files_of_the_recipe_deit_go_through_deits_pipeline(
+    split: str, side: int
+) -> None:
+    """Step by step, class and parameters; pytest shows both lists where they differ, or
+    with -s.
+    """
     data = describe("imagenet", image_size=side)
     recipe = RECIPES["deit"] if side > 32 else replace(RECIPES["deit"], crop_padding=4)
-    made = training_transform(data, recipe) if split == "train" else evaluation_transform(data, recipe)
+    made = (
+        training_transform(data, recipe)
+        if split == "train"
+        else evaluation_transform(data, recipe)
+    )
     theirs = deits_training(side) if split == "train" else deits_test(side)
     pairs = list(zip(steps(made), map(plain, theirs), strict=True))
     for own, published in pairs:
         # timm's class is torchvision's, but for tensors, which it leaves alone.
         own["class"] = str(own["class"]).replace("MaybeToTensor", "ToTensor")
-        published["class"] = str(published["class"]).replace("MaybeToTensor", "ToTensor")
+        published["class"] = str(published["class"]).replace(
+            "MaybeToTensor", "ToTensor"
+        )
         for step in (own, published):
-            step |= {key: [round(x, 6) for x in step[key]] for key in ("mean", "std") if key in step}
+            step |= {
+                key: [round(x, 6) for x in step[key]]
+                for key in ("mean", "std")
+                if key in step
+            }
         print(f"ablate: {own}\nDeiT:   {published}\n")
         assert own == published
     expected = {
-        ("train", 224): "RandomResizedCropAndInterpolation RandomHorizontalFlip RandAugment ToTensor Normalize RandomErasing",
-        ("train", 32): "RandomCrop RandomHorizontalFlip RandAugment ToTensor Normalize RandomErasing",
+        ("train", 224): (
+            "RandomResizedCropAndInterpolation RandomHorizontalFlip RandAugment"
+            " ToTensor Normalize RandomErasing"
+        ),
+        ("train", 32): (
+            "RandomCrop RandomHorizontalFlip RandAugment ToTensor Normalize"
+            " RandomErasing"
+        ),
         ("test", 224): "Resize CenterCrop ToTensor Normalize",
         ("test", 32): "ToTensor Normalize",
     }
@@ -510,8 +729,12 @@ def test_files_of_the_recipe_deit_go_through_deits_pipeline(split: str, side: in
 
 
 def test_three_augment_is_deit_iiis() -> None:
-    """A choice of grey, solarised above 128, and blurred, then jitter: the order of DeiT III's `augment.py`."""
-    recipe = Recipe(interpolation="bicubic", flip=0.5, three_augment=True, color_jitter=0.3)
+    """A choice of grey, solarised above 128, and blurred, then jitter: the order of
+    DeiT III's `augment.py`.
+    """
+    recipe = Recipe(
+        interpolation="bicubic", flip=0.5, three_augment=True, color_jitter=0.3
+    )
     pipeline = training_transform(describe("imagenet"), recipe)
     assert named(pipeline) == [
         "RandomResizedCropAndInterpolation",
@@ -522,9 +745,13 @@ def test_three_augment_is_deit_iiis() -> None:
         "Normalize",
     ]
     jitter = plain(pipeline.transforms[3])
-    assert [jitter[key] for key in ("brightness", "contrast", "saturation", "hue")] == [[0.7, 1.3]] * 3 + [None]
+    assert [jitter[key] for key in ("brightness", "contrast", "saturation", "hue")] == [
+        [0.7, 1.3]
+    ] * 3 + [None]
     picture = Image.fromarray(images(1, 20, 20, 3)[0])
-    solarised, grey, blurred = (policy[0](picture) for policy in pipeline.transforms[2].policy)
+    solarised, grey, blurred = (
+        policy[0](picture) for policy in pipeline.transforms[2].policy
+    )
     assert np.ptp(np.asarray(grey), axis=2).max() <= 1
     raw = np.asarray(picture)
     assert np.array_equal(np.asarray(solarised), np.where(raw < 128, raw, 255 - raw))
@@ -532,13 +759,23 @@ def test_three_augment_is_deit_iiis() -> None:
 
 
 def test_what_timms_loader_does_on_a_gpu_is_the_rest_of_the_pipeline() -> None:
-    """There the transform leaves whole numbers, which the loader normalises and erases by the same numbers."""
+    """There the transform leaves whole numbers, which the loader normalises and erases
+    by the same numbers.
+    """
     data = describe("imagenet", mean=[0.5, 0.4, 0.3], std=[0.2, 0.3, 0.4])
     picture = Image.fromarray(images(1, 300, 400, 3)[0])
-    whole, left = (evaluation_transform(data, Recipe(), prefetch=prefetch)(picture) for prefetch in (False, True))
+    whole, left = (
+        evaluation_transform(data, Recipe(), prefetch=prefetch)(picture)
+        for prefetch in (False, True)
+    )
     assert left.dtype == torch.uint8
     mean, std = (torch.tensor(x).reshape(3, 1, 1) for x in normalisation(data))
-    torch.testing.assert_close((left.float() - 255 * mean) / (255 * std), whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        (left.float() - 255 * mean) / (255 * std), whole, atol=1e-5, rtol=1e-5
+    )
     recipe = Recipe(flip=0.5, rand_augment="rand-m9", random_erasing=0.25)
-    assert named(training_transform(data, recipe, prefetch=True))[:3] == named(training_transform(data, recipe))[:3]
+    assert (
+        named(training_transform(data, recipe, prefetch=True))[:3]
+        == named(training_transform(data, recipe))[:3]
+    )
     assert "RandomErasing" not in named(training_transform(data, recipe, prefetch=True))

@@ -1,4 +1,6 @@
-"""Each diagnostic against a closed form: equal tokens, random tokens, attention of all 1/N, a linear network."""
+"""Each diagnostic against a closed form: equal tokens, random tokens, attention of all
+1/N, a linear network.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,12 @@ def of_tokens(name: str, tokens: Tensor) -> Tensor:
 
 
 def of_weights(name: str, weights: Tensor) -> Tensor:
-    seen = Seen(torch.zeros(1), weights, weights, torch.zeros(1))
-    return diagnostics.find(name).measure(Layer(torch.zeros(1, 1, 1), (nn.Module(), seen), None))[""]
+    seen = Seen(
+        source=torch.zeros(1), logits=weights, weights=weights, output=torch.zeros(1)
+    )
+    return diagnostics.find(name).measure(
+        Layer(torch.zeros(1, 1, 1), (nn.Module(), seen), None)
+    )[""]
 
 
 EQUAL = torch.randn(2, 1, 5, generator=torch.Generator().manual_seed(0)).expand(2, 7, 5)
@@ -46,7 +52,11 @@ def test_random_tokens_are_nearly_orthogonal() -> None:
     assert of_tokens("token_cosine", RANDOM).abs().max() < 0.01
     share = of_tokens("high_frequency", RANDOM)
     assert torch.allclose(share, torch.full((3,), math.sqrt(1 - 1 / 400)), atol=1e-3)
-    assert torch.allclose(of_tokens("diversity_frobenius", RANDOM), torch.full((3,), math.sqrt(399 * 300)), rtol=0.01)
+    assert torch.allclose(
+        of_tokens("diversity_frobenius", RANDOM),
+        torch.full((3,), math.sqrt(399 * 300)),
+        rtol=0.01,
+    )
 
 
 def test_two_opposite_tokens() -> None:
@@ -54,7 +64,9 @@ def test_two_opposite_tokens() -> None:
     assert of_tokens("token_cosine", tokens).item() == pytest.approx(-1)
     # The mean is 0: column sums 6 and 8, row sums 7 and 7.
     assert of_tokens("diversity", tokens).item() == pytest.approx(math.sqrt(8 * 7))
-    assert of_tokens("diversity_frobenius", tokens).item() == pytest.approx(math.sqrt(50))
+    assert of_tokens("diversity_frobenius", tokens).item() == pytest.approx(
+        math.sqrt(50)
+    )
     assert of_tokens("high_frequency", tokens).item() == pytest.approx(1)
 
 
@@ -62,25 +74,43 @@ def test_uniform_attention() -> None:
     assert of_weights("attention_deviation", UNIFORM).abs().max() < 1e-7
     assert torch.allclose(of_weights("attention_cosine", UNIFORM), torch.ones(2))
     spectrum = of_weights("attention_spectrum", UNIFORM)
-    assert torch.allclose(spectrum, torch.eye(8)[0].expand(2, 8), atol=1e-6), "it passes frequency 0 alone"
+    assert torch.allclose(spectrum, torch.eye(8)[0].expand(2, 8), atol=1e-6), (
+        "it passes frequency 0 alone"
+    )
 
 
 def test_attention_that_keeps_every_token() -> None:
-    assert torch.allclose(of_weights("attention_deviation", IDENTITY), torch.full((2,), math.sqrt(7) / 8))
+    assert torch.allclose(
+        of_weights("attention_deviation", IDENTITY), torch.full((2,), math.sqrt(7) / 8)
+    )
     assert of_weights("attention_cosine", IDENTITY).abs().max() < 1e-7
-    assert torch.allclose(of_weights("attention_spectrum", IDENTITY), torch.ones(2, 8), atol=1e-6), "it passes everything"
+    assert torch.allclose(
+        of_weights("attention_spectrum", IDENTITY), torch.ones(2, 8), atol=1e-6
+    ), "it passes everything"
 
 
 def test_the_spectrum_is_that_of_explicit_fourier_matrices() -> None:
-    weights = torch.randn(1, 1, 6, 6, generator=torch.Generator().manual_seed(2)).softmax(-1)
+    weights = torch.randn(
+        1, 1, 6, 6, generator=torch.Generator().manual_seed(2)
+    ).softmax(-1)
     frequencies = np.outer(np.arange(6), np.arange(6))
     fourier = np.exp(-2j * np.pi * frequencies / 6)
     response = fourier @ weights[0, 0].double().numpy() @ np.linalg.inv(fourier)
-    np.testing.assert_allclose(of_weights("attention_spectrum", weights)[0], np.linalg.norm(response, axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        of_weights("attention_spectrum", weights)[0],
+        np.linalg.norm(response, axis=1),
+        atol=1e-6,
+    )
 
 
 def network(**settings: Level) -> nn.Module:
-    sizes: dict[str, Level] = {"size.patch_size": 4, "size.width": 12, "size.depth": 3, "size.heads": 2, "size.mlp_ratio": 2.0}
+    sizes: dict[str, Level] = {
+        "size.patch_size": 4,
+        "size.width": 12,
+        "size.depth": 3,
+        "size.heads": 2,
+        "size.mlp_ratio": 2.0,
+    }
     torch.manual_seed(0)
     return build(resolve("vit", 16, 3, 10, {**sizes, **settings}))
 
@@ -98,7 +128,10 @@ def test_measured_smoothing_keeps_theorem_3s_bound() -> None:
     for parameter in model.parameters():
         parameter.data *= 3  # so that attention is far from uniform
     found = measure(model, "vit", [images()], ["smoothing"])
-    measured, bounds = by_name(found, "smoothing.measured"), by_name(found, "smoothing.bound")
+    measured, bounds = (
+        by_name(found, "smoothing.measured"),
+        by_name(found, "smoothing.bound"),
+    )
     assert len(measured) == len(bounds) == 3
     for low, high in zip(measured, bounds, strict=True):
         assert 0 < low.value <= high.value
@@ -117,8 +150,14 @@ def test_uniform_attention_leaves_no_high_frequencies_and_its_bound_is_small() -
 
 
 def test_an_edit_of_the_weights_leaves_the_theorem() -> None:
-    assert not by_name(measure(network(attnscale=True), "vit", [images()], ["smoothing"]), "smoothing.bound")
-    assert by_name(measure(network(talking_heads="before"), "vit", [images()], ["smoothing"]), "smoothing.bound")
+    assert not by_name(
+        measure(network(attnscale=True), "vit", [images()], ["smoothing"]),
+        "smoothing.bound",
+    )
+    assert by_name(
+        measure(network(talking_heads="before"), "vit", [images()], ["smoothing"]),
+        "smoothing.bound",
+    )
 
 
 def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -128,14 +167,18 @@ def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
 def test_a_linear_network_has_its_product_as_constant() -> None:
     w0, w1 = matrix(6, 4, 0), matrix(3, 6, 1)
     ones = np.ones(6)
-    assert bound(w0, [(w1, ones, ones)]) == pytest.approx(np.linalg.norm(w1 @ w0, 2), rel=1e-3)
+    assert bound(w0, [(w1, ones, ones)]) == pytest.approx(
+        np.linalg.norm(w1 @ w0, 2), rel=1e-3
+    )
     twice = bound(w0, [(w1, 2 * ones, 2 * ones), (-w1, ones, ones)])
     assert twice == pytest.approx(3 * np.linalg.norm(w1 @ w0, 2), rel=1e-3)
 
 
 def test_one_neuron_has_its_greatest_slope_as_constant() -> None:
     least, greatest = np.array([-0.5]), np.array([2.0])
-    assert bound(np.array([[3.0]]), [(np.array([[4.0]]), least, greatest)]) == pytest.approx(3 * 4 * 2.0, rel=1e-3)
+    assert bound(
+        np.array([[3.0]]), [(np.array([[4.0]]), least, greatest)]
+    ) == pytest.approx(3 * 4 * 2.0, rel=1e-3)
 
 
 def test_slopes_are_those_of_the_activations() -> None:
@@ -146,20 +189,43 @@ def test_slopes_are_those_of_the_activations() -> None:
         assert slope.max().item() == pytest.approx(SLOPES[name][1], abs=2e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"ffn.agelu": 2, "ffn.kernel": 3}, {"ffn.agelu": 1, "ffn.activation": "swish"}])
-def test_the_bound_is_above_what_is_sampled_and_below_the_product_of_norms(settings: dict[str, Level]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"ffn.agelu": 2, "ffn.kernel": 3},
+        {"ffn.agelu": 1, "ffn.activation": "swish"},
+    ],
+)
+def test_the_bound_is_above_what_is_sampled_and_below_the_product_of_norms(
+    settings: dict[str, Level],
+) -> None:
     model = network(**settings)
     for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(4))
+        parameter.data += 0.1 * torch.randn(
+            parameter.shape, generator=torch.Generator().manual_seed(4)
+        )
     found = measure(model, "vit", [images()], ["lipschitz"])
-    for low, high in zip(by_name(found, "lipschitz.sampled"), by_name(found, "lipschitz.bound"), strict=True):
+    for low, high in zip(
+        by_name(found, "lipschitz.sampled"),
+        by_name(found, "lipschitz.bound"),
+        strict=True,
+    ):
         ffn = model.get_submodule(f"blocks.{low.layer}.mlp")
-        product = torch.linalg.matrix_norm(ffn.fc1.weight, 2) * torch.linalg.matrix_norm(ffn.fc2.weight, 2)
-        gain = 1.2 * (ffn.act.alpha * ffn.act.beta).abs().max().item() * 2 if settings else 1.2
+        product = torch.linalg.matrix_norm(
+            ffn.fc1.weight, 2
+        ) * torch.linalg.matrix_norm(ffn.fc2.weight, 2)
+        gain = (
+            1.2 * (ffn.act.alpha * ffn.act.beta).abs().max().item() * 2
+            if settings
+            else 1.2
+        )
         assert 0 < low.value <= high.value <= gain * product.item()
 
 
-def test_without_cvxpy_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cvxpy_it_is_told_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import sys
 
     pytest.importorskip("cvxpy")
@@ -179,10 +245,19 @@ def test_what_would_not_end_or_not_fit_is_refused() -> None:
 
 def test_what_a_network_has_not_is_known_too() -> None:
     found = measure(network(attnscale=True), "vit", [images()], ["smoothing"], epoch=3)
-    assert found == (Measurement(3, "smoothing", -1, None),)
+    assert found == (Measurement(epoch=3, name="smoothing", layer=-1, value=None),)
 
 
-@pytest.mark.parametrize("backbone", ["swin_tiny_patch4_window7_224", "pvt_tiny", "poolformer_s12", "lvt_r1", "pvt_v2_b0"])
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        "swin_tiny_patch4_window7_224",
+        "pvt_tiny",
+        "poolformer_s12",
+        "lvt_r1",
+        "pvt_v2_b0",
+    ],
+)
 def test_other_families_are_looked_into_too(backbone: str) -> None:
     torch.manual_seed(0)
     model = build(resolve(backbone, 64, 3, 10, {}))
@@ -198,16 +273,25 @@ def test_other_families_are_looked_into_too(backbone: str) -> None:
 
 def test_looking_changes_nothing_and_draws_nothing() -> None:
     model = network().train()
-    before, random = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
-    found = measure(model, "vit", [images(3), images(2)], list(diagnostics.usual()), epoch=7)
+    before, random = (
+        {k: v.clone() for k, v in model.state_dict().items()},
+        torch.get_rng_state(),
+    )
+    found = measure(
+        model, "vit", [images(3), images(2)], list(diagnostics.usual()), epoch=7
+    )
     assert model.training
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
-    assert not isinstance(model.get_submodule("blocks.0.attn"), type(make_editable_type()))
+    assert not isinstance(
+        model.get_submodule("blocks.0.attn"), type(make_editable_type())
+    )
     assert {taken.epoch for taken in found} == {7}
     whole = measure(model, "vit", [torch.cat((images(3), images(2)))], ["token_cosine"])
     parts = by_name(found, "token_cosine")
-    assert [taken.value for taken in whole] == pytest.approx([taken.value for taken in parts])
+    assert [taken.value for taken in whole] == pytest.approx(
+        [taken.value for taken in parts]
+    )
 
 
 def make_editable_type() -> nn.Module:

@@ -33,7 +33,9 @@ LONG = TINY.replace("seeds: 2", "seeds: 1").replace("epochs: 3", "epochs: 400")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without CPUs and two nodes of one CPU, which ask for a token, on the loopback."""
+    """A head without CPUs and two nodes of one CPU, which ask for a token, on the
+    loopback.
+    """
     with pytest.MonkeyPatch.context() as patch:
         from ablate.execution.ray_tune.cluster import set_auth_mode
 
@@ -43,10 +45,18 @@ def cluster() -> Iterator[Any]:
         set_auth_mode("token")
         from ray.cluster_utils import Cluster
 
-        health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 5}
+        health = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 1000,
+            "health_check_failure_threshold": 5,
+        }
         cluster = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": health},
+            head_node_args={
+                "num_cpus": 0,
+                "include_dashboard": False,
+                "_system_config": health,
+            },
         )
         for _ in range(2):
             cluster.add_node(num_cpus=1)
@@ -56,9 +66,15 @@ def cluster() -> Iterator[Any]:
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
-    with pytest.raises(ExecutorError, match="--cpus and --gpus are for this machine; with --ray-address h:6379"):
+    with pytest.raises(
+        ExecutorError,
+        match="--cpus and --gpus are for this machine; with --ray-address h:6379",
+    ):
         Options(ray_address="h:6379", cpus=2)
-    with pytest.raises(ExecutorError, match="--ray-address auto goes with --executor ray, not with inline"):
+    with pytest.raises(
+        ExecutorError,
+        match="--ray-address auto goes with --executor ray, not with inline",
+    ):
         Options(ray_address="auto", executor="inline")
 
 
@@ -73,7 +89,17 @@ def test_an_address_where_nothing_answers_is_one_message(tmp_path: Path) -> None
     }
     runs = {
         address: subprocess.Popen(
-            [sys.executable, "-m", "ablate", "run", "tiny.yaml", "--ray-address", address, "--store", f"{number}.db"],
+            [
+                sys.executable,
+                "-m",
+                "ablate",
+                "run",
+                "tiny.yaml",
+                "--ray-address",
+                address,
+                "--store",
+                f"{number}.db",
+            ],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.DEVNULL,
@@ -97,7 +123,9 @@ def test_an_address_where_nothing_answers_is_one_message(tmp_path: Path) -> None
 class TestCluster:
     """One cluster for all: starting it takes seconds."""
 
-    def test_a_node_dies_and_its_trials_go_on_elsewhere(self, cluster: Any, tmp_path: Path) -> None:
+    def test_a_node_dies_and_its_trials_go_on_elsewhere(
+        self, cluster: Any, tmp_path: Path
+    ) -> None:
         events: list[Event] = []
         hosts: list[str] = []
 
@@ -105,43 +133,77 @@ class TestCluster:
             events.append(event)
             if isinstance(event, Progressed) and len(cluster.worker_nodes) == 2:
                 hosts.extend(listening())
-                began = next(e for e in events if isinstance(e, Started) and e.trial == event.trial)
-                raylets = {parent.pid for parent in psutil.Process(began.place.pid).parents()}
-                node = next(n for n in cluster.worker_nodes if n.all_processes["raylet"][0].process.pid in raylets)
+                began = next(
+                    e
+                    for e in events
+                    if isinstance(e, Started) and e.trial == event.trial
+                )
+                raylets = {
+                    parent.pid for parent in psutil.Process(began.place.pid).parents()
+                }
+                node = next(
+                    n
+                    for n in cluster.worker_nodes
+                    if n.all_processes["raylet"][0].process.pid in raylets
+                )
                 cluster.remove_node(node, allow_graceful=False)
 
         there = Options(tmp_path / "there", ray_address=cluster.address)
-        outcome = pipeline.run(space.load(LONG, "tiny.yaml"), "tiny.yaml", there, Hooks(event=hear))
+        outcome = pipeline.run(
+            space.load(LONG, "tiny.yaml"), "tiny.yaml", there, Hooks(event=hear)
+        )
         assert len(cluster.worker_nodes) == 1, "a node died"
         assert (outcome.trained, outcome.failed, outcome.unfinished) == (4, 0, 0)
-        ends = Counter((event.trial, event.status) for event in events if isinstance(event, Ended))
+        ends = Counter(
+            (event.trial, event.status) for event in events if isinstance(event, Ended)
+        )
         assert len(ends) == 4
         assert set(ends.values()) == {1}
         starts = [event for event in events if isinstance(event, Started)]
         assert len(starts) > 4, "what the node trained was started again"
-        assert max(event.epoch for event in starts) > 0, "and went on from its checkpoint"
+        assert max(event.epoch for event in starts) > 0, (
+            "and went on from its checkpoint"
+        )
         assert len(hosts) > 4
-        assert all(ip.removeprefix("::ffff:").startswith("127.") or ip == "::1" for ip in hosts), hosts
+        assert all(
+            ip.removeprefix("::ffff:").startswith("127.") or ip == "::1" for ip in hosts
+        ), hosts
 
         here = Options(tmp_path / "here", executor="inline")
         pipeline.run(space.load(LONG, "tiny.yaml"), "tiny.yaml", here)
-        assert Study("tiny", there.url).table("csv") == Study("tiny", here.url).table("csv")
+        assert Study("tiny", there.url).table("csv") == Study("tiny", here.url).table(
+            "csv"
+        )
 
-    def test_it_is_joined_again_and_left_running(self, cluster: Any, tmp_path: Path) -> None:
+    def test_it_is_joined_again_and_left_running(
+        self, cluster: Any, tmp_path: Path
+    ) -> None:
         """The cluster that another run has left; checkpoints at a URL."""
         (tmp_path / "tiny.yaml").write_text(TINY.replace("seeds: 2", "seeds: 1"))
-        options = Options(tmp_path, ray_address=cluster.address, checkpoints=f"file://{tmp_path}/shared")
+        options = Options(
+            tmp_path,
+            ray_address=cluster.address,
+            checkpoints=f"file://{tmp_path}/shared",
+        )
         outcome = pipeline.run(space.read(tmp_path / "tiny.yaml"), "tiny.yaml", options)
         assert outcome.trained == 4
         assert len(list(tmp_path.glob("shared/*/*/last.pt"))) == 4
         assert cluster.head_node.any_processes_alive()
         assert cluster.remaining_processes_alive()
 
-    def test_a_wrong_token_is_told(self, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_wrong_token_is_told(
+        self, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("RAY_AUTH_TOKEN", "fedcba9876543210" * 4)
         executor = make("ray", cluster.address)
         executor.prepare(None, None)
-        with pytest.raises(ExecutorError, match=r"does not take this token; set RAY_AUTH_MODE=token.*RAY_AUTH_TOKEN_PATH"):
+        with pytest.raises(
+            ExecutorError,
+            match=(
+                r"does not take this token; set"
+                r" RAY_AUTH_MODE=token.*RAY_AUTH_TOKEN_PATH"
+            ),
+        ):
             executor.ready()
         executor.close()
 
@@ -150,15 +212,23 @@ def test_the_documents_parse_and_name_options_that_exist() -> None:
     for file in ("ray-cluster.yaml", "kuberay.yaml"):
         assert isinstance(yaml.safe_load((DOCS / "clusters" / file).read_text()), dict)
     subprocess.run(["bash", "-n", DOCS / "clusters" / "slurm.sh"], check=True)
-    texts = [(DOCS / "clusters.md").read_text(), *(file.read_text() for file in (DOCS / "clusters").iterdir())]
+    texts = [
+        (DOCS / "clusters.md").read_text(),
+        *(file.read_text() for file in (DOCS / "clusters").iterdir()),
+    ]
     assert len(texts) == 4
     known = {
-        verb: CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).output for verb in ("run", "resume", "diagnose")
+        verb: CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).output
+        for verb in ("run", "resume", "diagnose")
     }
     named = 0
     for text in texts:
-        for verb, rest in re.findall(r"ablate (run|resume|diagnose)\b((?:[^\n`]|\\\n)*)", text):
+        for verb, rest in re.findall(
+            r"ablate (run|resume|diagnose)\b((?:[^\n`]|\\\n)*)", text
+        ):
             for option in re.findall(r"(?<![\w-])--[a-z-]+", rest):
                 named += 1
-                assert re.search(rf"{option}\b", known[verb]), f"ablate {verb} has no {option}"
+                assert re.search(rf"{option}\b", known[verb]), (
+                    f"ablate {verb} has no {option}"
+                )
     assert named > 8

@@ -1,4 +1,6 @@
-"""Seeds until something can be said: who gets how many, killed at any event or not, and from the command line."""
+"""Seeds until something can be said: who gets how many, killed at any event or not, and
+from the command line.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,21 @@ UNTIL = TINY.replace("seeds: 2", "seeds: {until_decided: 9}")
 def curve(trial: Trial, number: int) -> Epoch:
     """One shortcut helps by 2 points, the layout does next to nothing; noise of 0.4."""
     helps = 2.0 if trial.architecture.settings.get("shortcuts.count") else 0.0
-    top1 = 70 + helps + random.Random(f"seed {trial.seed}").gauss(0, 1) + random.Random(trial.hash).gauss(0, 0.4)
-    return Epoch(number, 1.0, 1.0, top1, 99.0, 1e-3, 1.0)
+    top1 = (
+        70
+        + helps
+        + random.Random(f"seed {trial.seed}").gauss(0, 1)
+        + random.Random(trial.hash).gauss(0, 0.4)
+    )
+    return Epoch(
+        number=number,
+        train_loss=1.0,
+        loss=1.0,
+        top1=top1,
+        top5=99.0,
+        lr=1e-3,
+        seconds=1.0,
+    )
 
 
 def counts(options: Options) -> list[int]:
@@ -33,7 +48,9 @@ def counts(options: Options) -> list[int]:
 def test_decided_cells_get_no_further_seed(run_text: RunText, options: Options) -> None:
     outcome = run_text(UNTIL, SimulatedExecutor(curve))
     found = Study("tiny", options.url).effects()
-    assert counts(options)[0] == max(counts(options)), "the reference has the seeds of every cell"
+    assert counts(options)[0] == max(counts(options)), (
+        "the reference has the seeds of every cell"
+    )
     assert min(counts(options)) < max(counts(options)), "a clear effect needs fewer"
     assert set(counts(options)) <= {3, 6, 9}
     for effect in found:
@@ -57,10 +74,14 @@ def test_killed_at_any_event_it_ends_the_same(
             continue
         break
     run_text(UNTIL, SimulatedExecutor(curve))
-    assert Study("tiny", options.url).table("json") == Study("tiny", undisturbed.url).table("json")
+    assert Study("tiny", options.url).table("json") == Study(
+        "tiny", undisturbed.url
+    ).table("json")
 
 
-def test_a_failed_trial_does_not_hold_the_others_up(run_text: RunText, options: Options) -> None:
+def test_a_failed_trial_does_not_hold_the_others_up(
+    run_text: RunText, options: Options
+) -> None:
     def failing(trial: Trial, number: int) -> Epoch:
         if trial.seed == 1 and trial.architecture.settings.get("layout") == "parallel":
             raise RuntimeError("out of luck")
@@ -71,14 +92,22 @@ def test_a_failed_trial_does_not_hold_the_others_up(run_text: RunText, options: 
     assert not outcome.interrupted
     assert max(counts(options)) == 9
     assert run_text(UNTIL, SimulatedExecutor(curve)).failed == 0
-    assert all(set(cell.values) == set(cell.states) for cell in Study("tiny", options.url).results().cells)
+    assert all(
+        set(cell.values) == set(cell.states)
+        for cell in Study("tiny", options.url).results().cells
+    )
 
 
 def test_the_option_is_the_key(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(TINY)
-    assert space.read(file, 9).looks == space.load(UNTIL.replace("9}", "9, start: 2}"), "tiny.yaml").looks
-    assert space.load(space.read(file, 9).document, "tiny.yaml").seeds == tuple(range(9)), "the stored document says it too"
+    assert (
+        space.read(file, 9).looks
+        == space.load(UNTIL.replace("9}", "9, start: 2}"), "tiny.yaml").looks
+    )
+    assert space.load(space.read(file, 9).document, "tiny.yaml").seeds == tuple(
+        range(9)
+    ), "the stored document says it too"
     file.write_text(TINY.replace("seeds: 2", "seeds: [3, 4]"))
     with pytest.raises(AblateError, match="lists its seeds"):
         space.read(file, 9)

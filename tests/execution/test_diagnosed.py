@@ -1,4 +1,6 @@
-"""Diagnostics through the whole flow: while training, after a kill, from checkpoints, in tables and figures."""
+"""Diagnostics through the whole flow: while training, after a kill, from checkpoints,
+in tables and figures.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
 from ablate.pipeline import Options, Outcome
-from ablate.records import Diagnostics, Ended, Job, Measured, Progressed, Resources, Status
+from ablate.records import (
+    Diagnostics,
+    Ended,
+    Job,
+    Measured,
+    Progressed,
+    Resources,
+    Status,
+)
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.training.test_training import trial
@@ -27,7 +37,9 @@ RunText = Callable[..., Outcome]
 @pytest.fixture
 def looked(run_text: RunText, tiny: str) -> None:
     run_text(
-        tiny.replace("seeds: 2", "seeds: 1") + "diagnostics: {names: [token_cosine, token_similarity], every: 2, images: 20}\n",
+        tiny.replace("seeds: 2", "seeds: 1")
+        + "diagnostics: {names: [token_cosine, token_similarity], every: 2, images:"
+        " 20}\n",
         InlineExecutor(),
     )
 
@@ -36,12 +48,20 @@ def looked(run_text: RunText, tiny: str) -> None:
 def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
     with Reader(options.url) as reader:
         columns, rows = reader.query(
-            "SELECT DISTINCT study, epoch, diagnostic, layer FROM layer_results WHERE cell = 0 ORDER BY epoch, diagnostic"
+            "SELECT DISTINCT study, epoch, diagnostic, layer FROM layer_results WHERE"
+            " cell = 0 ORDER BY epoch, diagnostic"
         )
     assert columns == ["study", "epoch", "diagnostic", "layer"]
-    assert rows == [("tiny", epoch, name, 0) for epoch in (2, 3) for name in ("token_cosine", "token_similarity")]
+    assert rows == [
+        ("tiny", epoch, name, 0)
+        for epoch in (2, 3)
+        for name in ("token_cosine", "token_similarity")
+    ]
     lines = Study("tiny", options.url).layers("token_cosine")
-    assert [line.label for line in lines][:2] == ["count 0, layout serial", "count 0, layout parallel"]
+    assert [line.label for line in lines][:2] == [
+        "count 0, layout serial",
+        "count 0, layout parallel",
+    ]
     matrix = Study("tiny", options.url).layers("token_similarity")[0].layers[0]
     assert [len(row) for row in matrix] == [4, 4, 4, 4]
 
@@ -50,7 +70,9 @@ def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
 def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> None:
     study = Study("tiny", options.url)
     before = study.layers("token_cosine")
-    looked = diagnosis.diagnose(("tiny",), Diagnostics(("token_cosine", "high_frequency"), 20), options)
+    looked = diagnosis.diagnose(
+        ("tiny",), Diagnostics(("token_cosine", "high_frequency"), 20), options
+    )
     assert (looked.trials, looked.without) == (4, 0)
     assert study.layers("token_cosine") == before
     assert study.diagnostics() == ["high_frequency", "token_cosine", "token_similarity"]
@@ -60,12 +82,19 @@ def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> N
 def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
     with Reader(options.url) as reader:
         key = str(reader.trials("tiny")[0]["trial"])
-    assert diagnosis.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials == 1
-    with pytest.raises(UnknownName, match="unknown study or trial 'tini'; did you mean 'tiny'"):
+    assert (
+        diagnosis.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials
+        == 1
+    )
+    with pytest.raises(
+        UnknownName, match="unknown study or trial 'tini'; did you mean 'tiny'"
+    ):
         diagnosis.diagnose(("tini",), Diagnostics(("diversity",)), options)
 
 
-def test_trials_without_a_checkpoint_are_counted(run_text: RunText, tiny: str, options: Options) -> None:
+def test_trials_without_a_checkpoint_are_counted(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     run_text(tiny)
     looked = diagnosis.diagnose(("tiny",), Diagnostics(("diversity",)), options)
     assert (looked.trials, looked.without) == (0, 8)
@@ -73,15 +102,21 @@ def test_trials_without_a_checkpoint_are_counted(run_text: RunText, tiny: str, o
         Study("tiny", options.url).layers("diversity")
 
 
-def test_diagnostics_change_no_number(run_text: RunText, tiny: str, options: Options, tmp_path: Path) -> None:
+def test_diagnostics_change_no_number(
+    run_text: RunText, tiny: str, options: Options, tmp_path: Path
+) -> None:
     one = tiny.replace("seeds: 2", "seeds: 1")
     run_text(one + "diagnostics: {every: 1}\n", InlineExecutor())
     plain = Options(runs=tmp_path / "plain", executor="inline")
     pipeline.run(space.load(one, "tiny.yaml"), "tiny.yaml", plain)
-    assert Study("tiny", options.url).table("json") == Study("tiny", plain.url).table("json")
+    assert Study("tiny", options.url).table("json") == Study("tiny", plain.url).table(
+        "json"
+    )
 
 
-def test_a_kill_between_the_last_epoch_and_its_diagnostics_loses_none(tmp_path: Path) -> None:
+def test_a_kill_between_the_last_epoch_and_its_diagnostics_loses_none(
+    tmp_path: Path,
+) -> None:
     wanted = Diagnostics(("token_cosine",), 10, every=1)
     plain = Work(Job(trial(), str(tmp_path), Resources()), "inline")
     list(plain.start())
@@ -96,7 +131,12 @@ def test_a_kill_between_the_last_epoch_and_its_diagnostics_loses_none(tmp_path: 
 
 
 def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> None:
-    job = Job(trial(), str(tmp_path), Resources(), diagnostics=Diagnostics(("token_cosine",), 10, every=1))
+    job = Job(
+        trial(),
+        str(tmp_path),
+        Resources(),
+        diagnostics=Diagnostics(("token_cosine",), 10, every=1),
+    )
     work = Work(job, "inline")
     list(work.start())
     first = [event for event in work.step() if isinstance(event, Measured)]
@@ -108,19 +148,35 @@ def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> Non
     assert told == first
 
 
-def test_trials_known_before_are_counted_until_someone_looks(run_text: RunText, tiny: str, options: Options) -> None:
+def test_trials_known_before_are_counted_until_someone_looks(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     assert run_text(tiny, InlineExecutor()).undiagnosed == 0
-    assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 8
+    assert (
+        run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 8
+    )
     diagnosis.diagnose(("tiny",), Diagnostics(("diversity",), 5), options)
-    assert run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 0
+    assert (
+        run_text(tiny + "diagnostics: [diversity]\n", InlineExecutor()).undiagnosed == 0
+    )
 
 
-def test_a_diagnostic_that_fails_costs_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diagnostic_that_fails_costs_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no light")
 
     monkeypatch.setattr("ablate.training.loop.measure", fail)
-    work = Work(Job(trial(), str(tmp_path), Resources(), diagnostics=Diagnostics(("diversity",), every=1)), "inline")
+    work = Work(
+        Job(
+            trial(),
+            str(tmp_path),
+            Resources(),
+            diagnostics=Diagnostics(("diversity",), every=1),
+        ),
+        "inline",
+    )
     told = list(work.start())
     while work.status == Status.RUNNING:
         told += list(work.step())
@@ -129,18 +185,34 @@ def test_a_diagnostic_that_fails_costs_no_training(tmp_path: Path, monkeypatch: 
     assert isinstance(last, Ended)
     assert last.status == Status.COMPLETED
     assert "no light" in last.error
-    assert sum(len(event.epochs) for event in told if isinstance(event, Progressed)) == 4
+    assert (
+        sum(len(event.epochs) for event in told if isinstance(event, Progressed)) == 4
+    )
 
 
-def test_a_diagnostic_asked_for_later_is_missed_until_someone_looks(run_text: RunText, tiny: str, options: Options) -> None:
+def test_a_diagnostic_asked_for_later_is_missed_until_someone_looks(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     one = tiny.replace("seeds: 2", "seeds: 1")
     run_text(one + "diagnostics: [diversity]\n", InlineExecutor())
-    assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 4
+    assert (
+        run_text(
+            one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()
+        ).undiagnosed
+        == 4
+    )
     diagnosis.diagnose(("tiny",), Diagnostics(("token_cosine",), 5), options)
-    assert run_text(one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()).undiagnosed == 0
+    assert (
+        run_text(
+            one + "diagnostics: [diversity, token_cosine]\n", InlineExecutor()
+        ).undiagnosed
+        == 0
+    )
 
 
-def test_published_top1_stands_in_a_column_of_its_own(run_text: RunText, tiny: str, options: Options) -> None:
+def test_published_top1_stands_in_a_column_of_its_own(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     document = tiny.replace("  layout: [serial, parallel]\n", "")
     run_text(document)
     with pytest.raises(AblateError, match="names no published table"):
@@ -166,7 +238,9 @@ recipe: {epochs: 1, batch_size: 4, warmup_epochs: 0}
 def test_images_are_looked_at_as_they_were_trained_on(
     run_text: RunText, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Published weights of this ViT want a mean of 0.5, other than ImageNet's; the space does not say it."""
+    """Published weights of this ViT want a mean of 0.5, other than ImageNet's; the
+    space does not say it.
+    """
     for split in ("train", "val"):
         for number in range(8):
             file = tmp_path / "images" / split / f"class{number % 2}" / f"{number}.png"

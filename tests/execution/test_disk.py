@@ -15,7 +15,15 @@ from ablate.errors import CheckpointError
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.work import Work
 from ablate.pipeline import Options
-from ablate.records import Diagnostics, Job, Keep, Measured, Progressed, Resources, Status
+from ablate.records import (
+    Diagnostics,
+    Job,
+    Keep,
+    Measured,
+    Progressed,
+    Resources,
+    Status,
+)
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import Killed, killing
@@ -24,20 +32,26 @@ pytestmark = pytest.mark.slow
 
 
 def train(text: str, options: Options, hooks: Any = None) -> None:
-    pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options, hooks, InlineExecutor())
+    pipeline.run(
+        space.load(text, "tiny.yaml"), "tiny.yaml", options, hooks, InlineExecutor()
+    )
 
 
 def files(options: Options) -> list[Path]:
     return sorted((options.runs / "checkpoints").rglob("last.pt"))
 
 
-def test_finished_trials_are_freed_and_no_result_is_lost(tiny: str, options: Options) -> None:
+def test_finished_trials_are_freed_and_no_result_is_lost(
+    tiny: str, options: Options
+) -> None:
     train(tiny, options)
     table = Study("tiny", options.url).table()
     places = disk.usage(options)
     assert {place.kind for place in places} == {"finished"}
     assert len(places) == 8
-    assert sum(place.size for place in places) >= sum(file.stat().st_size for file in files(options))
+    assert sum(place.size for place in places) >= sum(
+        file.stat().st_size for file in files(options)
+    )
     freed = disk.free(options, ["finished"])
     assert (freed.folders, freed.busy) == (8, 0)
     assert freed.size == sum(place.size for place in places)
@@ -47,7 +61,9 @@ def test_finished_trials_are_freed_and_no_result_is_lost(tiny: str, options: Opt
     assert files(options) == [], "what is known is not trained again"
 
 
-def test_an_unfinished_trial_keeps_its_checkpoint(tiny: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_trial_keeps_its_checkpoint(
+    tiny: str, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.execution.work.CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(Killed):
         train(tiny, options, killing(3))
@@ -57,24 +73,37 @@ def test_an_unfinished_trial_keeps_its_checkpoint(tiny: str, options: Options, m
     assert len(files(options)) == 1
 
 
-def test_trials_of_no_study_and_of_other_stores_are_told_apart(tiny: str, options: Options) -> None:
+def test_trials_of_no_study_and_of_other_stores_are_told_apart(
+    tiny: str, options: Options
+) -> None:
     train(tiny, options)
     with Reader(options.url) as reader:
         store = reader.store_id()
     root = options.runs / "checkpoints"
-    for folder in (root / store / "0123456789abcdef", root / "0123456789ab" / "fedcba9876543210"):
+    for folder in (
+        root / store / "0123456789abcdef",
+        root / "0123456789ab" / "fedcba9876543210",
+    ):
         folder.mkdir(parents=True)
         (folder / "last.pt").write_bytes(b"x" * 1000)
-    found = {place.kind: place for place in disk.usage(options) if place.kind != "finished"}
+    found = {
+        place.kind: place for place in disk.usage(options) if place.kind != "finished"
+    }
     assert found["unused"].size == found["other-stores"].size == 1000
-    strangers = [root / "thesis.tex", root / "photos" / "a.jpg", root / store / "notes" / "n.txt"]
+    strangers = [
+        root / "thesis.tex",
+        root / "photos" / "a.jpg",
+        root / store / "notes" / "n.txt",
+    ]
     for stranger in strangers:
         stranger.parent.mkdir(exist_ok=True)
         stranger.write_text("mine")
     assert disk.free(options, ["unused"]).size == 1000
     assert disk.free(options, ["other-stores"]).size == 1000
     assert {place.kind for place in disk.usage(options)} == {"finished"}
-    assert all(stranger.read_text() == "mine" for stranger in strangers), "only checkpoints are removed"
+    assert all(stranger.read_text() == "mine" for stranger in strangers), (
+        "only checkpoints are removed"
+    )
 
 
 def test_a_folder_that_a_process_holds_is_left(tiny: str, options: Options) -> None:
@@ -87,7 +116,9 @@ def test_a_folder_that_a_process_holds_is_left(tiny: str, options: Options) -> N
     assert len(files(options)) == 1
 
 
-def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(tiny: str, options: Options) -> None:
+def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(
+    tiny: str, options: Options
+) -> None:
     train(tiny, options)
     table = Study("tiny", options.url).table()
     other = Options(runs=options.runs.with_name("none"), executor="inline", cpus=2)
@@ -107,13 +138,21 @@ def test_keep_best_leaves_the_weights_alone(tiny: str, options: Options) -> None
     wanted = Diagnostics(("token_cosine",), 20)
     for one in (options, other):
         assert diagnose(("tiny",), wanted, one).trials == 8
-    assert Study("tiny", other.url).layers("token_cosine") == Study("tiny", options.url).layers("token_cosine")
+    assert Study("tiny", other.url).layers("token_cosine") == Study(
+        "tiny", options.url
+    ).layers("token_cosine")
 
 
-def test_a_kill_after_the_last_epoch_finds_the_trial_finished(tiny: str, tmp_path: Path) -> None:
+def test_a_kill_after_the_last_epoch_finds_the_trial_finished(
+    tiny: str, tmp_path: Path
+) -> None:
     declared = space.load(tiny, "tiny.yaml")
-    trial = pipeline.preview(declared, str(tmp_path / "none.db"), probe=False).plan.trials[0]
-    job = Job(trial=trial, checkpoints=str(tmp_path), resources=Resources(), keep="best")
+    trial = pipeline.preview(
+        declared, str(tmp_path / "none.db"), probe=False
+    ).plan.trials[0]
+    job = Job(
+        trial=trial, checkpoints=str(tmp_path), resources=Resources(), keep="best"
+    )
     first = Work(job, "inline")
     told = list(first.start())
     while first.status == Status.RUNNING:
@@ -125,10 +164,15 @@ def test_a_kill_after_the_last_epoch_finds_the_trial_finished(tiny: str, tmp_pat
     events = list(again.start())
     again.close()
     assert again.status == Status.COMPLETED
-    assert events[1] == type(events[1])(trial.hash, tuple(epoch for event in told for epoch in getattr(event, "epochs", ())))
+    assert events[1] == type(events[1])(
+        trial.hash,
+        tuple(epoch for event in told for epoch in getattr(event, "epochs", ())),
+    )
 
 
-def test_a_longer_training_does_not_begin_at_weights_alone(tiny: str, options: Options) -> None:
+def test_a_longer_training_does_not_begin_at_weights_alone(
+    tiny: str, options: Options
+) -> None:
     constant = tiny.replace("epochs: 3", "schedule: constant, epochs: 3")
     train(constant + "keep: best\n", options)
     train(constant.replace("epochs: 3", "epochs: 4"), options)
@@ -137,7 +181,9 @@ def test_a_longer_training_does_not_begin_at_weights_alone(tiny: str, options: O
     assert Study("tiny", options.url).table() == Study("tiny", other.url).table()
 
 
-def test_a_store_that_refuses_to_remove_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_refuses_to_remove_ends_no_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Refused(Exception):
         """An error of a protocol of its own."""
 
@@ -149,31 +195,55 @@ def test_a_store_that_refuses_to_remove_ends_no_run(monkeypatch: pytest.MonkeyPa
     filesystems.remove_checkpoint("nosuch://bucket/trial")
 
 
-def test_checkpoints_of_other_stores_at_a_url_are_left(tiny: str, options: Options) -> None:
+def test_checkpoints_of_other_stores_at_a_url_are_left(
+    tiny: str, options: Options
+) -> None:
     train(tiny, options)
-    remote = Options(runs=options.runs, executor="inline", checkpoints="memory://checkpoints")
-    with pytest.raises(CheckpointError, match="may be in use; remove their folders by hand"):
+    remote = Options(
+        runs=options.runs, executor="inline", checkpoints="memory://checkpoints"
+    )
+    with pytest.raises(
+        CheckpointError, match="may be in use; remove their folders by hand"
+    ):
         disk.free(remote, ["other-stores"])
 
 
 @pytest.mark.parametrize("keep", ["last", "best"])
-def test_diagnostics_are_those_of_one_network_whatever_is_kept(keep: Keep, tiny: str, options: Options, tmp_path: Path) -> None:
-    """The last weights, also where the best were tested, were kept alone, and a kill came between."""
-    text = tiny.replace("test_images: 50", "test_images: 50, validation: 0.2").replace("epochs: 3", "epochs: 3, select: best")
+def test_diagnostics_are_those_of_one_network_whatever_is_kept(
+    keep: Keep, tiny: str, options: Options, tmp_path: Path
+) -> None:
+    """The last weights, also where the best were tested, were kept alone, and a kill
+    came between.
+    """
+    text = tiny.replace("test_images: 50", "test_images: 50, validation: 0.2").replace(
+        "epochs: 3", "epochs: 3, select: best"
+    )
     declared = space.load(text + "diagnostics: [token_cosine]\n", "tiny.yaml")
-    trial = pipeline.preview(declared, str(tmp_path / "none.db"), probe=False).plan.trials[0]
+    trial = pipeline.preview(
+        declared, str(tmp_path / "none.db"), probe=False
+    ).plan.trials[0]
     wanted = Diagnostics(("token_cosine",), 20)
     measured = []
     for name, kill in (("whole", False), ("killed", True)):
         folder = tmp_path / name
         folder.mkdir()
-        job = Job(trial=trial, checkpoints=str(folder), resources=Resources(), diagnostics=wanted, keep=keep)
+        job = Job(
+            trial=trial,
+            checkpoints=str(folder),
+            resources=Resources(),
+            diagnostics=wanted,
+            keep=keep,
+        )
         work = Work(job, "inline")
         events = list(work.start())
         while work.status == Status.RUNNING:
             for event in work.step():
                 events.append(event)
-                if kill and isinstance(event, Progressed) and event.epochs[-1].number == 3:
+                if (
+                    kill
+                    and isinstance(event, Progressed)
+                    and event.epochs[-1].number == 3
+                ):
                     # The checkpoint is written, and the diagnostics are not yet taken.
                     break
             else:
@@ -184,5 +254,7 @@ def test_diagnostics_are_those_of_one_network_whatever_is_kept(keep: Keep, tiny:
             work = Work(job, "inline")
             events = list(work.start())
             work.close()
-        measured.append([event.measurements for event in events if isinstance(event, Measured)][-1])
+        measured.append(
+            [event.measurements for event in events if isinstance(event, Measured)][-1]
+        )
     assert measured[0] == measured[1]

@@ -20,7 +20,20 @@ from ablate.errors import ExecutorError, UnknownName
 from ablate.execution import Executor, make
 from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.plan import make_plan
-from ablate.records import Cost, Ended, Epoch, Event, Job, Order, Progressed, Resources, Scheduler, Started, Status, Trial
+from ablate.records import (
+    Cost,
+    Ended,
+    Epoch,
+    Event,
+    Job,
+    Order,
+    Progressed,
+    Resources,
+    Scheduler,
+    Started,
+    Status,
+    Trial,
+)
 from tests.conftest import TINY
 
 
@@ -39,19 +52,38 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 
 
 def trials(text: str) -> tuple[Trial, ...]:
-    return make_plan(space.load(text, "tiny.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1)).trials
+    return make_plan(
+        space.load(text, "tiny.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    ).trials
 
 
 def order(
-    wanted: tuple[Trial, ...], folder: Path, resources: Resources | None = None, scheduler: Scheduler | None = None
+    wanted: tuple[Trial, ...],
+    folder: Path,
+    resources: Resources | None = None,
+    scheduler: Scheduler | None = None,
 ) -> Order:
     folder.mkdir(parents=True, exist_ok=True)
     jobs = tuple(Job(trial, str(folder), resources or Resources()) for trial in wanted)
     epochs = max(trial.recipe.epochs for trial in wanted)
-    return Order(jobs, "top1", "max", resources or Resources(), epochs, scheduler or Scheduler(), cpus=2, gpus=0)
+    return Order(
+        jobs=jobs,
+        metric="top1",
+        direction="max",
+        resources=resources or Resources(),
+        epochs=epochs,
+        scheduler=scheduler or Scheduler(),
+        cpus=2,
+        gpus=0,
+    )
 
 
-def heard(executor: Executor, given: Order, stop: Callable[[], bool] = lambda: False) -> list[Event]:
+def heard(
+    executor: Executor, given: Order, stop: Callable[[], bool] = lambda: False
+) -> list[Event]:
     events: list[Event] = []
     executor.run(given, events.append, stop)
     return events
@@ -62,11 +94,19 @@ def numbers(events: list[Event]) -> dict[str, list[tuple[float, ...]]]:
     for event in events:
         if isinstance(event, Progressed):
             for e in event.epochs:
-                found.setdefault(event.trial, {})[e.number] = (e.train_loss, e.loss, e.top1, e.top5, e.lr)
+                found.setdefault(event.trial, {})[e.number] = (
+                    e.train_loss,
+                    e.loss,
+                    e.top1,
+                    e.top5,
+                    e.lr,
+                )
     return {key: [epochs[n] for n in sorted(epochs)] for key, epochs in found.items()}
 
 
-def test_every_job_starts_progresses_and_ends_once(executor: Executor, tiny: str, tmp_path: Path) -> None:
+def test_every_job_starts_progresses_and_ends_once(
+    executor: Executor, tiny: str, tmp_path: Path
+) -> None:
     wanted = trials(tiny)[:4]
     events = heard(executor, order(wanted, tmp_path))
     for trial in wanted:
@@ -75,11 +115,18 @@ def test_every_job_starts_progresses_and_ends_once(executor: Executor, tiny: str
         assert isinstance(mine[-1], Ended)
         assert mine[-1].status == Status.COMPLETED
         assert sum(isinstance(event, Ended) for event in mine) == 1
-        told = [epoch.number for event in mine if isinstance(event, Progressed) for epoch in event.epochs]
+        told = [
+            epoch.number
+            for event in mine
+            if isinstance(event, Progressed)
+            for epoch in event.epochs
+        ]
         assert told == [1, 2, 3]
 
 
-def test_a_failing_job_says_why_and_the_others_go_on(executor: Executor, tiny: str, tmp_path: Path) -> None:
+def test_a_failing_job_says_why_and_the_others_go_on(
+    executor: Executor, tiny: str, tmp_path: Path
+) -> None:
     if executor.name == "simulated":
 
         def curve(trial: Trial, number: int) -> Epoch:
@@ -89,29 +136,50 @@ def test_a_failing_job_says_why_and_the_others_go_on(executor: Executor, tiny: s
 
         executor = SimulatedExecutor(curve)
     wanted = trials(tiny)[3:5]
-    missing = replace(wanted[1], data=replace(wanted[1].data, name="npz", path=str(tmp_path / "no such file.npz")))
+    missing = replace(
+        wanted[1],
+        data=replace(
+            wanted[1].data, name="npz", path=str(tmp_path / "no such file.npz")
+        ),
+    )
     given = (wanted[0], missing) if executor.name != "simulated" else wanted
-    ended = {event.trial: event for event in heard(executor, order(given, tmp_path)) if isinstance(event, Ended)}
+    ended = {
+        event.trial: event
+        for event in heard(executor, order(given, tmp_path))
+        if isinstance(event, Ended)
+    }
     assert ended[given[0].hash].status == Status.COMPLETED
     assert ended[given[1].hash].status == Status.FAILED
     assert "no such file" in ended[given[1].hash].error
 
 
-def test_a_diverging_job_ends_as_diverged(executor: Executor, tiny: str, tmp_path: Path) -> None:
+def test_a_diverging_job_ends_as_diverged(
+    executor: Executor, tiny: str, tmp_path: Path
+) -> None:
     wanted = trials(tiny.replace("lr: 2e-3", "lr: 1e30, optimizer: sgd"))[:1]
     if executor.name == "simulated":
-        executor = SimulatedExecutor(lambda trial, number: replace(made_up(trial, number), loss=math.nan))
-    ended = [event for event in heard(executor, order(wanted, tmp_path)) if isinstance(event, Ended)]
+        executor = SimulatedExecutor(
+            lambda trial, number: replace(made_up(trial, number), loss=math.nan)
+        )
+    ended = [
+        event
+        for event in heard(executor, order(wanted, tmp_path))
+        if isinstance(event, Ended)
+    ]
     assert [event.status for event in ended] == [Status.DIVERGED]
     assert "loss is" in ended[0].error
 
 
 @pytest.mark.slow
-def test_stopping_leaves_what_runs_to_be_resumed(executor: Executor, tiny: str, tmp_path: Path) -> None:
+def test_stopping_leaves_what_runs_to_be_resumed(
+    executor: Executor, tiny: str, tmp_path: Path
+) -> None:
     stop_and_resume(executor, trials(tiny)[:3], tmp_path)
 
 
-def stop_and_resume(executor: Executor, wanted: tuple[Trial, ...], tmp_path: Path) -> None:
+def stop_and_resume(
+    executor: Executor, wanted: tuple[Trial, ...], tmp_path: Path
+) -> None:
     events: list[Event] = []
 
     def stop() -> bool:
@@ -124,28 +192,47 @@ def stop_and_resume(executor: Executor, wanted: tuple[Trial, ...], tmp_path: Pat
     if executor.name == "simulated":
         return
     again = heard(executor, order(wanted, tmp_path))
-    assert {event.trial for event in again if isinstance(event, Ended) and event.status == Status.COMPLETED} == {
-        t.hash for t in wanted
-    }
+    assert {
+        event.trial
+        for event in again
+        if isinstance(event, Ended) and event.status == Status.COMPLETED
+    } == {t.hash for t in wanted}
     continued = [event.epoch for event in again if isinstance(event, Started)]
     assert max(continued) > 0, "at least one goes on from its checkpoint"
-    assert numbers(again) == numbers(heard(make("inline"), order(wanted, tmp_path / "straight")))
+    assert numbers(again) == numbers(
+        heard(make("inline"), order(wanted, tmp_path / "straight"))
+    )
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 class TestRay:
-    """The same protocol, and what only Ray has. One run serves several tests: each one starts its workers anew."""
+    """The same protocol, and what only Ray has.
+
+    One run serves several tests: each one starts its workers anew.
+    """
 
     @pytest.fixture(scope="class")
     def run(
         self, ray_executor: Executor, tmp_path_factory: pytest.TempPathFactory
     ) -> tuple[tuple[Trial, ...], list[Event], list[str]]:
-        """Eight trials that complete, one that fails, one that diverges, each on half a CPU."""
+        """Eight trials that complete, one that fails, one that diverges, each on half a
+        CPU.
+        """
         folder = tmp_path_factory.mktemp("ray")
         good = trials(TINY.replace("epochs: 3", "epochs: 100"))
-        missing = replace(good[0], data=replace(good[0].data, name="npz", path=str(folder / "no such file.npz"), fingerprint="x"))
-        diverging = replace(good[0], recipe=replace(good[0].recipe, lr=1e30, optimizer="sgd"))
+        missing = replace(
+            good[0],
+            data=replace(
+                good[0].data,
+                name="npz",
+                path=str(folder / "no such file.npz"),
+                fingerprint="x",
+            ),
+        )
+        diverging = replace(
+            good[0], recipe=replace(good[0].recipe, lr=1e30, optimizer="sgd")
+        )
         events: list[Event] = []
         addresses: list[str] = []
 
@@ -154,10 +241,16 @@ class TestRay:
             if not addresses:
                 addresses.extend(listening())
 
-        ray_executor.run(order((missing, *good, diverging), folder, Resources(cpus=0.5)), emit, lambda: False)
+        ray_executor.run(
+            order((missing, *good, diverging), folder, Resources(cpus=0.5)),
+            emit,
+            lambda: False,
+        )
         return (missing, *good, diverging), events, addresses
 
-    def test_every_job_starts_progresses_and_ends_once(self, run: tuple[tuple[Trial, ...], list[Event], list[str]]) -> None:
+    def test_every_job_starts_progresses_and_ends_once(
+        self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
+    ) -> None:
         wanted, events, _ = run
         for trial in wanted:
             mine = [event for event in events if event.trial == trial.hash]
@@ -165,13 +258,17 @@ class TestRay:
             assert [type(event) for event in mine].count(Ended) == 1
             assert isinstance(mine[-1], Ended)
 
-    def test_failing_and_diverging_jobs_say_why(self, run: tuple[tuple[Trial, ...], list[Event], list[str]]) -> None:
+    def test_failing_and_diverging_jobs_say_why(
+        self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
+    ) -> None:
         wanted, events, _ = run
         ended = {event.trial: event for event in events if isinstance(event, Ended)}
         assert ended[wanted[0].hash].status == Status.FAILED
         assert "no such file" in ended[wanted[0].hash].error
         assert ended[wanted[-1].hash].status == Status.DIVERGED
-        assert all(ended[trial.hash].status == Status.COMPLETED for trial in wanted[1:-1])
+        assert all(
+            ended[trial.hash].status == Status.COMPLETED for trial in wanted[1:-1]
+        )
 
     def test_ray_and_inline_agree_to_the_last_bit(
         self, run: tuple[tuple[Trial, ...], list[Event], list[str]], tmp_path: Path
@@ -182,30 +279,59 @@ class TestRay:
         assert len(here) == 8
         assert {key: there[key] for key in here} == here
 
-    def test_workers_stay_warm_and_fractions_share_a_cpu(self, run: tuple[tuple[Trial, ...], list[Event], list[str]]) -> None:
+    def test_workers_stay_warm_and_fractions_share_a_cpu(
+        self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
+    ) -> None:
         pids = {event.place.pid for event in run[1] if isinstance(event, Started)}
         assert 2 < len(pids) <= 4, "ten trials of half a CPU on two CPUs"
 
-    def test_ray_listens_on_the_loopback_only(self, run: tuple[tuple[Trial, ...], list[Event], list[str]]) -> None:
+    def test_ray_listens_on_the_loopback_only(
+        self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
+    ) -> None:
         addresses = run[2]
         assert len(addresses) >= 4, "Ray's own servers are seen"
-        assert all(ip.removeprefix("::ffff:").startswith("127.") or ip == "::1" for ip in addresses), addresses
+        assert all(
+            ip.removeprefix("::ffff:").startswith("127.") or ip == "::1"
+            for ip in addresses
+        ), addresses
 
     def test_asha_stops_the_worse_early_and_replays_what_is_known(
         self, ray_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
         wanted = trials(tiny.replace("epochs: 3", "epochs: 8"))[:6]
         rule = Scheduler("asha", grace_epochs=1, reduction=2)
-        known = {"a" * 20: tuple(Epoch(n, 0.1, 0.1, 99.0, 100.0, 0.1, 0.1) for n in range(1, 9))}
-        events = heard(ray_executor, replace(order(wanted, tmp_path, scheduler=rule), peers=known))
-        ended = {event.trial: event.status for event in events if isinstance(event, Ended)}
+        known = {
+            "a" * 20: tuple(
+                Epoch(
+                    number=n,
+                    train_loss=0.1,
+                    loss=0.1,
+                    top1=99.0,
+                    top5=100.0,
+                    lr=0.1,
+                    seconds=0.1,
+                )
+                for n in range(1, 9)
+            )
+        }
+        events = heard(
+            ray_executor, replace(order(wanted, tmp_path, scheduler=rule), peers=known)
+        )
+        ended = {
+            event.trial: event.status for event in events if isinstance(event, Ended)
+        }
         assert set(ended) == {trial.hash for trial in wanted}
-        # Against a known curve of 99 per cent every trial is among the worse half of each rung.
+        # Against a known curve of 99 per cent every trial is among the worse half of
+        # each rung.
         assert set(ended.values()) == {Status.PRUNED}
         assert all(len(curve) < 8 for curve in numbers(events).values())
 
-    def test_killed_then_stopped_then_resumed(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
-        """A worker dies and is replaced; the run is stopped and leaves what runs; another run goes on: as if nothing had been."""
+    def test_killed_then_stopped_then_resumed(
+        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    ) -> None:
+        """A worker dies and is replaced; the run is stopped and leaves what runs;
+        another run goes on: as if nothing had been.
+        """
         wanted = trials(tiny.replace("epochs: 3", "epochs: 400"))[:2]
         killed: list[int] = []
         events: list[Event] = []
@@ -217,20 +343,36 @@ class TestRay:
                 os.kill(event.place.pid, signal.SIGKILL)
 
         def stop() -> bool:
-            return any(isinstance(event, Started) and event.trial == events[0].trial for event in events[1:])
+            return any(
+                isinstance(event, Started) and event.trial == events[0].trial
+                for event in events[1:]
+            )
 
         ray_executor.run(order(wanted, tmp_path), emit, stop)
-        starts = [event for event in events if isinstance(event, Started) and event.trial == events[0].trial]
+        starts = [
+            event
+            for event in events
+            if isinstance(event, Started) and event.trial == events[0].trial
+        ]
         assert len(starts) == 2
         assert starts[1].place.pid not in killed
-        assert {event.status for event in events if isinstance(event, Ended)} <= {Status.RUNNING, Status.COMPLETED}
-        assert Status.RUNNING in {event.status for event in events if isinstance(event, Ended)}
-        again = heard(ray_executor, order(wanted, tmp_path))
-        assert {event.trial: event.status for event in again if isinstance(event, Ended)} == {
-            t.hash: Status.COMPLETED for t in wanted
+        assert {event.status for event in events if isinstance(event, Ended)} <= {
+            Status.RUNNING,
+            Status.COMPLETED,
         }
-        assert max(event.epoch for event in again if isinstance(event, Started)) > 0, "at least one goes on from its checkpoint"
-        assert numbers(again) == numbers(heard(make("inline"), order(wanted, tmp_path / "straight")))
+        assert Status.RUNNING in {
+            event.status for event in events if isinstance(event, Ended)
+        }
+        again = heard(ray_executor, order(wanted, tmp_path))
+        assert {
+            event.trial: event.status for event in again if isinstance(event, Ended)
+        } == {t.hash: Status.COMPLETED for t in wanted}
+        assert max(event.epoch for event in again if isinstance(event, Started)) > 0, (
+            "at least one goes on from its checkpoint"
+        )
+        assert numbers(again) == numbers(
+            heard(make("inline"), order(wanted, tmp_path / "straight"))
+        )
 
     def test_a_warm_worker_that_dies_between_two_trials_loses_none(
         self, ray_executor: Executor, tiny: str, tmp_path: Path
@@ -249,13 +391,19 @@ class TestRay:
                 killed.append(workers[event.trial])
                 os.kill(workers[event.trial], signal.SIGKILL)
 
-        ray_executor.run(order(wanted, tmp_path, Resources(cpus=2)), emit, lambda: False)
+        ray_executor.run(
+            order(wanted, tmp_path, Resources(cpus=2)), emit, lambda: False
+        )
         assert len(killed) == 2
-        ends = {event.trial: event.status for event in events if isinstance(event, Ended)}
+        ends = {
+            event.trial: event.status for event in events if isinstance(event, Ended)
+        }
         assert ends == {trial.hash: Status.COMPLETED for trial in wanted}
         assert sum(isinstance(event, Ended) for event in events) == 4
 
-    def test_two_processes_a_trial_take_one_bundle(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
+    def test_two_processes_a_trial_take_one_bundle(
+        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    ) -> None:
         wanted, both = trials(tiny)[:1], Resources(2, 0, 2)
         import ray
 
@@ -265,16 +413,22 @@ class TestRay:
             events.append(event)
             if isinstance(event, Started):
                 groups = ray.util.placement_group_table().values()
-                taken.extend(group["bundles"] for group in groups if group["state"] == "CREATED")
+                taken.extend(
+                    group["bundles"] for group in groups if group["state"] == "CREATED"
+                )
 
         events: list[Event] = []
         ray_executor.run(order(wanted, tmp_path / "ray", both), emit, lambda: False)
         assert taken == [{0: {"CPU": 2.0}}]
         places = [event.place for event in events if isinstance(event, Started)]
         assert [(place.device, place.threads) for place in places] == [("cpu x2", 1)]
-        assert numbers(events) == numbers(heard(make("inline"), order(wanted, tmp_path / "inline", both)))
+        assert numbers(events) == numbers(
+            heard(make("inline"), order(wanted, tmp_path / "inline", both))
+        )
 
-    def test_what_ray_does_not_have_is_refused(self, ray_executor: Executor, tiny: str, tmp_path: Path) -> None:
+    def test_what_ray_does_not_have_is_refused(
+        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    ) -> None:
         with pytest.raises(ExecutorError, match="resources.cpus = 9, but Ray has 2"):
             heard(ray_executor, order(trials(tiny), tmp_path, Resources(cpus=9)))
         with pytest.raises(ExecutorError, match="resources.gpus = 1, but Ray has 0"):
@@ -286,7 +440,11 @@ def listening() -> list[str]:
     found = []
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
-            found += [c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+            found += [
+                c.laddr.ip
+                for c in process.net_connections("inet")
+                if c.status == psutil.CONN_LISTEN
+            ]
         except psutil.NoSuchProcess:
             continue
     return found
@@ -318,7 +476,9 @@ def test_everything_but_ray_works_without_ray(tiny: str, tmp_path: Path) -> None
 
 
 def test_the_simulated_clock_is_fast_and_even(tiny: str, tmp_path: Path) -> None:
-    wanted = trials(tiny.replace("seeds: 2", "seeds: 50").replace("epochs: 3", "epochs: 10"))
+    wanted = trials(
+        tiny.replace("seeds: 2", "seeds: 50").replace("epochs: 3", "epochs: 10")
+    )
     executor = SimulatedExecutor()
     start = time.monotonic()
     events = heard(executor, order(wanted, tmp_path))

@@ -19,7 +19,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("place", ["_prepare", "epoch", "diagnose"])
 def test_a_trial_that_exits_has_failed_and_the_others_go_on(
-    place: str, run_text: RunText, tiny: str, options: Options, monkeypatch: pytest.MonkeyPatch
+    place: str,
+    run_text: RunText,
+    tiny: str,
+    options: Options,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real: Callable[..., Any] = getattr(Training, place)
     calls: list[Training] = []

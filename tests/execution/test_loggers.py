@@ -1,4 +1,6 @@
-"""Live logging: what TensorBoard, MLflow and Weights & Biases hold is what the store holds, once."""
+"""Live logging: what TensorBoard, MLflow and Weights & Biases hold is what the store
+holds, once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,18 @@ from ablate.errors import ExecutorError
 from ablate.execution import Logs
 from ablate.execution.ray_tune.loggers import _MAKERS, Loggers
 from ablate.execution.simulated import made_up
-from ablate.records import Ended, Job, Measured, Measurement, Place, Progressed, Resources, Started, Status, Trial
+from ablate.records import (
+    Ended,
+    Job,
+    Measured,
+    Measurement,
+    Place,
+    Progressed,
+    Resources,
+    Started,
+    Status,
+    Trial,
+)
 from ablate.store.reader import Reader
 from tests.conftest import Say
 
@@ -28,11 +41,15 @@ FACTORS = ("shortcuts.count", "layout")
 @pytest.fixture
 def trial(tiny: str) -> Trial:
     """A trial with one shortcut, in parallel."""
-    return pipeline.cost_plan(space.load(tiny, "tiny.yaml"), "none.db").cells[3].trials[1]
+    return (
+        pipeline.cost_plan(space.load(tiny, "tiny.yaml"), "none.db").cells[3].trials[1]
+    )
 
 
 def epochs(trial: Trial, first: int, last: int) -> Progressed:
-    return Progressed(trial.hash, tuple(made_up(trial, number) for number in range(first, last + 1)))
+    return Progressed(
+        trial.hash, tuple(made_up(trial, number) for number in range(first, last + 1))
+    )
 
 
 def follow(loggers: Loggers, trial: Trial) -> None:
@@ -54,11 +71,16 @@ def summaries(folder: Path) -> Iterator[tuple[int, Any]]:
 
 
 def scalars(folder: Path) -> list[tuple[int, str, float]]:
-    return [(step, value.tag.removeprefix("ray/tune/"), value.simple_value) for step, value in summaries(folder)]
+    return [
+        (step, value.tag.removeprefix("ray/tune/"), value.simple_value)
+        for step, value in summaries(folder)
+    ]
 
 
 def lines_of(file: Path) -> Iterator[Any]:
-    """The records of a file of an offline run of Weights & Biases: after seven bytes, LevelDB's log of blocks of 32 KiB."""
+    """The records of a file of an offline run of Weights & Biases: after seven bytes,
+    LevelDB's log of blocks of 32 KiB.
+    """
     from wandb.proto import wandb_internal_pb2
 
     content, at, parts = file.read_bytes(), 7, b""
@@ -75,7 +97,9 @@ def lines_of(file: Path) -> Iterator[Any]:
 
 
 def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
-    logs = Logs(("tensorboard",), tmp_path, "tiny", FACTORS)
+    logs = Logs(
+        services=("tensorboard",), folder=tmp_path, study="tiny", factors=FACTORS
+    )
     for _ in range(2):  # a second process tells again what the first one told
         loggers = Loggers(logs)
         follow(loggers, trial)
@@ -83,46 +107,77 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
         loggers.tell(Started(trial.hash, PLACE, 2))  # the worker was lost
         loggers.tell(epochs(trial, 1, 3))
         for _ in range(2):
-            seen = (Measurement(3, "token_cosine", 0, 0.25), Measurement(3, "spectrum", 0, None, (1.0,)))
+            seen = (
+                Measurement(epoch=3, name="token_cosine", layer=0, value=0.25),
+                Measurement(
+                    epoch=3, name="spectrum", layer=0, value=None, values=(1.0,)
+                ),
+            )
             loggers.tell(Measured(trial.hash, seen))
-        loggers.tell(Ended(trial.hash, Status.COMPLETED, tested=records.Tested(3, 1.5, 50.0, 90.0)))
+        loggers.tell(
+            Ended(
+                trial.hash,
+                Status.COMPLETED,
+                tested=records.Tested(epoch=3, loss=1.5, top1=50.0, top5=90.0),
+            )
+        )
         loggers.close()
     (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
     assert folder.name == f"shortcuts.count=1,layout=parallel,seed=1,{trial.hash[:8]}"
     found = scalars(folder)
-    told = [(step, pytest.approx(value)) for step, name, value in found if name == "top1"]
+    told = [
+        (step, pytest.approx(value)) for step, name, value in found if name == "top1"
+    ]
     assert told == [(number, made_up(trial, number).top1) for number in (1, 2, 3)]
     assert found.count((3, "token_cosine/layer_0", 0.25)) == 1
     assert (3, "test/top1", 50.0) in found
     # What the page of hyperparameters compares by: all of the last epoch.
-    (summary,) = (value for _, value in summaries(folder) if value.tag == "_hparams_/experiment")
+    (summary,) = (
+        value for _, value in summaries(folder) if value.tag == "_hparams_/experiment"
+    )
     assert b"ray/tune/top1" in summary.metadata.plugin_data.content
     assert b"token_cosine" in summary.metadata.plugin_data.content
 
 
-def test_mlflow_has_each_trial_once(tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_has_each_trial_once(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     # The last run was broken off: nothing is said of the trial's end.
-    for status, told in ((Status.RUNNING, "KILLED"), (Status.DIVERGED, "FAILED"), (None, "KILLED")):
-        loggers = Loggers(Logs(("mlflow",), tmp_path, "tiny", FACTORS))
+    for status, told in (
+        (Status.RUNNING, "KILLED"),
+        (Status.DIVERGED, "FAILED"),
+        (None, "KILLED"),
+    ):
+        loggers = Loggers(
+            Logs(services=("mlflow",), folder=tmp_path, study="tiny", factors=FACTORS)
+        )
         follow(loggers, trial)
         loggers.tell(epochs(trial, 1, 2))
         if status is not None:
             loggers.tell(Ended(trial.hash, status))
         loggers.close()
-        (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+        (run,) = client.search_runs(
+            [client.get_experiment_by_name("tiny").experiment_id]
+        )
         assert run.info.status == told
     assert run.data.params["shortcuts.count"] == "1"
     assert run.data.params["seed"] == "1"
-    curve = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, "top1")]
+    curve = [
+        (one.step, one.value)
+        for one in client.get_metric_history(run.info.run_id, "top1")
+    ]
     assert curve == [(number, made_up(trial, number).top1) for number in (1, 2)]
 
 
 def test_service_that_fails_is_left(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    trial: Trial,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import mlflow
 
@@ -130,73 +185,125 @@ def test_service_that_fails_is_left(
         raise OSError("no route to host")
 
     monkeypatch.setattr(mlflow.MlflowClient, "log_batch", fail)
-    loggers = Loggers(Logs(("mlflow", "tensorboard"), tmp_path, "tiny", FACTORS))
+    loggers = Loggers(
+        Logs(
+            services=("mlflow", "tensorboard"),
+            folder=tmp_path,
+            study="tiny",
+            factors=FACTORS,
+        )
+    )
     follow(loggers, trial)
     loggers.tell(epochs(trial, 1, 3))
     loggers.tell(Ended(trial.hash, Status.COMPLETED))
     loggers.close()
-    assert capsys.readouterr().err.count("--log mlflow stopped: no route to host. Training goes on") == 1
+    assert (
+        capsys.readouterr().err.count(
+            "--log mlflow stopped: no route to host. Training goes on"
+        )
+        == 1
+    )
     (folder,) = (tmp_path / "tensorboard" / "tiny").iterdir()
     assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
 
 
 def test_a_service_that_hangs_keeps_nobody_waiting(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    trial: Trial,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from ray.tune.logger import TBXLoggerCallback
 
     monkeypatch.setattr("ablate.execution.ray_tune.loggers.CLOSE_SECONDS", 0.1)
     monkeypatch.setattr(TBXLoggerCallback, "log_trial_start", lambda *_: time.sleep(20))
-    loggers = Loggers(Logs(("tensorboard",), tmp_path, "tiny", FACTORS))
+    loggers = Loggers(
+        Logs(services=("tensorboard",), folder=tmp_path, study="tiny", factors=FACTORS)
+    )
     start = time.monotonic()
     follow(loggers, trial)
     loggers.tell(epochs(trial, 1, 3))
     assert time.monotonic() - start < 1
     loggers.close()
     assert time.monotonic() - start < 10
-    assert "--log tensorboard has not taken everything; the store has it." in capsys.readouterr().err
+    assert (
+        "--log tensorboard has not taken everything; the store has it."
+        in capsys.readouterr().err
+    )
 
 
-def test_service_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    with pytest.raises(ExecutorError, match=r"nobody is logged in .* `wandb login`, or set WANDB_MODE=offline"):
-        Loggers(Logs(("wandb",), tmp_path, "tiny", FACTORS))
+    with pytest.raises(
+        ExecutorError,
+        match=r"nobody is logged in .* `wandb login`, or set WANDB_MODE=offline",
+    ):
+        Loggers(
+            Logs(services=("wandb",), folder=tmp_path, study="tiny", factors=FACTORS)
+        )
     (tmp_path / "file").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
-    with pytest.raises(ExecutorError, match="--log mlflow: sqlite:.*/file/mlflow.db cannot be used: "):
-        Loggers(Logs(("mlflow",), tmp_path, "tiny", FACTORS))
+    with pytest.raises(
+        ExecutorError, match="--log mlflow: sqlite:.*/file/mlflow.db cannot be used: "
+    ):
+        Loggers(
+            Logs(services=("mlflow",), folder=tmp_path, study="tiny", factors=FACTORS)
+        )
 
 
 def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [service.value for service in Service] == list(execution.SERVICES) == list(_MAKERS)
+    assert (
+        [service.value for service in Service]
+        == list(execution.SERVICES)
+        == list(_MAKERS)
+    )
     code, _, err = say("run", "tiny.yaml", "--log", "tensorbord")
     assert code == 2
     assert "did you mean 'tensorboard'?" in err
     code, _, err = say("run", "tiny.yaml", "--log", "mlflow", "--executor", "inline")
-    assert (code, err) == (2, "error: --log mlflow goes with --executor ray, not with inline\n")
+    assert (code, err) == (
+        2,
+        "error: --log mlflow goes with --executor ray, not with inline\n",
+    )
     monkeypatch.setattr(execution, "find_spec", lambda name: None)
     code, _, err = say("run", "tiny.yaml", "--log", "wandb")
-    assert (code, err) == (2, "error: --log wandb needs a package that is not installed: pip install 'ablate-harness[wandb]'\n")
+    assert (code, err) == (
+        2,
+        (
+            "error: --log wandb needs a package that is not installed: pip install"
+            " 'ablate-harness[wandb]'\n"
+        ),
+    )
     assert not Path("runs/tensorboard").exists()
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_all_three_beside_real_training(say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_three_beside_real_training(
+    say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import mlflow
 
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    Path("tiny.yaml").write_text(Path("tiny.yaml").read_text().replace("  layout: [serial, parallel]\n", ""))
-    code, _, err = say("run", "tiny.yaml", "--log", "tensorboard", "--log", "mlflow", "--log", "wandb")
+    Path("tiny.yaml").write_text(
+        Path("tiny.yaml").read_text().replace("  layout: [serial, parallel]\n", "")
+    )
+    code, _, err = say(
+        "run", "tiny.yaml", "--log", "tensorboard", "--log", "mlflow", "--log", "wandb"
+    )
     assert code == 0, err
     assert "Follow it with: tensorboard --logdir runs/tensorboard" in err
     with Reader("runs/ablate.db") as reader:
-        _, rows = reader.query("SELECT trial_hash, number, top1 FROM epochs ORDER BY 1, 2")
+        _, rows = reader.query(
+            "SELECT trial_hash, number, top1 FROM epochs ORDER BY 1, 2"
+        )
     stored: dict[str, list[Any]] = {}
     for trial, epoch, top1 in rows:
         stored.setdefault(trial, []).append((epoch, pytest.approx(top1, rel=1e-6)))
@@ -207,9 +314,17 @@ def test_all_three_beside_real_training(say: Say, monkeypatch: pytest.MonkeyPatc
     assert len(runs) == 2
     for trial, curve in stored.items():
         (folder,) = Path("runs/tensorboard/tiny").glob(f"*,{trial[:8]}")
-        assert [(step, value) for step, name, value in scalars(folder) if name == "top1"] == curve
-        assert [(one.step, one.value) for one in client.get_metric_history(by_trial[trial], "top1")] == curve
+        assert [
+            (step, value) for step, name, value in scalars(folder) if name == "top1"
+        ] == curve
+        assert [
+            (one.step, one.value)
+            for one in client.get_metric_history(by_trial[trial], "top1")
+        ] == curve
         (file,) = Path("runs/wandb").glob(f"offline-run-*-{trial}/*.wandb")
         told = [one.history.item for one in lines_of(file) if one.HasField("history")]
-        history = [{item.nested_key[0]: json.loads(item.value_json) for item in items} for items in told]
+        history = [
+            {item.nested_key[0]: json.loads(item.value_json) for item in items}
+            for items in told
+        ]
         assert [(line["training_iteration"], line["top1"]) for line in history] == curve

@@ -21,25 +21,44 @@ from ablate.study import Study
 from tests.conftest import TINY, RunText
 
 
-def test_the_same_space_again_trains_nothing(run_text: RunText, tiny: str, table: Callable[[], str]) -> None:
+def test_the_same_space_again_trains_nothing(
+    run_text: RunText, tiny: str, table: Callable[[], str]
+) -> None:
     first = run_text(tiny)
-    assert (first.trials, first.known_before, first.trained, first.failed, first.unfinished) == (8, 0, 8, 0, 0)
+    assert (
+        first.trials,
+        first.known_before,
+        first.trained,
+        first.failed,
+        first.unfinished,
+    ) == (8, 0, 8, 0, 0)
     before = table()
     second = run_text(tiny)
     assert (second.known_before, second.trained) == (8, 0)
     assert table() == before
 
 
-def test_a_new_level_or_seed_trains_only_what_is_new(run_text: RunText, tiny: str) -> None:
+def test_a_new_level_or_seed_trains_only_what_is_new(
+    run_text: RunText, tiny: str
+) -> None:
     run_text(tiny)
     assert run_text(tiny.replace("[0, 1]", "[0, 1, 2]")).trained == 4
-    assert run_text(tiny.replace("[0, 1]", "[0, 1, 2]").replace("seeds: 2", "seeds: 3")).trained == 6
+    assert (
+        run_text(
+            tiny.replace("[0, 1]", "[0, 1, 2]").replace("seeds: 2", "seeds: 3")
+        ).trained
+        == 6
+    )
     assert run_text(tiny).trained == 0
 
 
-def test_another_study_that_asks_for_the_same_trial_gets_it(run_text: RunText, tiny: str, options: Options) -> None:
+def test_another_study_that_asks_for_the_same_trial_gets_it(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     run_text(tiny)
-    other = space.load(tiny.replace("design: grid", "design: one-at-a-time"), "other.yaml")
+    other = space.load(
+        tiny.replace("design: grid", "design: one-at-a-time"), "other.yaml"
+    )
     outcome = pipeline.run(other, "other.yaml", options, executor=SimulatedExecutor())
     assert (outcome.trials, outcome.trained) == (6, 0)
 
@@ -47,7 +66,14 @@ def test_another_study_that_asks_for_the_same_trial_gets_it(run_text: RunText, t
 def test_a_reordered_file_trains_nothing(run_text: RunText, tiny: str) -> None:
     run_text(tiny)
     lines = tiny.strip().splitlines()
-    swapped = "\n".join([*lines[:3], lines[4], lines[3].replace("[0, 1]", "[0, 1.0]".replace("1.0", "1")), *lines[5:]])
+    swapped = "\n".join(
+        [
+            *lines[:3],
+            lines[4],
+            lines[3].replace("[0, 1]", "[0, 1.0]".replace("1.0", "1")),
+            *lines[5:],
+        ]
+    )
     assert run_text(swapped).trained == 0
 
 
@@ -57,9 +83,17 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 @given(kills=st.lists(st.integers(1, 40), max_size=6))
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The driver dies at any event, again and again; the resumed study has one result a trial and the undisturbed table."""
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_killed_whenever_the_end_is_the_same(
+    kills: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The driver dies at any event, again and again; the resumed study has one result a
+    trial and the undisturbed table.
+    """
     options = Options(runs=tmp_path_factory.mktemp("runs"), cpus=2)
     declared = space.load(TINY, "tiny.yaml")
 
@@ -72,7 +106,9 @@ def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory:
             if at is not None and seen == at:
                 raise Killed
 
-        return pipeline.run(declared, "tiny.yaml", options, Hooks(event=event), SimulatedExecutor())
+        return pipeline.run(
+            declared, "tiny.yaml", options, Hooks(event=event), SimulatedExecutor()
+        )
 
     for at in kills:
         try:
@@ -84,18 +120,27 @@ def test_killed_whenever_the_end_is_the_same(kills: list[int], tmp_path_factory:
     pipeline.run(declared, "tiny.yaml", undisturbed, executor=SimulatedExecutor())
     assert Study("tiny", options.url).table() == Study("tiny", undisturbed.url).table()
     with Reader(options.url) as reader:
-        completed = reader.query("SELECT trial_hash, COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")[1]
+        completed = reader.query(
+            "SELECT trial_hash, COUNT(*) FROM attempts WHERE status = 'completed' GROUP"
+            " BY trial_hash"
+        )[1]
     assert sorted(count for _, count in completed) == [1] * 8
 
 
-def test_interruption_is_told_and_resumed(run_text: RunText, tiny: str, options: Options) -> None:
+def test_interruption_is_told_and_resumed(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     events: list[Event] = []
-    outcome = run_text(tiny, hooks=Hooks(event=events.append, stop=lambda: len(events) > 6))
+    outcome = run_text(
+        tiny, hooks=Hooks(event=events.append, stop=lambda: len(events) > 6)
+    )
     assert outcome.interrupted
     assert 0 < outcome.unfinished < 8
     with Reader(options.url) as reader:
         assert reader.study("tiny").unfinished == outcome.unfinished
-        assert "interrupted" in {row["status"] for trial in events for row in reader.attempts(trial.trial)}
+        assert "interrupted" in {
+            row["status"] for trial in events for row in reader.attempts(trial.trial)
+        }
     finished = pipeline.resume(None, options, executor=SimulatedExecutor())
     assert finished.unfinished == 0
     assert finished.trained == outcome.unfinished
@@ -103,7 +148,9 @@ def test_interruption_is_told_and_resumed(run_text: RunText, tiny: str, options:
 
 def test_resume_needs_no_file(run_text: RunText, tiny: str, options: Options) -> None:
     run_text(tiny, hooks=Hooks(stop=lambda: True))
-    assert pipeline.resume("tiny", options, executor=SimulatedExecutor()).unfinished == 0
+    assert (
+        pipeline.resume("tiny", options, executor=SimulatedExecutor()).unfinished == 0
+    )
 
 
 def test_resume_without_a_study(options: Options) -> None:
@@ -111,12 +158,22 @@ def test_resume_without_a_study(options: Options) -> None:
         pipeline.resume(None, options)
 
 
-def test_failed_trials_are_tried_again_and_diverged_ones_are_not(run_text: RunText, tiny: str, table: Callable[[], str]) -> None:
+def test_failed_trials_are_tried_again_and_diverged_ones_are_not(
+    run_text: RunText, tiny: str, table: Callable[[], str]
+) -> None:
     def curve(trial: Trial, number: int) -> Epoch:
         if trial.seed == 1 and "layout" in trial.architecture.settings:
             raise RuntimeError("out of memory")
         if trial.seed == 0 and "shortcuts.count" in trial.architecture.settings:
-            return Epoch(number, float("nan"), float("nan"), 0, 0, 0, 0)
+            return Epoch(
+                number=number,
+                train_loss=float("nan"),
+                loss=float("nan"),
+                top1=0,
+                top5=0,
+                lr=0,
+                seconds=0,
+            )
         return made_up(trial, number)
 
     outcome = run_text(tiny, SimulatedExecutor(curve))
@@ -129,21 +186,37 @@ def test_failed_trials_are_tried_again_and_diverged_ones_are_not(run_text: RunTe
     assert "1 diverged" in table()
 
 
-def test_only_completed_trials_enter_a_mean(run_text: RunText, tiny: str, options: Options) -> None:
+def test_only_completed_trials_enter_a_mean(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     def curve(trial: Trial, number: int) -> Epoch:
-        return Epoch(number, 1.0, float("nan") if trial.seed == 1 else 1.0, 80.0, 90.0, 0.1, 1.0)
+        return Epoch(
+            number=number,
+            train_loss=1.0,
+            loss=float("nan") if trial.seed == 1 else 1.0,
+            top1=80.0,
+            top5=90.0,
+            lr=0.1,
+            seconds=1.0,
+        )
 
     run_text(tiny, SimulatedExecutor(curve))
     cells = Study("tiny", options.url).results().cells
-    assert all(cell.values == {0: 80.0} and cell.states[1] == Status.DIVERGED for cell in cells)
+    assert all(
+        cell.values == {0: 80.0} and cell.states[1] == Status.DIVERGED for cell in cells
+    )
 
 
-def test_nothing_trainable_is_an_error_with_the_reasons(run_text: RunText, tiny: str) -> None:
+def test_nothing_trainable_is_an_error_with_the_reasons(
+    run_text: RunText, tiny: str
+) -> None:
     with pytest.raises(AblateError, match="row 0: size.heads = 3 does not divide"):
         run_text(tiny.replace("heads: 2", "heads: 3"))
 
 
-def test_a_preview_trains_nothing_and_estimates(tiny: str, options: Options, run_text: RunText) -> None:
+def test_a_preview_trains_nothing_and_estimates(
+    tiny: str, options: Options, run_text: RunText
+) -> None:
     declared = space.load(tiny, "tiny.yaml")
     shown = pipeline.preview(declared, options.url, options)
     assert not Path(options.url).exists()
@@ -152,21 +225,36 @@ def test_a_preview_trains_nothing_and_estimates(tiny: str, options: Options, run
     assert shown.seconds > 0
     run_text(tiny)
     assert pipeline.preview(declared, options.url, options).seconds == 0
-    more = pipeline.preview(space.load(tiny.replace("seeds: 2", "seeds: 4"), "tiny.yaml"), options.url, options)
+    more = pipeline.preview(
+        space.load(tiny.replace("seeds: 2", "seeds: 4"), "tiny.yaml"),
+        options.url,
+        options,
+    )
     assert len(more.to_train) == 8
-    assert more.seconds == pytest.approx(8 * 3 / 2, rel=0.3), "measured: one second an epoch, two at once"
+    assert more.seconds == pytest.approx(8 * 3 / 2, rel=0.3), (
+        "measured: one second an epoch, two at once"
+    )
 
 
-def test_a_second_driver_is_refused_and_loses_nothing(run_text: RunText, tiny: str, options: Options) -> None:
+def test_a_second_driver_is_refused_and_loses_nothing(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     def second(happened: Event) -> None:
         if isinstance(happened, Started):
             with pytest.raises(StoreError, match="is writing to"):
-                pipeline.run(space.load(tiny, "tiny.yaml"), "tiny.yaml", options, executor=SimulatedExecutor())
+                pipeline.run(
+                    space.load(tiny, "tiny.yaml"),
+                    "tiny.yaml",
+                    options,
+                    executor=SimulatedExecutor(),
+                )
 
     assert run_text(tiny, hooks=Hooks(event=second)).unfinished == 0
 
 
-def test_a_store_that_fails_stops_the_run(run_text: RunText, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_stops_the_run(
+    run_text: RunText, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ablate.store.writer import Writer
 
     original = Writer.write
@@ -185,8 +273,13 @@ def test_a_store_that_fails_stops_the_run(run_text: RunText, tiny: str, monkeypa
 
 def test_importing_ablate_loads_nothing_heavy() -> None:
     heavy = "torch timm ray pandas sqlalchemy pydantic sklearn rich yaml"
-    code = f"import sys, ablate, ablate.cli.app; print([m for m in '{heavy}'.split() if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        f"import sys, ablate, ablate.cli.app; print([m for m in '{heavy}'.split() if m"
+        " in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -198,7 +291,13 @@ def test_the_python_interface(tmp_path: Path) -> None:
     declared = {
         "name": "api",
         "question": "q",
-        "backbone": {"family": "vit", "patch_size": 4, "width": 16, "depth": 1, "heads": 2},
+        "backbone": {
+            "family": "vit",
+            "patch_size": 4,
+            "width": 16,
+            "depth": 1,
+            "heads": 2,
+        },
         "factors": {"layout": ["serial", "parallel"]},
         "seeds": 1,
         "data": {"name": "digits", "train_images": 100, "test_images": 50},
@@ -208,7 +307,9 @@ def test_the_python_interface(tmp_path: Path) -> None:
     study = ablate.run(declared, runs=tmp_path, executor="inline")
     assert study.frame().shape[0] == 2
     assert ablate.open_study("api", runs=tmp_path).table("json") == study.table("json")
-    model = ablate.create_model("deit_tiny_patch16_224", {"shortcuts.count": 2}, image_size=32, classes=10)
+    model = ablate.create_model(
+        "deit_tiny_patch16_224", {"shortcuts.count": 2}, image_size=32, classes=10
+    )
     assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
     assert ablate.model_cost("deit_tiny_patch16_224").params == 5_717_416
     with pytest.raises(AblateError, match="would change nothing"):
@@ -218,7 +319,9 @@ def test_the_python_interface(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(run_text: RunText, tiny: str, options: Options) -> None:
+def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(
+    run_text: RunText, tiny: str, options: Options
+) -> None:
     from ablate.execution import make
 
     def count(text: str) -> int:

@@ -33,8 +33,8 @@ print("ready", flush=True)
 time.sleep(120)
 """
 
+# What goes on with the driver's run, with its options and without its password.
 AGAIN = "ablate resume --runs 'some where' --store 'postgresql://me:***@host/db'"
-"""What goes on with the driver's run, with its options and without its password."""
 
 
 @pytest.fixture
@@ -77,7 +77,9 @@ def until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def test_another_user_can_neither_read_the_session_nor_find_a_token(driver: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_another_user_can_neither_read_the_session_nor_find_a_token(
+    driver: subprocess.Popen[str], tmp_path: Path
+) -> None:
     folder = folder_of(driver)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert any(folder.rglob("session_*"))
@@ -88,7 +90,9 @@ def test_another_user_can_neither_read_the_session_nor_find_a_token(driver: subp
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
-def test_nothing_outlives_a_driver(number: signal.Signals, driver: subprocess.Popen[str]) -> None:
+def test_nothing_outlives_a_driver(
+    number: signal.Signals, driver: subprocess.Popen[str]
+) -> None:
     folder = folder_of(driver)
     assert len(belonging(str(folder))) >= 4
     os.kill(driver.pid, number)
@@ -98,25 +102,39 @@ def test_nothing_outlives_a_driver(number: signal.Signals, driver: subprocess.Po
     assert f"Nothing stored is lost. Go on with: {AGAIN}\n" in driver.stderr.read()
 
 
-@pytest.mark.parametrize("part", ["gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"])
-def test_a_part_of_ray_that_dies_ends_the_driver_with_one_message(part: str, driver: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize(
+    "part", ["gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"]
+)
+def test_a_part_of_ray_that_dies_ends_the_driver_with_one_message(
+    part: str, driver: subprocess.Popen[str]
+) -> None:
     folder = folder_of(driver)
     children = psutil.Process(driver.pid).children(recursive=True)
-    victim = next(child for child in children if Path(child.cmdline()[0].strip()).name == Path(part).name)
+    victim = next(
+        child
+        for child in children
+        if Path(child.cmdline()[0].strip()).name == Path(part).name
+    )
     victim.kill()
     assert driver.wait(20) == 2
     assert driver.stderr is not None
     lines = driver.stderr.read().splitlines()
     # A busy machine is said to be slow; nothing of Ray's own may stand there.
-    said = "\n".join(line for line in lines if line and not line.startswith("waiting for Ray"))
+    said = "\n".join(
+        line for line in lines if line and not line.startswith("waiting for Ray")
+    )
     name = part.removeprefix("ray::")
-    assert said == (
-        f"error: Ray's process {name} has died, by a kill or for want of memory; nothing stored is lost. Go on with: {AGAIN}"
+    assert (
+        said
+        == f"error: Ray's process {name} has died, by a kill or for want of memory;"
+        f" nothing stored is lost. Go on with: {AGAIN}"
     )
     assert until(lambda: not folder.exists(), 15)
 
 
-def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     warden = Warden("ablate resume")
     private = warden.folder.parent
     assert os.environ[MARK] == str(private)
@@ -126,8 +144,12 @@ def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
-def test_a_start_that_is_given_up_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray is slow, and the command ends meanwhile: closing waits for the try at hand, and for no other."""
+def test_a_start_that_is_given_up_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray is slow, and the command ends meanwhile: closing waits for the try at hand,
+    and for no other.
+    """
     tried, go_on = [], threading.Event()
 
     def slow(*_: object, **__: object) -> None:

@@ -24,7 +24,12 @@ Answer = Literal["granted", "taken", "known"]
 
 @pytest.fixture
 def trials() -> tuple[Trial, ...]:
-    return make_plan(space.load(TINY, "tiny.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1)).trials[:3]
+    return make_plan(
+        space.load(TINY, "tiny.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    ).trials[:3]
 
 
 def queue(trials: tuple[Trial, ...], answers: dict[str, list[Answer]]) -> Queue:
@@ -45,7 +50,9 @@ def test_what_others_have_is_waited_for(trials: tuple[Trial, ...]) -> None:
     assert handed == [three, two, None]
 
 
-def test_what_comes_back_is_handed_out_again_but_not_for_ever(trials: tuple[Trial, ...]) -> None:
+def test_what_comes_back_is_handed_out_again_but_not_for_ever(
+    trials: tuple[Trial, ...],
+) -> None:
     made = queue(trials[:1], {})
     handed = 0
     for job in made:
@@ -56,13 +63,32 @@ def test_what_comes_back_is_handed_out_again_but_not_for_ever(trials: tuple[Tria
 
 
 @pytest.mark.slow
-def test_a_trial_that_another_process_still_trains_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that outlived its driver holds the trial's folder; it is no failure, and its time comes."""
+def test_a_trial_that_another_process_still_trains_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that outlived its driver holds the trial's folder; it is no failure, and
+    its time comes.
+    """
     monkeypatch.setattr(checkpoint, "LOCK_SECONDS", 0.2)
     declared = space.load(TINY.replace("seeds: 2", "seeds: 1"), "tiny.yaml")
     options = Options(runs=tmp_path, executor="inline", cpus=2)
-    pipeline.run(declared, "tiny.yaml", options, pipeline.Hooks(stop=lambda: True), make("inline"))
-    held = make_plan(declared, lambda architecture: Cost(1, 1, 1, 1, 1)).trials[0].hash
+    pipeline.run(
+        declared,
+        "tiny.yaml",
+        options,
+        pipeline.Hooks(stop=lambda: True),
+        make("inline"),
+    )
+    held = (
+        make_plan(
+            declared,
+            lambda architecture: Cost(
+                params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+            ),
+        )
+        .trials[0]
+        .hash
+    )
     with Reader(options.url) as reader:
         (name,) = reader.query("SELECT id FROM stores")[1][0]
     folder = tmp_path / "checkpoints" / name / held
@@ -84,7 +110,9 @@ def test_a_trial_that_another_process_still_trains_is_waited_for(tmp_path: Path,
 class Lost:
     """A trial of Tune's that has failed."""
 
-    def __init__(self, trial_id: str, error: Exception | None, folder: Path, failures: int = 1) -> None:
+    def __init__(
+        self, trial_id: str, error: Exception | None, folder: Path, failures: int = 1
+    ) -> None:
         from ray import cloudpickle
 
         self.trial_id, self.num_failures = trial_id, failures
@@ -107,9 +135,14 @@ def test_a_job_whose_worker_died_is_told_again_but_not_for_ever(
         assert searcher.suggest(str(number))["trial"] == trials[0].hash
         assert searcher.suggest("other") is None, "it may have to be told again"
         searcher.on_trial_complete(str(number), error=True)
-        assert searcher.given_up(Lost(str(number), ActorDiedError(), tmp_path, failures=0)) == 0
+        assert (
+            searcher.given_up(Lost(str(number), ActorDiedError(), tmp_path, failures=0))
+            == 0
+        )
     searcher.suggest("last")
-    assert searcher.given_up(Lost("last", ActorDiedError(), tmp_path)) == MAX_FAILURES + 1
+    assert (
+        searcher.given_up(Lost("last", ActorDiedError(), tmp_path)) == MAX_FAILURES + 1
+    )
     assert searcher.suggest("none") == Searcher.FINISHED
     assert capsys.readouterr() == ("", "")
 
@@ -122,7 +155,9 @@ def test_a_job_that_failed_by_itself_is_not_told_again(
 
     from ablate.execution.ray_tune.driver import JobSearcher
 
-    searcher = JobSearcher([Job(trials[0], "", Resources())], lambda: False, lambda job: None)
+    searcher = JobSearcher(
+        [Job(trials[0], "", Resources())], lambda: False, lambda job: None
+    )
     searcher.suggest("one")
     if error is None:
         (tmp_path / "one").write_bytes(b"")

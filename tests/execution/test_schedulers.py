@@ -1,4 +1,6 @@
-"""Trials that are stopped early: by which rule, what is stored of them, and that a resumed run knows what the first one knew."""
+"""Trials that are stopped early: by which rule, what is stored of them, and that a
+resumed run knows what the first one knew.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from ablate import pipeline, space
 from ablate.execution import make, make_rule
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
-from ablate.records import Ended, Epoch, Event, Order, Resources, Scheduler, Status, Trial
+from ablate.records import (
+    Ended,
+    Epoch,
+    Event,
+    Order,
+    Resources,
+    Scheduler,
+    Status,
+    Trial,
+)
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import RunText
@@ -35,8 +46,20 @@ recipe: {epochs: 27, batch_size: 50, warmup_epochs: 0}
 
 def curve(trial: Trial, number: int) -> Epoch:
     """Cells keep their order from the first epoch on; the best is in the middle."""
-    level = 90 - abs(math.log2(trial.recipe.lr / 1.6e-3)) * 3 - abs(trial.recipe.weight_decay - 0.05) * 40
-    return Epoch(number, 1.0, 1.0, level * (1 - math.exp(-6 * number / trial.recipe.epochs)), 99.0, trial.recipe.lr, 1.0)
+    level = (
+        90
+        - abs(math.log2(trial.recipe.lr / 1.6e-3)) * 3
+        - abs(trial.recipe.weight_decay - 0.05) * 40
+    )
+    return Epoch(
+        number=number,
+        train_loss=1.0,
+        loss=1.0,
+        top1=level * (1 - math.exp(-6 * number / trial.recipe.epochs)),
+        top5=99.0,
+        lr=trial.recipe.lr,
+        seconds=1.0,
+    )
 
 
 def with_scheduler(scheduler: str) -> str:
@@ -45,7 +68,11 @@ def with_scheduler(scheduler: str) -> str:
 
 @pytest.mark.parametrize(
     ("scheduler", "most"),
-    [("{name: asha, reduction: 3}", 0.30), ("{name: hyperband, reduction: 3}", 0.45), ("{name: median, grace_epochs: 2}", 0.75)],
+    [
+        ("{name: asha, reduction: 3}", 0.30),
+        ("{name: hyperband, reduction: 3}", 0.45),
+        ("{name: median, grace_epochs: 2}", 0.75),
+    ],
 )
 def test_the_best_cell_is_found_with_a_part_of_the_epochs(
     run_text: RunText, options: Options, scheduler: str, most: float
@@ -53,19 +80,32 @@ def test_the_best_cell_is_found_with_a_part_of_the_epochs(
     run_text(with_scheduler(scheduler), SimulatedExecutor(curve))
     results = Study("tiny", options.url).results()
     best = max(results.cells, key=lambda cell: max(cell.values.values(), default=0))
-    assert (best.levels["recipe.lr"], best.levels["recipe.weight_decay"]) == (1.6e-3, 0.05)
+    assert (best.levels["recipe.lr"], best.levels["recipe.weight_decay"]) == (
+        1.6e-3,
+        0.05,
+    )
     states = Counter(state for cell in results.cells for state in cell.states.values())
     assert states[Status.PRUNED] > 16
     assert states[Status.PRUNED] + states[Status.COMPLETED] == 64
-    assert all(not cell.values for cell in results.cells if Status.PRUNED in cell.states.values()), "pruned ones have no value"
+    assert all(
+        not cell.values
+        for cell in results.cells
+        if Status.PRUNED in cell.states.values()
+    ), "pruned ones have no value"
     with Reader(options.url) as reader:
         (trained,) = reader.query("SELECT SUM(epochs_done) FROM trials")[1][0]
     assert trained <= most * 64 * 27
-    assert run_text(with_scheduler(scheduler), SimulatedExecutor(curve)).trained == 0, "what was pruned stays so"
+    assert run_text(with_scheduler(scheduler), SimulatedExecutor(curve)).trained == 0, (
+        "what was pruned stays so"
+    )
 
 
-def test_a_resumed_run_knows_the_rungs(run_text: RunText, options: Options, table: Callable[[], str]) -> None:
-    """A run that is interrupted again and again stops the same trials, but for those that were under way."""
+def test_a_resumed_run_knows_the_rungs(
+    run_text: RunText, options: Options, table: Callable[[], str]
+) -> None:
+    """A run that is interrupted again and again stops the same trials, but for those
+    that were under way.
+    """
     text = with_scheduler("{name: asha, reduction: 3}")
     outcome, runs = None, 0
     while outcome is None or outcome.interrupted:
@@ -74,20 +114,45 @@ def test_a_resumed_run_knows_the_rungs(run_text: RunText, options: Options, tabl
         def enough(events: list[Event] = events) -> bool:
             return sum(isinstance(event, Ended) for event in events) >= 9
 
-        outcome = run_text(text, SimulatedExecutor(curve), Hooks(event=events.append, stop=enough))
+        outcome = run_text(
+            text, SimulatedExecutor(curve), Hooks(event=events.append, stop=enough)
+        )
         runs += 1
     assert runs > 5
     with Reader(options.url) as reader:
         (trained,) = reader.query("SELECT SUM(epochs_done) FROM trials")[1][0]
-    assert trained <= 0.30 * 64 * 27, "without its memory, each run would have trained its first trials to the end"
+    assert trained <= 0.30 * 64 * 27, (
+        "without its memory, each run would have trained its first trials to the end"
+    )
 
 
-def order(scheduler: Scheduler, peers: dict[str, tuple[Epoch, ...]] | None = None) -> Order:
-    return Order((), "top1", "max", Resources(), 9, scheduler, peers=peers or {})
+def order(
+    scheduler: Scheduler, peers: dict[str, tuple[Epoch, ...]] | None = None
+) -> Order:
+    return Order(
+        jobs=(),
+        metric="top1",
+        direction="max",
+        resources=Resources(),
+        epochs=9,
+        scheduler=scheduler,
+        peers=peers or {},
+    )
 
 
 def flat(value: float, count: int) -> tuple[Epoch, ...]:
-    return tuple(Epoch(number, 1.0, 1.0, value, 99.0, 0.1, 1.0) for number in range(1, count + 1))
+    return tuple(
+        Epoch(
+            number=number,
+            train_loss=1.0,
+            loss=1.0,
+            top1=value,
+            top5=99.0,
+            lr=0.1,
+            seconds=1.0,
+        )
+        for number in range(1, count + 1)
+    )
 
 
 def test_known_curves_are_compared_with() -> None:
@@ -106,7 +171,11 @@ def test_known_curves_are_compared_with() -> None:
 
 
 def test_epochs_told_twice_count_once() -> None:
-    rule = make_rule(order(Scheduler("asha", 1, 3), {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}))
+    rule = make_rule(
+        order(
+            Scheduler("asha", 1, 3), {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}
+        )
+    )
     assert rule is not None
     rule.add("one", flat(10.0, 2))
     assert not rule.stops("one", flat(10.0, 2)), "decided before"
@@ -117,7 +186,11 @@ def test_a_trial_is_in_the_same_bracket_in_every_run() -> None:
     keys = [f"{n:020x}" for n in range(64)]
 
     def stopped() -> list[bool]:
-        rule = make_rule(order(Scheduler("hyperband", 1, 3), {key: flat(50.0, 9) for key in keys[:32]}))
+        rule = make_rule(
+            order(
+                Scheduler("hyperband", 1, 3), {key: flat(50.0, 9) for key in keys[:32]}
+            )
+        )
         assert rule is not None
         for key in keys[32:]:
             rule.add(key, ())
@@ -133,12 +206,23 @@ def test_fifo_has_no_rule() -> None:
 
 def test_the_inline_executor_stops_trials_too(tiny: str, tmp_path: Path) -> None:
     text = (
-        tiny.replace("layout: [serial, parallel]", "recipe.lr: [2e-3, 1e-7, 1e-8, 1e-9]")
+        tiny.replace(
+            "layout: [serial, parallel]", "recipe.lr: [2e-3, 1e-7, 1e-8, 1e-9]"
+        )
         + "scheduler: {name: asha, reduction: 2}\n"
     )
     options = Options(runs=tmp_path, executor="inline", cpus=2)
-    pipeline.run(space.load(text.replace("epochs: 3", "epochs: 4"), "tiny.yaml"), "tiny.yaml", options, executor=make("inline"))
-    states = Counter(state for cell in Study("tiny", options.url).results().cells for state in cell.states.values())
+    pipeline.run(
+        space.load(text.replace("epochs: 3", "epochs: 4"), "tiny.yaml"),
+        "tiny.yaml",
+        options,
+        executor=make("inline"),
+    )
+    states = Counter(
+        state
+        for cell in Study("tiny", options.url).results().cells
+        for state in cell.states.values()
+    )
     assert states[Status.PRUNED] >= 2
     assert states[Status.COMPLETED] >= 2
     assert sum(states.values()) == 16

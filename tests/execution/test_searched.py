@@ -1,4 +1,6 @@
-"""Searches through the whole flow on the simulated executor: kills, and spaces that change under way."""
+"""Searches through the whole flow on the simulated executor: kills, and spaces that
+change under way.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def after(count: int) -> Hooks:
 
 
 def levels(options: Options) -> list[tuple[object, ...]]:
-    return [tuple(cell.levels.values()) for cell in Study("tiny", options.url).results().cells if cell.same_as is None]
+    return [
+        tuple(cell.levels.values())
+        for cell in Study("tiny", options.url).results().cells
+        if cell.same_as is None
+    ]
 
 
 def test_killed_at_any_event_the_table_is_the_undisturbed_one(
@@ -53,11 +59,15 @@ def test_killed_at_any_event_the_table_is_the_undisturbed_one(
             continue
     assert not run_text(SEARCH).interrupted
     for form in ("md", "json"):
-        assert Study("tiny", options.url).table(form) == Study("tiny", undisturbed.url).table(form)
+        assert Study("tiny", options.url).table(form) == Study(
+            "tiny", undisturbed.url
+        ).table(form)
     assert run_text(SEARCH).trained == 0
 
 
-def test_resume_without_a_name_finds_a_search_that_has_more_to_propose(run_text: RunText, options: Options) -> None:
+def test_resume_without_a_name_finds_a_search_that_has_more_to_propose(
+    run_text: RunText, options: Options
+) -> None:
     run_text(SEARCH, hooks=after(6))
     outcome = pipeline.resume(None, options, executor=SimulatedExecutor())
     assert not outcome.interrupted
@@ -71,33 +81,58 @@ def test_fewer_cells_end_a_search(run_text: RunText, options: Options) -> None:
     assert len(levels(options)) == 2
 
 
-def test_a_level_that_is_dropped_leaves_no_row(run_text: RunText, options: Options) -> None:
+def test_a_level_that_is_dropped_leaves_no_row(
+    run_text: RunText, options: Options
+) -> None:
     run_text(SEARCH)
-    outcome = run_text(SEARCH.replace("[1e-3, 2e-4, 4e-4, 8e-4]", "[1e-3, 2e-4]").replace("cells: 8", "cells: 6"))
+    outcome = run_text(
+        SEARCH.replace("[1e-3, 2e-4, 4e-4, 8e-4]", "[1e-3, 2e-4]").replace(
+            "cells: 8", "cells: 6"
+        )
+    )
     assert not outcome.interrupted
     found = levels(options)
     assert len(found) == len(set(found)) == 6
     assert {lr for lr, _ in found} == {1e-3, 2e-4}
 
 
-def test_another_baseline_keeps_what_was_proposed(run_text: RunText, options: Options) -> None:
+def test_another_baseline_keeps_what_was_proposed(
+    run_text: RunText, options: Options
+) -> None:
     run_text(SEARCH)
     before = levels(options)
-    baseline = next((lr, decay) for lr in (1e-3, 2e-4, 4e-4, 8e-4) for decay in (0.0, 0.01, 0.05) if (lr, decay) not in before)
+    baseline = next(
+        (lr, decay)
+        for lr in (1e-3, 2e-4, 4e-4, 8e-4)
+        for decay in (0.0, 0.01, 0.05)
+        if (lr, decay) not in before
+    )
     changed = (
-        SEARCH.replace("cells: 8", "cells: 9") + f"baseline: {{recipe.lr: {baseline[0]}, recipe.weight_decay: {baseline[1]}}}\n"
+        SEARCH.replace("cells: 8", "cells: 9")
+        + f"baseline: {{recipe.lr: {baseline[0]}, recipe.weight_decay:"
+        f" {baseline[1]}}}\n"
     )
     outcome = run_text(changed)
-    assert (outcome.trained, outcome.known_before, outcome.interrupted) == (2, 16, False)
+    assert (outcome.trained, outcome.known_before, outcome.interrupted) == (
+        2,
+        16,
+        False,
+    )
     assert levels(options) == [baseline, *before]
 
 
 def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
-    design = SEARCH.replace("strategy: {name: tpe, cells: 8, parallel: 3}", "design: grid")
+    design = SEARCH.replace(
+        "strategy: {name: tpe, cells: 8, parallel: 3}", "design: grid"
+    )
     run_text(design, hooks=after(4))
     grid = levels(options)
     with Reader(options.url) as reader:
-        known = [trial["row"] for trial in reader.trials("tiny") if trial["status"] == "completed"]
+        known = [
+            trial["row"]
+            for trial in reader.trials("tiny")
+            if trial["status"] == "completed"
+        ]
     outcome = run_text(SEARCH)
     assert not outcome.interrupted
     assert outcome.trials == 16
@@ -105,11 +140,15 @@ def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     assert len(found) == len(set(found)) == 8
     assert outcome.known_before == len(known) == 4
     first = len(set(known))
-    assert found[:first] == [grid[row] for row in sorted(set(known))], "what is known comes first"
+    assert found[:first] == [grid[row] for row in sorted(set(known))], (
+        "what is known comes first"
+    )
     assert found[first:] != grid[first:8], "and the rest is proposed"
 
 
-def test_a_failed_trial_is_failed_for_this_run_and_tried_by_the_next(run_text: RunText, options: Options) -> None:
+def test_a_failed_trial_is_failed_for_this_run_and_tried_by_the_next(
+    run_text: RunText, options: Options
+) -> None:
     def curve(trial: Trial, number: int) -> Epoch:
         if trial.recipe.weight_decay:
             raise RuntimeError("no room")

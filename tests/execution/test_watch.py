@@ -40,7 +40,10 @@ def test_only_a_trial_without_a_sign_of_life_hangs(tmp_path: Path) -> None:
     beat(tmp_path, "lively", 2)
     assert watch.silent(["lively", "hanging", "without a folder"], now=109) == []
     # However wrong the clock is by which the file was touched.
-    assert watch.silent(["lively", "hanging", "without a folder"], now=111) == ["hanging", "without a folder"]
+    assert watch.silent(["lively", "hanging", "without a folder"], now=111) == [
+        "hanging",
+        "without a folder",
+    ]
     assert watch.silent(["lively", "hanging"], now=112) == []
     assert watch.silent(["lively", "hanging"], now=123) == ["lively", "hanging"]
 
@@ -59,7 +62,9 @@ def test_patience_may_have_no_end(tmp_path: Path) -> None:
     assert watch.silent(["a"], now=10**9) == []
 
 
-def test_a_dead_part_of_ray_ends_the_run_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_part_of_ray_ends_the_run_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ray
 
     from ablate.execution.ray_tune.watch import Watch

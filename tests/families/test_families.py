@@ -1,4 +1,6 @@
-"""Every family keeps its promises, and every factor trains on every family that it is defined on."""
+"""Every family keeps its promises, and every factor trains on every family that it is
+defined on.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ LEVELS: dict[str, dict[str, Level]] = {
     "talking_heads": {"talking_heads": "both"},
     "value": {"value": "swiglu"},
 }
-PAIRS = [(family, factor) for family in families.families().values() for factor in factors.catalogue().values()]
+PAIRS = [
+    (family, factor)
+    for family in families.families().values()
+    for factor in factors.catalogue().values()
+]
 IDS = [f"{family.name}-{factor.name}" for family, factor in PAIRS]
 
 
@@ -60,7 +66,9 @@ def architecture(family: str, **settings: Level) -> Architecture:
 
 def images(family: str, count_: int = 2) -> torch.Tensor:
     side = SMALL[family][1]
-    return torch.randn(count_, 3, side, side, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        count_, 3, side, side, generator=torch.Generator().manual_seed(1)
+    )
 
 
 def made(family: str, **settings: Level) -> nn.Module:
@@ -70,10 +78,18 @@ def made(family: str, **settings: Level) -> nn.Module:
 
 def levels_on(family: Family, factor: Factor) -> dict[str, Level]:
     """The factor's levels, without drop rates and sizes that the family cannot change."""
-    fields = {"drop.path": "drop_path", "drop.dropout": "dropout", "drop.attention": "attention_dropout"}
+    fields = {
+        "drop.path": "drop_path",
+        "drop.dropout": "dropout",
+        "drop.attention": "attention_dropout",
+    }
     if factor.name == "size" and "depth" not in family.sizes:
         return {"size.window": 4} if "window" in family.sizes else {}
-    return {name: level for name, level in LEVELS[factor.name].items() if fields.get(name, "depth") in family.sizes | {"depth"}}
+    return {
+        name: level
+        for name, level in LEVELS[factor.name].items()
+        if fields.get(name, "depth") in family.sizes | {"depth"}
+    }
 
 
 def test_the_tests_know_every_family_and_factor() -> None:
@@ -83,26 +99,35 @@ def test_the_tests_know_every_family_and_factor() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "factor"), PAIRS, ids=IDS)
-def test_a_factor_trains_and_costs_or_says_why_not(family: Family, factor: Factor) -> None:
+def test_a_factor_trains_and_costs_or_says_why_not(
+    family: Family, factor: Factor
+) -> None:
     levels = levels_on(family, factor)
     if not levels:
         with pytest.raises(Infeasible, match="cannot be changed"):
             made(family.name, **{"size.width": 48})
         return
     if any(slot in family.lacks for slot in factor.needs):
-        with pytest.raises(Infeasible, match=f"{factor.name} is not defined on {SMALL[family.name][0]}"):
+        with pytest.raises(
+            Infeasible, match=f"{factor.name} is not defined on {SMALL[family.name][0]}"
+        ):
             made(family.name, **levels)
         return
     found = architecture(family.name, **levels)
     torch.manual_seed(0)
     model = build(found).train()
     terms = PatchTerms(found, model)
-    parameters = {**dict(model.named_parameters()), **{f"terms.{n}": p for n, p in terms.named_parameters()}}
+    parameters = {
+        **dict(model.named_parameters()),
+        **{f"terms.{n}": p for n, p in terms.named_parameters()},
+    }
     optimizer = torch.optim.SGD(parameters.values(), lr=1e-3)
     patches = int(torch.tensor(places_of(model)[-1].site.grid).prod())
     for _ in range(2):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images(family.name)), torch.tensor([1, 2]))
+        loss = nn.functional.cross_entropy(
+            model(images(family.name)), torch.tensor([1, 2])
+        )
         (loss + terms(torch.full((2, patches, 10), 0.1))).backward()
         for name, weight in parameters.items():
             if weight.requires_grad:
@@ -153,17 +178,30 @@ def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) ->
             if place.attention is not None:
                 attention = make_editable(editable, record, place)
                 assert isinstance(attention, EditableAttention)
-                torch.testing.assert_close(editable(images(family)), expected, atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(
+                    editable(images(family)), expected, atol=1e-4, rtol=1e-4
+                )
                 attention.observer = look
-        torch.testing.assert_close(editable(images(family)), expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            editable(images(family)), expected, atol=1e-4, rtol=1e-4
+        )
         assert set(editable.state_dict()) == keys
         assert seen or "attention" in record.lacks
 
         for place in record.blocks(model):
             if place.residual:
-                arrange(model.get_submodule(place.name), record.algebra, {"msa": [], "mlp": []}, Join())
-        torch.testing.assert_close(model(images(family)), expected, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(copy.deepcopy(model)(images(family)), expected, atol=1e-5, rtol=1e-5)
+                arrange(
+                    model.get_submodule(place.name),
+                    record.algebra,
+                    {"msa": [], "mlp": []},
+                    Join(),
+                )
+        torch.testing.assert_close(
+            model(images(family)), expected, atol=1e-5, rtol=1e-5
+        )
+        torch.testing.assert_close(
+            copy.deepcopy(model)(images(family)), expected, atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("family", families.families())
@@ -174,12 +212,19 @@ def test_places_tell_the_truth(family: str) -> None:
     for place in places:
         block = model.get_submodule(place.name)
 
-        def hook(module: nn.Module, inputs: object, output: torch.Tensor, place: families.family.BlockPlace = place) -> None:
+        def hook(
+            module: nn.Module,
+            inputs: object,
+            output: torch.Tensor,
+            place: families.family.BlockPlace = place,
+        ) -> None:
             tokens[place.name] = tuple(to_tokens(output, place.layout).shape[1:])
 
         block.register_forward_hook(hook)
     last: list[torch.Tensor] = []
-    model.get_submodule(record.last_norm).register_forward_hook(lambda module, inputs, output: last.append(output))
+    model.get_submodule(record.last_norm).register_forward_hook(
+        lambda module, inputs, output: last.append(output)
+    )
     with torch.no_grad():
         model(images(family, 1))
     assert [place.site.layer for place in places] == list(range(len(places)))
@@ -187,9 +232,14 @@ def test_places_tell_the_truth(family: str) -> None:
         site = place.site
         assert site.depth == len(places)
         if site.grid != (0, 0):
-            assert tokens[place.name] == (site.prefix + site.grid[0] * site.grid[1], site.width), place.name
+            assert tokens[place.name] == (
+                site.prefix + site.grid[0] * site.grid[1],
+                site.width,
+            ), place.name
         if place.ffn is not None:
-            assert model.get_submodule(f"{place.name}.{place.ffn}.fc1").weight.shape[:2] == (site.hidden, site.width)
+            assert model.get_submodule(f"{place.name}.{place.ffn}.fc1").weight.shape[
+                :2
+            ] == (site.hidden, site.width)
     assert last, "the module of the last layer's tokens is called"
     assert not list(model.get_submodule(record.before_head).parameters())
 
@@ -200,7 +250,9 @@ def test_every_member_is_found_in_its_family() -> None:
             assert families.find(name) is family
     with pytest.raises(UnknownName, match="did you mean 'pvt_small'"):
         families.find("pvt_smal")
-    with pytest.raises(UnknownName, match="known are the models of the families cait, lvt"):
+    with pytest.raises(
+        UnknownName, match="known are the models of the families cait, lvt"
+    ):
         families.find("zzz")
 
 
@@ -209,11 +261,14 @@ def test_importing_the_backbones_registers_them_with_timm() -> None:
 
     for name in ("pvt_small", "pvt_medium", "t2t_vit_14", "t2t_vit_t_24", "lvt_r4"):
         assert timm.is_model(name)
-    assert timm.create_model("lvt_r1", num_classes=7, img_size=64)(images("lvt")).shape == (2, 7)
+    assert timm.create_model("lvt_r1", num_classes=7, img_size=64)(
+        images("lvt")
+    ).shape == (2, 7)
 
 
 PRINTED = [
-    # backbone, parameters (M), FLOPs (G) of its own paper; T2T-ViT as its later revision counts
+    # backbone, parameters (M), FLOPs (G) of its own paper; T2T-ViT as its later
+    # revision counts
     ("pvt_small", 24.5, 3.8),
     ("pvt_medium", 44.2, 6.7),
     ("t2t_vit_14", 21.5, 4.8),
@@ -226,7 +281,9 @@ PRINTED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "params", "flops"), PRINTED)
-def test_our_backbones_cost_what_their_papers_print(name: str, params: float, flops: float) -> None:
+def test_our_backbones_cost_what_their_papers_print(
+    name: str, params: float, flops: float
+) -> None:
     found = count(resolve(name, 224, 3, 1000, {}))
     assert round(found.params / 1e6, 1) == params
     assert round(found.flops_paper / 1e9, 1) == flops
@@ -250,21 +307,44 @@ def test_swins_edits_see_one_window() -> None:
         ("cait_xxs24_224", {"talking_heads": "both"}, "talks across heads already"),
         ("pvt_v2_b0", {"ffn.kernel": 3}, "depthwise convolution of its own"),
         ("poolformer_s12", {"attnscale": True}, "it pools where others attend"),
-        ("swin_tiny_patch4_window7_224", {"patch.cosine": 1.0}, "differ in the number and the width"),
-        ("pvt_small", {"size.depth": 3}, "size.depth cannot be changed on pvt_small; what can: drop.attention"),
+        (
+            "swin_tiny_patch4_window7_224",
+            {"patch.cosine": 1.0},
+            "differ in the number and the width",
+        ),
+        (
+            "pvt_small",
+            {"size.depth": 3},
+            "size.depth cannot be changed on pvt_small; what can: drop.attention",
+        ),
         ("deit_tiny_patch16_224", {"size.window": 4}, "size.window cannot be changed"),
-        ("deit_tiny_patch16_224", {"ffn.form": "sum", "ffn.agelu": 2}, "ffn.agelu says 0 or 1, not 2"),
-        ("deit_tiny_patch16_224", {"shortcuts.count": 3, "shortcuts.variant": "code"}, "has one or two shortcuts, not 3"),
+        (
+            "deit_tiny_patch16_224",
+            {"ffn.form": "sum", "ffn.agelu": 2},
+            "ffn.agelu says 0 or 1, not 2",
+        ),
+        (
+            "deit_tiny_patch16_224",
+            {"shortcuts.count": 3, "shortcuts.variant": "code"},
+            "has one or two shortcuts, not 3",
+        ),
     ],
 )
-def test_what_a_family_has_not_is_refused_with_the_reason(name: str, settings: dict[str, Level], reason: str) -> None:
+def test_what_a_family_has_not_is_refused_with_the_reason(
+    name: str, settings: dict[str, Level], reason: str
+) -> None:
     with pytest.raises(Infeasible, match=reason):
         build(resolve(name, 224, 3, 10, settings))
 
 
-@pytest.mark.parametrize("name", ["pvt_small", "lvt_r1", "poolformer_s12", "t2t_vit_14"])
+@pytest.mark.parametrize(
+    "name", ["pvt_small", "lvt_r1", "poolformer_s12", "t2t_vit_14"]
+)
 def test_image_sides_that_do_not_fit_are_refused(name: str) -> None:
-    with pytest.raises(Infeasible, match="needs an image side that (16|32) divides; data.image_size is 40"):
+    with pytest.raises(
+        Infeasible,
+        match="needs an image side that (16|32) divides; data.image_size is 40",
+    ):
         build(resolve(name, 40, 3, 10, {}))
 
 
@@ -280,6 +360,14 @@ def test_a_depthwise_block_passes_prefix_tokens_by() -> None:
 
 def test_lvts_class_attention_gets_the_channel_part_alone() -> None:
     model = made("lvt", **{"ffn.agelu": 2, "ffn.kernel": 3})
-    kinds = {name.rpartition(".")[2] for name, module in model.named_modules() if name.startswith("class_blocks.0.mlp.")}
-    assert "alpha" in dict(model.get_submodule("class_blocks.0.mlp.act").named_parameters())
-    assert isinstance(model.get_submodule("class_blocks.0.mlp.depthwise"), nn.Identity), kinds
+    kinds = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if name.startswith("class_blocks.0.mlp.")
+    }
+    assert "alpha" in dict(
+        model.get_submodule("class_blocks.0.mlp.act").named_parameters()
+    )
+    assert isinstance(
+        model.get_submodule("class_blocks.0.mlp.depthwise"), nn.Identity
+    ), kinds

@@ -1,4 +1,6 @@
-"""A disk that can be filled: a small file system of its own where that may be mounted, else a limit on the size of files."""
+"""A disk that can be filled: a small file system of its own where that may be mounted,
+else a limit on the size of files.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from pathlib import Path
 import psutil
 
 MEGABYTES = 24
+# Bytes that are left where checkpoints are not to fit any more, but rows of the
+# database may.
 CHECKPOINT_ROOM = 24 * 1024
-"""Bytes that are left where checkpoints are not to fit any more, but rows of the database may."""
 
 
 @cache
@@ -24,7 +27,10 @@ def mountable() -> str:
         return "not root"
     with tempfile.TemporaryDirectory(prefix="ablate-probe-") as probe:
         made = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", probe], capture_output=True, text=True, check=False
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", probe],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if made.returncode:
             return made.stderr.strip() or "mount failed"
@@ -36,8 +42,14 @@ def how() -> str:
     """How a full disk is made here, for the report."""
     reason = mountable()
     if reason:
-        return f"RLIMIT_FSIZE lowered from outside on the driver and its workers (no tmpfs can be mounted here: {reason})"
-    return f"run folders stand on a tmpfs of {MEGABYTES} MB, which is filled up by another file"
+        return (
+            "RLIMIT_FSIZE lowered from outside on the driver and its workers (no tmpfs"
+            f" can be mounted here: {reason})"
+        )
+    return (
+        f"run folders stand on a tmpfs of {MEGABYTES} MB, which is filled up by another"
+        " file"
+    )
 
 
 class Disk:
@@ -50,7 +62,11 @@ class Disk:
         self._limited: list[psutil.Process] = []
         if self._mounted:
             size = f"size={MEGABYTES}m"
-            subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True, capture_output=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)],
+                check=True,
+                capture_output=True,
+            )
 
     def fill(self, left: int, processes: list[psutil.Process]) -> None:
         """Leaves so many bytes of room."""
@@ -72,10 +88,15 @@ class Disk:
         (self.folder / "filler").unlink(missing_ok=True)
         for process in self._limited:
             with contextlib.suppress(psutil.Error):
-                process.rlimit(psutil.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                process.rlimit(
+                    psutil.RLIMIT_FSIZE,
+                    (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+                )
         self._limited = []
 
     def close(self) -> None:
         """Unmounts it."""
         if self._mounted:
-            subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
+            subprocess.run(
+                ["umount", "-l", str(self.folder)], check=False, capture_output=True
+            )

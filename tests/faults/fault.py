@@ -1,7 +1,10 @@
-"""The register of faults. A fault is one function, with what the user sees and what is kept.
+"""The register of faults.
 
-The function does its fault to a running study and gives True, or False where that is not possible yet: no worker trains, no
-checkpoint was written. It is then asked again, until the run has ended.
+A fault is one function, with what the user sees and what is kept.
+
+The function does its fault to a running study and gives True, or False where that is
+not possible yet: no worker trains, no checkpoint was written. It is then asked again,
+until the run has ended.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from tests.faults.phases import Place
 from tests.faults.scene import Scene
 from tests.faults.stores import Kind
 
+# Faults that one run has before the one that ends it.
 IN_ONE_RUN = 6
-"""Faults that one run has before the one that ends it."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,13 @@ class Fault:
     Attributes:
         sees, keeps: for the table, in a few words.
         row: the row of the table in which the fault is counted.
-        aim: where in a trial's life a kill is aimed at; nothing for one that comes at any instant.
+        aim: where in a trial's life a kill is aimed at; nothing for one that comes at
+            any instant.
         possible: whether the fault can happen in the run at hand at all.
-        when: while a run trains, at any instant of a run (which it ends), or between two runs.
-        codes: exit codes that the run may have for it, besides 0 where it came too late to matter.
+        when: while a run trains, at any instant of a run (which it ends), or between
+            two runs.
+        codes: exit codes that the run may have for it, besides 0 where it came too late
+            to matter.
         says: what standard error must hold where the run ended with such a code.
         share: how often it is drawn, in comparison.
     """
@@ -104,8 +110,17 @@ def fault(
     return register
 
 
-def one_message(scene: Scene, what: str, tried: subprocess.CompletedProcess[str], part: str) -> None:
+def one_message(
+    scene: Scene, what: str, tried: subprocess.CompletedProcess[str], part: str
+) -> None:
     """A refused command ends with code 2 and one message."""
     lines = [line for line in tried.stderr.splitlines() if line.startswith("error: ")]
-    if tried.returncode != 2 or len(lines) != 1 or not re.search(part, lines[0]) or "Traceback" in tried.stderr:
-        scene.problems.append(f"{what}: exit code {tried.returncode}, {tried.stderr[-1500:]}")
+    if (
+        tried.returncode != 2
+        or len(lines) != 1
+        or not re.search(part, lines[0])
+        or "Traceback" in tried.stderr
+    ):
+        scene.problems.append(
+            f"{what}: exit code {tried.returncode}, {tried.stderr[-1500:]}"
+        )

@@ -1,4 +1,6 @@
-"""Faults of files: a full disk, damaged checkpoints, a locked database, a moved folder, missing data."""
+"""Faults of files: a full disk, damaged checkpoints, a locked database, a moved folder,
+missing data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from tests.faults.scene import BUSY_SECONDS, Scene, stopped
 @fault(
     "disk full: checkpoints",
     "training",
-    sees="`failed: ... no checkpoint can be written ...: No space left on device`, exit code 1",
+    sees=(
+        "`failed: ... no checkpoint can be written ...: No space left on device`, exit"
+        " code 1"
+    ),
     keeps="all results, last checkpoints; `ablate resume` trains the failed ones on",
     codes=(1, 2),
     says="no checkpoint can be written|No space|File too large|cannot be written",
@@ -47,11 +52,16 @@ def fill_for_database(scene: Scene) -> bool:
     keeps="all results; the file is set aside and the trial starts anew",
 )
 def truncate(scene: Scene) -> bool:
-    return _damage(scene, lambda content: content[: scene.rng.randrange(1, len(content))])
+    return _damage(
+        scene, lambda content: content[: scene.rng.randrange(1, len(content))]
+    )
 
 
 @fault(
-    "checkpoint empty", "training", sees="nothing but time", keeps="all results; the file is set aside and the trial starts anew"
+    "checkpoint empty",
+    "training",
+    sees="nothing but time",
+    keeps="all results; the file is set aside and the trial starts anew",
 )
 def empty(scene: Scene) -> bool:
     return _damage(scene, lambda content: b"")
@@ -66,7 +76,11 @@ def empty(scene: Scene) -> bool:
 def flip(scene: Scene) -> bool:
     def flipped(content: bytes) -> bytes:
         at = scene.rng.randrange(len(content))
-        return content[:at] + bytes([content[at] ^ 1 << scene.rng.randrange(8)]) + content[at + 1 :]
+        return (
+            content[:at]
+            + bytes([content[at] ^ 1 << scene.rng.randrange(8)])
+            + content[at + 1 :]
+        )
 
     return _damage(scene, flipped)
 
@@ -95,7 +109,12 @@ def lock_long(scene: Scene) -> bool:
     return _lock(scene, 8 * BUSY_SECONDS)
 
 
-@fault("run folder moved between runs", "between", sees="nothing: `ablate resume --runs NEW`", keeps="everything")
+@fault(
+    "run folder moved between runs",
+    "between",
+    sees="nothing: `ablate resume --runs NEW`",
+    keeps="everything",
+)
 def move(scene: Scene) -> bool:
     if not scene.runs.is_dir():
         return False
@@ -107,7 +126,10 @@ def move(scene: Scene) -> bool:
 @fault(
     "run folder moved while in use",
     "training",
-    sees="`failed: ... no checkpoint can be written`, then one message: no store at the old place; exit code 2",
+    sees=(
+        "`failed: ... no checkpoint can be written`, then one message: no store at the"
+        " old place; exit code 2"
+    ),
     keeps="all that was stored, last checkpoints",
     codes=(1, 2),
     says="no store|cannot be written|No such file",
@@ -136,7 +158,12 @@ def spoil_data(scene: Scene) -> bool:
     return end_worker(scene, spoilt)
 
 
-@fault("data set missing at the start", "between", sees="one message: data: no file ..., exit code 2", keeps="everything")
+@fault(
+    "data set missing at the start",
+    "between",
+    sees="one message: data: no file ..., exit code 2",
+    keeps="everything",
+)
 def miss_data(scene: Scene) -> bool:
     file = scene.folder / "digits.npz"
     aside = file.rename(scene.folder / "aside.npz")
@@ -157,7 +184,9 @@ def miss_data(scene: Scene) -> bool:
 
 
 def _damage(scene: Scene, damaged: Callable[[bytes], bytes]) -> bool:
-    """Damages the checkpoint of a trial in training, and kills its worker, so that the next one reads it."""
+    """Damages the checkpoint of a trial in training, and kills its worker, so that the
+    next one reads it.
+    """
     files = scene.checkpoints()
     found = [(process, trial) for process, trial in scene.workers() if trial in files]
     if not found:
@@ -176,7 +205,9 @@ def _fill(scene: Scene, left: int) -> bool:
     found = scene.workers()
     if not found:
         return False
-    scene.disk.fill(left, [psutil.Process(scene.pid), *(process for process, _ in found)])
+    scene.disk.fill(
+        left, [psutil.Process(scene.pid), *(process for process, _ in found)]
+    )
     scene.later(scene.rng.uniform(2, 5), scene.disk.free)
     return True
 

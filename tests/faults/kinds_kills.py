@@ -1,8 +1,8 @@
 """SIGKILLs of a worker, of the driver, of both, and of Ray's raylet.
 
-They come at any instant, or aim at a place in a trial's life. A kill that is aimed has a process
-held at the place, and kills then. What counts is where the kill landed: what the processes wrote of
-their phases before they died.
+They come at any instant, or aim at a place in a trial's life. A kill that is aimed has
+a process held at the place, and kills then. What counts is where the kill landed: what
+the processes wrote of their phases before they died.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tests.faults.phases import (
 )
 from tests.faults.scene import Scene, stopped
 
+# How long an aimed kill waits for a process to come to its place.
 WAIT_SECONDS = 20.0
-"""How long an aimed kill waits for a process to come to its place."""
 POLL_SECONDS = 0.02
+# Trials that may come to a place yet.
 TO_TRAIN = {
     Place.FIRST: "SELECT 1 FROM trials WHERE status = 'planned' AND epochs_done = 0",
     Place.EPOCH: "SELECT 1 FROM trials WHERE status IN ('planned', 'running')",
     Place.CHECKPOINT: "SELECT 1 FROM trials WHERE status IN ('planned', 'running')",
     Place.RESULT: "SELECT 1 FROM trials WHERE status IN ('planned', 'running')",
 }
-"""Trials that may come to a place yet."""
 
 
 def kill_worker(scene: Scene, worker: int) -> Moment | None:
@@ -85,8 +85,8 @@ class Victim:
     """Who is killed.
 
     Attributes:
-        kill: kills, and says when; None where there was no such process. Its second argument is the
-            worker at hand, or 0.
+        kill: kills, and says when; None where there was no such process. Its second
+            argument is the worker at hand, or 0.
         share: how often it is killed at any instant, in comparison.
         aimed: how often it is killed at each place, in comparison.
     """
@@ -135,7 +135,10 @@ GROUP = Victim(
 )
 RAYLET = Victim(
     row="SIGKILL of Ray's raylet",
-    sees="one message with the process's name, exit code 2; in the seconds in which Ray starts, Ray's own words or none, code 1",
+    sees=(
+        "one message with the process's name, exit code 2; in the seconds in which Ray"
+        " starts, Ray's own words or none, code 1"
+    ),
     keeps="all results, last checkpoints",
     kill=kill_raylet,
     share=3,
@@ -158,7 +161,9 @@ def kill_at_any_instant(scene: Scene, victim: Victim) -> bool:
 
 
 def kill_at(scene: Scene, victim: Victim, place: Place) -> bool:
-    """Has a process held at a place, and kills then; False where none comes there in time."""
+    """Has a process held at a place, and kills then; False where none comes there in
+    time.
+    """
     point = scene.rng.choice(points_for(victim, place))
     scene.phases.hold(point, scene.rng.randint(0, point.most_passes))
     try:
@@ -174,7 +179,9 @@ def points_for(victim: Victim, place: Place) -> list[Point]:
 
 
 def may_come_to(place: Place, scene: Scene) -> bool:
-    """Whether some trial may come to a place in this run; also before the study is stored."""
+    """Whether some trial may come to a place in this run; also before the study is
+    stored.
+    """
     return bool(scene.rows(TO_TRAIN[place])) or not scene.rows("SELECT 1 FROM trials")
 
 
@@ -192,7 +199,10 @@ def _wait_for_hold(scene: Scene, place: Place) -> int:
 
 
 def _kill(scene: Scene, victim: Victim, worker: int) -> bool:
-    """Kills, and notes where the kill landed. `worker` is 0 where only the driver is looked at."""
+    """Kills, and notes where the kill landed.
+
+    `worker` is 0 where only the driver is looked at.
+    """
     moment = victim.kill(scene, worker)
     if moment is None:
         return False
@@ -201,7 +211,9 @@ def _kill(scene: Scene, victim: Victim, worker: int) -> bool:
 
 
 def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
-    """Where the worker at hand was; if elsewhere, or if there is none, where the driver was."""
+    """Where the worker at hand was; if elsewhere, or if there is none, where the driver
+    was.
+    """
     driver = scene.phases.entries(scene.pid)
     entries = scene.phases.entries(worker) if worker else []
     place = place_of_worker(entries, driver, moment, died=victim.ends_worker)

@@ -1,4 +1,6 @@
-"""Faults of processes: killed, interrupted, hanging, started twice, out of memory, with a wrong clock."""
+"""Faults of processes: killed, interrupted, hanging, started twice, out of memory, with
+a wrong clock.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,11 @@ def hang(scene: Scene) -> bool:
 
 @fault("the clock jumps", "training", sees="nothing", keeps="everything")
 def jump(scene: Scene) -> bool:
-    (scene.folder / "clock").write_text(str(scene.rng.choice((-1, 1)) * scene.rng.choice((40, 3600, 86_400, 40_000_000))))
+    (scene.folder / "clock").write_text(
+        str(
+            scene.rng.choice((-1, 1)) * scene.rng.choice((40, 3600, 86_400, 40_000_000))
+        )
+    )
     return True
 
 
@@ -91,13 +97,21 @@ def second_driver(scene: Scene) -> bool:
         return False
     words = scene.rng.choice((("run", "space.yaml"), ("resume",)))
     tried = subprocess.run(
-        scene.command(*words), cwd=scene.folder, env=scene.environment(), capture_output=True, text=True, timeout=180, check=False
+        scene.command(*words),
+        cwd=scene.folder,
+        env=scene.environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     if not scene.alive:
         # The first had ended when the second came.
         return False
     # Or it is told of the data first, if those are spoilt just then.
-    one_message(scene, "two drivers on one study", tried, "is writing to|is not a readable")
+    one_message(
+        scene, "two drivers on one study", tried, "is writing to|is not a readable"
+    )
     return True
 
 
@@ -116,4 +130,6 @@ def end_worker(scene: Scene, end: Callable[[psutil.Process, str], None]) -> bool
 
 def _lift(process: psutil.Process) -> None:
     with contextlib.suppress(psutil.Error):
-        process.rlimit(psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        process.rlimit(
+            psutil.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )

@@ -1,4 +1,6 @@
-"""Where a kill landed: read from what processes wrote of their phases, never from the aim."""
+"""Where a kill landed: read from what processes wrote of their phases, never from the
+aim.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,32 @@ class Place(StrEnum):
     RESULT = "between result and commit"
 
 
+# Between two epochs, while a trial goes on from its checkpoint, or while no trial runs.
 ELSEWHERE = "elsewhere"
-"""Between two epochs, while a trial goes on from its checkpoint, or while no trial runs."""
 PLACES = (*Place, ELSEWHERE)
 
 MEANING = {
-    Place.FIRST: "a worker builds or has built a trial that has nothing on the disk, and its first epoch has not begun",
+    Place.FIRST: (
+        "a worker builds or has built a trial that has nothing on the disk, and its"
+        " first epoch has not begun"
+    ),
     Place.EPOCH: "a worker trains an epoch or evaluates its end",
-    Place.CHECKPOINT: "a worker writes a checkpoint: from the call that saves to its return",
-    Place.RESULT: "a worker has the result of a trial, or the driver stores the result,"
-    " and the database has not been asked to commit",
-    ELSEWHERE: "between two epochs, while a trial goes on from its checkpoint, or while no trial runs",
+    Place.CHECKPOINT: (
+        "a worker writes a checkpoint: from the call that saves to its return"
+    ),
+    Place.RESULT: (
+        "a worker has the result of a trial, or the driver stores the result,"
+        " and the database has not been asked to commit"
+    ),
+    ELSEWHERE: (
+        "between two epochs, while a trial goes on from its checkpoint, or while no"
+        " trial runs"
+    ),
 }
 
 
+# Where a worker is by its phase, unless what it wrote besides says that it is
+# elsewhere.
 BY_PHASE = {
     injected.BUILDING: Place.FIRST,
     injected.BUILT: Place.FIRST,
@@ -45,7 +59,6 @@ BY_PHASE = {
     injected.CHECKPOINT: Place.CHECKPOINT,
     injected.RESULT: Place.RESULT,
 }
-"""Where a worker is by its phase, unless what it wrote besides says that it is elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +80,13 @@ class Point:
         return POINTS[self.number]
 
 
+# By place: the points at which a process can be held for a kill there.
 AIMS: dict[Place, tuple[Point, ...]] = {
     Place.FIRST: (Point(0), Point(1)),
     Place.EPOCH: (Point(2, most_passes=40),),
     Place.CHECKPOINT: (Point(3), Point(4), Point(5), Point(6)),
     Place.RESULT: (Point(7), Point(8, driver=True), Point(9, driver=True)),
 }
-"""By place: the points at which a process can be held for a kill there."""
 
 
 def check_names() -> None:
@@ -99,7 +112,9 @@ class PhaseFolder:
         self._token = 0
 
     def missing(self) -> str:
-        """Which wrapped function some process did not find; nothing where all are there."""
+        """Which wrapped function some process did not find; nothing where all are
+        there.
+        """
         file = self.folder / "missing"
         return file.read_text() if file.is_file() else ""
 
@@ -139,12 +154,16 @@ class Moment:
     after: int
 
 
-def killed(kill: Callable[[], None], processes: list[int], seconds: float = 10.0) -> Moment:
+def killed(
+    kill: Callable[[], None], processes: list[int], seconds: float = 10.0
+) -> Moment:
     """Kills, and waits until the processes are dead."""
     before = time.monotonic_ns()
     kill()
     deadline = time.monotonic() + seconds
-    while any(is_alive(process) for process in processes) and time.monotonic() < deadline:
+    while (
+        any(is_alive(process) for process in processes) and time.monotonic() < deadline
+    ):
         time.sleep(0.002)
     return Moment(before, time.monotonic_ns())
 
@@ -170,7 +189,8 @@ def place_of_worker(
     Args:
         worker: what the worker wrote of its phases.
         driver: what its driver wrote.
-        died: the worker itself was killed; else it must have stayed in one phase for the moment.
+        died: the worker itself was killed; else it must have stayed in one phase for
+            the moment.
     """
     last = _phase_of(worker, moment, died=died)
     if last is None:
@@ -185,11 +205,17 @@ def place_of_worker(
 def place_of_driver(driver: list[Entry], moment: Moment, *, died: bool) -> str:
     """Where a driver was in the moment of a kill: it may have been storing a result."""
     last = _phase_of(driver, moment, died=died)
-    return Place.RESULT if last is not None and last.phase == injected.STORING else ELSEWHERE
+    return (
+        Place.RESULT
+        if last is not None and last.phase == injected.STORING
+        else ELSEWHERE
+    )
 
 
 def _phase_of(entries: list[Entry], moment: Moment, *, died: bool) -> Entry | None:
-    """The phase of a process in a moment; None where it had none, or went on to another one."""
+    """The phase of a process in a moment; None where it had none, or went on to another
+    one.
+    """
     if died:
         return entries[-1] if entries else None
     before = [entry for entry in entries if entry.at <= moment.before]
@@ -200,7 +226,9 @@ def _phase_of(entries: list[Entry], moment: Moment, *, died: bool) -> Entry | No
 def _committed(driver: list[Entry], result: Entry, moment: Moment) -> bool:
     """Whether the driver asked the database to commit a result before the moment ended."""
     return any(
-        entry.phase == injected.COMMITTING and entry.trial == result.trial and result.at <= entry.at <= moment.after
+        entry.phase == injected.COMMITTING
+        and entry.trial == result.trial
+        and result.at <= entry.at <= moment.after
         for entry in driver
     )
 
@@ -213,4 +241,6 @@ def environment(folder: PhaseFolder) -> dict[str, str]:
 def running(folder: PhaseFolder) -> list[int]:
     """The processes that are alive and wrote phases."""
     found = [int(file.stem) for file in folder.folder.glob("*.phases")]
-    return sorted(process for process in found if is_alive(process) and process != os.getpid())
+    return sorted(
+        process for process in found if is_alive(process) and process != os.getpid()
+    )

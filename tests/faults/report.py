@@ -76,9 +76,31 @@ driver had not asked the database to commit that result until the killed process
 """
 
 
-KILLS = ("SIGKILL of a worker", "SIGKILL of the driver", "SIGKILL of the whole process group", "SIGKILL of Ray's raylet")
-STORE_HEAD = ("store", "studies", "faults", "SIGKILLs", "trials lost", "results doubled", "tables differing", "epochs lost")
-STORE_COLUMNS = ("studies", "faults", "SIGKILLs", "lost", "doubled", "differing", "epochs")
+KILLS = (
+    "SIGKILL of a worker",
+    "SIGKILL of the driver",
+    "SIGKILL of the whole process group",
+    "SIGKILL of Ray's raylet",
+)
+STORE_HEAD = (
+    "store",
+    "studies",
+    "faults",
+    "SIGKILLs",
+    "trials lost",
+    "results doubled",
+    "tables differing",
+    "epochs lost",
+)
+STORE_COLUMNS = (
+    "studies",
+    "faults",
+    "SIGKILLs",
+    "lost",
+    "doubled",
+    "differing",
+    "epochs",
+)
 
 
 def markdown(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
@@ -99,11 +121,16 @@ def places_table(tally: Tally) -> str:
 
 def stores_table(tally: Tally) -> str:
     """What was done and found by kind of store."""
-    rows = [(kind, *(tally.stores[kind, column] for column in STORE_COLUMNS)) for kind in Kind]
+    rows = [
+        (kind, *(tally.stores[kind, column] for column in STORE_COLUMNS))
+        for kind in Kind
+    ]
     return markdown(STORE_HEAD, rows)
 
 
-def write_report(file: Path, tally: Tally, seed: int, asked: int, rare: list[str]) -> None:
+def write_report(
+    file: Path, tally: Tally, seed: int, asked: int, rare: list[str]
+) -> None:
     """Writes what a run found.
 
     Args:
@@ -125,28 +152,61 @@ def write_report(file: Path, tally: Tally, seed: int, asked: int, rare: list[str
         )
         for name, kind in kinds.items()
     ]
-    rows.append(("NaN loss", "`diverged`, in the table too", "its epochs", f"{tally.diverged} trials", 0, 0, 0, 0))
+    rows.append(
+        (
+            "NaN loss",
+            "`diverged`, in the table too",
+            "its epochs",
+            f"{tally.diverged} trials",
+            0,
+            0,
+            0,
+            0,
+        )
+    )
     notes = [
         f"- Disk full: {how()}.",
-        "- Out of memory: the worker's address space is limited from outside (RLIMIT_AS) for six seconds while it trains; a trial"
-        " that asks for nothing new in that time is not hurt.",
-        "- Clock: `time.time` of every Python process of the run, which ablate's own times come from, is put wrong by between 40"
-        " seconds and 460 days, forwards or backwards. The clocks of Ray's own C++ processes stay right: setting the machine's"
-        " clock would disturb whoever else uses it, and under libfaketime Ray dies at its start.",
-        f"- Database locked: the run waits {BUSY_SECONDS} s here (30 s by default, `ABLATE_BUSY_SECONDS`).",
-        f"- Hanging worker: stopped with SIGSTOP; given up after {HANG_SECONDS} s without a batch here (1800 s by default,"
-        " `ABLATE_HANG_SECONDS`).",
-        f"- NaN loss: in every study {DIVERGING} trials have a learning rate of 1e30; they are not among the faults counted.",
-        f"- Processes that had to be ended after a run because they outlived it by 30 s, as a stopped"
-        " worker does whose driver is killed"
-        f" before it is given up: {tally.outlived}.",
-        f"- Exit codes of the runs: {', '.join(f'{code}: {n}' for code, n in sorted(tally.codes.items()))}.",
+        (
+            "- Out of memory: the worker's address space is limited from outside"
+            " (RLIMIT_AS) for six seconds while it trains; a trial that asks for"
+            " nothing new in that time is not hurt."
+        ),
+        (
+            "- Clock: `time.time` of every Python process of the run, which ablate's"
+            " own times come from, is put wrong by between 40 seconds and 460 days,"
+            " forwards or backwards. The clocks of Ray's own C++ processes stay right:"
+            " setting the machine's clock would disturb whoever else uses it, and under"
+            " libfaketime Ray dies at its start."
+        ),
+        (
+            f"- Database locked: the run waits {BUSY_SECONDS} s here (30 s by default,"
+            " `ABLATE_BUSY_SECONDS`)."
+        ),
+        (
+            f"- Hanging worker: stopped with SIGSTOP; given up after {HANG_SECONDS} s"
+            " without a batch here (1800 s by default, `ABLATE_HANG_SECONDS`)."
+        ),
+        (
+            f"- NaN loss: in every study {DIVERGING} trials have a learning rate of"
+            " 1e30; they are not among the faults counted."
+        ),
+        (
+            "- Processes that had to be ended after a run because they outlived it by"
+            " 30 s, as a stopped worker does whose driver is killed before it is given"
+            f" up: {tally.outlived}."
+        ),
+        (
+            "- Exit codes of the runs:"
+            f" {', '.join(f'{code}: {n}' for code, n in sorted(tally.codes.items()))}."
+        ),
     ]
     found = [*tally.problems, *rare]
     text = TEXT.format(
-        verdict="Nothing was lost, doubled or changed."
-        if not found
-        else f"**{len(found)} problems were found**; they stand below.",
+        verdict=(
+            "Nothing was lost, doubled or changed."
+            if not found
+            else f"**{len(found)} problems were found**; they stand below."
+        ),
         seed=seed,
         count=tally.tried.total(),
         sigkills=tally.sigkills,
@@ -158,7 +218,9 @@ def write_report(file: Path, tally: Tally, seed: int, asked: int, rare: list[str
         each=tally.seconds / max(1, tally.tried.total()),
         table=markdown(HEAD, rows),
         places=places_table(tally),
-        meanings="\n".join(f"- {place.capitalize()}: {meaning}." for place, meaning in MEANING.items()),
+        meanings="\n".join(
+            f"- {place.capitalize()}: {meaning}." for place, meaning in MEANING.items()
+        ),
         stores=stores_table(tally),
         asked=asked,
         full=FULL,
@@ -170,5 +232,9 @@ def write_report(file: Path, tally: Tally, seed: int, asked: int, rare: list[str
         notes="\n".join(notes),
     )
     if found:
-        text += "\n## Problems\n\n" + "\n\n".join(f"```\n{problem}\n```" for problem in found) + "\n"
+        text += (
+            "\n## Problems\n\n"
+            + "\n\n".join(f"```\n{problem}\n```" for problem in found)
+            + "\n"
+        )
     file.write_text(text)

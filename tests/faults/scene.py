@@ -1,4 +1,6 @@
-"""One study that is being disturbed: its folder, its driver, and what its store and checkpoints say."""
+"""One study that is being disturbed: its folder, its driver, and what its store and
+checkpoints say.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,20 @@ recipe: {{epochs: {EPOCHS}, batch_size: 20, optimizer: sgd, schedule: constant, 
 """
 BUSY_SECONDS = 5
 HANG_SECONDS = 8
+# How long a run waits for a worker where none is to hang.
 PATIENCE_SECONDS = 60
-"""How long a run waits for a worker where none is to hang."""
+# After so long the next driver may take over the trials of a killed one, on PostgreSQL.
 LEASE_SECONDS = 5
-"""After so long the next driver may take over the trials of a killed one, on PostgreSQL."""
 INJECTED = Path(__file__).parent / "inject"
 KNOWN = ("completed", "diverged")
 
 
 @dataclass
 class Ran:
-    """What is to be checked of one run of the driver: what may come of it. `after` is the last provenance before it."""
+    """What is to be checked of one run of the driver: what may come of it.
+
+    `after` is the last provenance before it.
+    """
 
     faults: list[str] = field(default_factory=list)
     codes: set[int] = field(default_factory=lambda: {0})
@@ -104,10 +109,24 @@ class Scene:
     def command(self, *words: str) -> list[str]:
         runs = str(self.runs.relative_to(self.folder))
         store = ["--store", self.url] if self.store.kind == Kind.POSTGRESQL else []
-        return [sys.executable, "-m", "ablate", *words, "--runs", runs, *store, "--cpus", "2"]
+        return [
+            sys.executable,
+            "-m",
+            "ablate",
+            *words,
+            "--runs",
+            runs,
+            *store,
+            "--cpus",
+            "2",
+        ]
 
     def environment(self) -> dict[str, str]:
-        path = [str(INJECTED), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])]
+        path = [
+            str(INJECTED),
+            os.environ.get("PYTHONPATH", ""),
+            str(Path(__file__).parents[2]),
+        ]
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
@@ -127,9 +146,20 @@ class Scene:
         return ("resume", "space") if known else ("run", "space.yaml")
 
     def start(self, patience: float = PATIENCE_SECONDS) -> None:
-        """Starts the driver in a session of its own, so that a Ctrl-C reaches what a terminal's would."""
+        """Starts the driver in a session of its own, so that a Ctrl-C reaches what a
+        terminal's would.
+        """
         self.patience = patience
-        self.ran = Ran(after=int(str((self.rows("SELECT COALESCE(MAX(id), 0) FROM provenance") or [(0,)])[0][0])))
+        self.ran = Ran(
+            after=int(
+                str(
+                    (
+                        self.rows("SELECT COALESCE(MAX(id), 0) FROM provenance")
+                        or [(0,)]
+                    )[0][0]
+                )
+            )
+        )
         with (self.folder / "log.txt").open("wb") as log:
             self.driver = subprocess.Popen(
                 self.command(*self.words),
@@ -162,7 +192,11 @@ class Scene:
         """Does what is due."""
         now = time.monotonic()
         due = [undo for moment, undo in self._due if ended or moment <= now]
-        self._due = [] if ended else [(moment, undo) for moment, undo in self._due if moment > now]
+        self._due = (
+            []
+            if ended
+            else [(moment, undo) for moment, undo in self._due if moment > now]
+        )
         for undo in due:
             undo()
 
@@ -171,12 +205,17 @@ class Scene:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
-                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    os.getsid(process.pid) == self.pid
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
         return found
 
     def workers(self) -> list[tuple[psutil.Process, str]]:
-        """The processes in which trials run now, each with its trial: it holds the lock of that trial's folder."""
+        """The processes in which trials run now, each with its trial: it holds the lock
+        of that trial's folder.
+        """
         found = []
         for process in self.session():
             with contextlib.suppress(psutil.Error, OSError):
@@ -192,52 +231,88 @@ class Scene:
 
     def attempts(self, trial: str) -> int:
         return int(
-            str(self.rows("SELECT COUNT(*) FROM attempts WHERE trial_hash = ?", trial)[0][0] if self.words[0] == "resume" else 0)
+            str(
+                self.rows("SELECT COUNT(*) FROM attempts WHERE trial_hash = ?", trial)[
+                    0
+                ][0]
+                if self.words[0] == "resume"
+                else 0
+            )
         )
 
     def checkpoints(self) -> dict[str, Path]:
         """By trial: the file of its checkpoint."""
-        return {file.parent.name: file for file in sorted(self.runs.glob("checkpoints/*/*/last.pt"))}
+        return {
+            file.parent.name: file
+            for file in sorted(self.runs.glob("checkpoints/*/*/last.pt"))
+        }
 
     def unfinished(self) -> set[str]:
-        return {str(key) for (key,) in self.rows("SELECT hash FROM trials WHERE status NOT IN ('completed', 'diverged')")}
+        return {
+            str(key)
+            for (key,) in self.rows(
+                "SELECT hash FROM trials WHERE status NOT IN ('completed', 'diverged')"
+            )
+        }
 
     def note_floor(self, trial: str, worker: int = 0) -> None:
-        """From now on no attempt of this trial may begin before the checkpoint that it has now. Nobody may be writing it.
+        """From now on no attempt of this trial may begin before the checkpoint that it
+        has now.
 
-        What a worker that is being killed told before may be heard after: its own attempt does not count.
+        Nobody may be writing it.
+
+        What a worker that is being killed told before may be heard after: its own
+        attempt does not count.
         """
         file = self.checkpoints().get(trial)
-        epochs, before = epochs_in(file) if file else 0, self.floors.get(trial, (0, 0, 0))[1]
+        epochs, before = (
+            epochs_in(file) if file else 0,
+            self.floors.get(trial, (0, 0, 0))[1],
+        )
         if epochs < before:
             self.epochs_lost += before - epochs
-            self.problems.append(f"the checkpoint of {trial} had {before} epochs, and has {epochs}")
+            self.problems.append(
+                f"the checkpoint of {trial} had {before} epochs, and has {epochs}"
+            )
         self.floors[trial] = (self.attempts(trial), epochs, worker)
 
     def check_floors(self) -> None:
-        """No epoch is lost beyond the last checkpoint: every later attempt began there, or after."""
-        # One that failed while it was made, as for want of data, never came to its checkpoint: the next one will. Where the store
-        # could not be written to, it may not have been told that it failed.
+        """No epoch is lost beyond the last checkpoint: every later attempt began there,
+        or after.
+        """
+        # One that failed while it was made, as for want of data, never came to its
+        # checkpoint: the next one will. Where the store could not be written to, it may
+        # not have been told that it failed.
         silent = any("database" in name for name in self.ran.faults)
-        never = "('failed', 'lost', 'interrupted')" if silent else "('failed', 'interrupted')"
+        never = (
+            "('failed', 'lost', 'interrupted')"
+            if silent
+            else "('failed', 'interrupted')"
+        )
         for trial, number, first, pid in self.rows(
-            f"SELECT trial_hash, number, first_epoch, pid FROM attempts WHERE NOT (status IN {never} AND first_epoch = 0)"
+            "SELECT trial_hash, number, first_epoch, pid FROM attempts WHERE NOT"
+            f" (status IN {never} AND first_epoch = 0)"
         ):
             after, floor, worker = self.floors.get(str(trial), (0, 0, 0))
             lost = floor - int(str(first))
             if int(str(number)) > after and lost > 0 and pid != worker:
                 self.epochs_lost += lost
                 told = self.rows(
-                    "SELECT number, provenance_id, pid, status, first_epoch, error FROM attempts WHERE trial_hash = ?",
+                    "SELECT number, provenance_id, pid, status, first_epoch, error FROM"
+                    " attempts WHERE trial_hash = ?",
                     trial,
                 )
                 self.problems.append(
-                    f"attempt {number} of {trial} began after epoch {first}, its checkpoint had {floor} when there were {after} "
-                    f"attempts (worker {worker}); {self.ran.faults}; attempts {told}\n{self.log[-1500:]}"
+                    f"attempt {number} of {trial} began after epoch {first}, its"
+                    f" checkpoint had {floor} when there were {after} attempts (worker"
+                    f" {worker}); {self.ran.faults}; attempts"
+                    f" {told}\n{self.log[-1500:]}"
                 )
 
     def settle(self) -> None:
-        """Waits until no process of the run is left, as the next command finds it; what stays is counted and ended."""
+        """Waits until no process of the run is left, as the next command finds it; what
+        stays is counted and ended.
+        """
         deadline = time.monotonic() + 30
         while (left := self.session()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -285,7 +360,10 @@ def write_data(file: Path) -> None:
 
 @contextlib.contextmanager
 def stopped(process: psutil.Process) -> Iterator[None]:
-    """Holds a process still, so that what it left on the disk can be looked at. What it has told may still be on its way."""
+    """Holds a process still, so that what it left on the disk can be looked at.
+
+    What it has told may still be on its way.
+    """
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.3)
     yield

@@ -1,4 +1,6 @@
-"""The stores of disturbed studies: a SQLite file in the run folder, or a private PostgreSQL."""
+"""The stores of disturbed studies: a SQLite file in the run folder, or a private
+PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,14 @@ class Kind(StrEnum):
     POSTGRESQL = "PostgreSQL"
 
 
-KINDS = {"sqlite": (Kind.SQLITE,), "postgresql": (Kind.POSTGRESQL,), "both": tuple(Kind)}
-"""By the name on the command line: the kinds of store of a run of faults."""
+# By the name on the command line: the kinds of store of a run of faults.
+KINDS = {
+    "sqlite": (Kind.SQLITE,),
+    "postgresql": (Kind.POSTGRESQL,),
+    "both": tuple(Kind),
+}
+# Where both kinds are used: studies on SQLite for each one on PostgreSQL.
 SQLITE_STUDIES = 2
-"""Where both kinds are used: studies on SQLite for each one on PostgreSQL."""
 
 
 class Store(Protocol):
@@ -51,7 +57,10 @@ class SqliteStore:
         return str(runs / "ablate.db")
 
     def rows(self, runs: Path, statement: str, values: tuple[object, ...]) -> Rows:
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(_read_only(runs / "ablate.db")) as connection:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(_read_only(runs / "ablate.db")) as connection,
+        ):
             return list(connection.execute(statement, values))
         return []
 
@@ -99,7 +108,10 @@ def postgres_database(server: str, name: str) -> Iterator[PostgresStore]:
 
 @contextmanager
 def store_of(kind: Kind, server: str) -> Iterator[Store]:
-    """A store of a kind. `server` is the URL of the PostgreSQL server, for PostgreSQL only."""
+    """A store of a kind.
+
+    `server` is the URL of the PostgreSQL server, for PostgreSQL only.
+    """
     if kind == Kind.SQLITE:
         yield SqliteStore()
         return

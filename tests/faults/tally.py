@@ -9,8 +9,8 @@ from tests.faults.fault import is_sigkill
 from tests.faults.phases import PLACES, Place
 from tests.faults.stores import Kind
 
+# From so many faults on, each place must be hit `LEAST` times.
 FULL = 300
-"""From so many faults on, each place must be hit `LEAST` times."""
 LEAST = 20
 
 
@@ -18,7 +18,8 @@ LEAST = 20
 class Tally:
     """What was done and what was found.
 
-    The counters by row of the table hold a study's findings for each row that the study was hit by.
+    The counters by row of the table hold a study's findings for each row that the study
+    was hit by.
 
     Attributes:
         aimed: SIGKILLs by the place that they were aimed at.
@@ -56,7 +57,10 @@ def shortfalls(tally: Tally, count: int) -> list[str]:
     if count < FULL:
         return []
     rare = [place for place in Place if tally.landed_in(place) < LEAST]
-    return [f"{tally.landed_in(place)} SIGKILLs landed {place}; {LEAST} must" for place in rare]
+    return [
+        f"{tally.landed_in(place)} SIGKILLs landed {place}; {LEAST} must"
+        for place in rare
+    ]
 
 
 def summary(tally: Tally) -> str:
@@ -64,6 +68,7 @@ def summary(tally: Tally) -> str:
     each = tally.seconds / max(1, tally.tried.total())
     places = "".join(f"\n  {place}: {tally.landed_in(place)}" for place in PLACES)
     return (
-        f"{tally.tried.total()} faults, {tally.sigkills} of them SIGKILLs, in {tally.runs} runs of {tally.studies} studies:"
-        f" {len(tally.problems)} problems, {each:.1f} s a fault\nSIGKILLs landed{places}"
+        f"{tally.tried.total()} faults, {tally.sigkills} of them SIGKILLs, in"
+        f" {tally.runs} runs of {tally.studies} studies: {len(tally.problems)}"
+        f" problems, {each:.1f} s a fault\nSIGKILLs landed{places}"
     )

@@ -19,14 +19,23 @@ from tests.faults.kinds_kills import DRIVER, GROUP, WORKER
 from tests.faults.phases import Place
 from tests.faults.report import write_report
 from tests.faults.scene import Scene
-from tests.faults.stores import KINDS, Kind, PostgresStore, SqliteStore, kind_of, postgres_database
+from tests.faults.stores import (
+    KINDS,
+    Kind,
+    PostgresStore,
+    SqliteStore,
+    kind_of,
+    postgres_database,
+)
 from tests.faults.tally import FULL, LEAST, Tally, shortfalls
 from tests.store.postgres import postgres
 
 NO_ENGINE = create_engine("sqlite://")
 
 
-def test_three_hundred_faults_are_of_every_kind_and_aim_at_each_place_often_enough() -> None:
+def test_three_hundred_faults_are_of_every_kind_and_aim_at_each_place_often_enough() -> (
+    None
+):
     deck = draw(FULL, random.Random(0))
     assert len(deck) == FULL
     assert {kind.name for kind in deck} == set(FAULTS)
@@ -58,7 +67,9 @@ def test_an_aimed_kill_that_lands_elsewhere_comes_again(scene: Scene) -> None:
     assert tally.aimed[Place.EPOCH] == 2
 
 
-def test_a_fault_that_is_not_possible_in_a_run_waits_for_the_next_one(scene: Scene) -> None:
+def test_a_fault_that_is_not_possible_in_a_run_waits_for_the_next_one(
+    scene: Scene,
+) -> None:
     deck = [FAULTS["SIGTERM"], FAULTS["database locked for long"]]
     assert coming(scene, deck) is deck[1]
     scene.store = PostgresStore("", NO_ENGINE)
@@ -95,7 +106,9 @@ def test_a_full_run_must_hit_each_place_often_enough() -> None:
         (replace(full_tally(LEAST), problems=["the table differs"]), 1),
     ],
 )
-def test_the_exit_code_says_what_was_found(tally: Tally, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_exit_code_says_what_was_found(
+    tally: Tally, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(harness, "main", lambda *_: tally)
     report = tmp_path / "report.md"
     assert command(["--count", str(FULL), "--report", str(report)]) == code
@@ -120,7 +133,10 @@ def test_the_report_says_what_was_found_on_each_store(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_store_on_postgresql_answers_like_one_on_sqlite(tmp_path: Path) -> None:
     with postgres() as server, postgres_database(server, "answers") as store:
-        for kind, url in ((SqliteStore(), str(tmp_path / "ablate.db")), (store, store.url(tmp_path))):
+        for kind, url in (
+            (SqliteStore(), str(tmp_path / "ablate.db")),
+            (store, store.url(tmp_path)),
+        ):
             statement = "SELECT name FROM drivers_of_nothing WHERE id > ?"
             assert kind.rows(tmp_path, statement, (0,)) == []
             Writer(url).close()
@@ -132,7 +148,11 @@ def test_a_store_on_postgresql_answers_like_one_on_sqlite(tmp_path: Path) -> Non
 @pytest.mark.ray
 @pytest.mark.proof
 def test_faults_change_nothing() -> None:
-    kinds = ["SIGKILL of the driver", f"{WORKER.row}, {Place.RESULT}", "checkpoint with a flipped bit"]
+    kinds = [
+        "SIGKILL of the driver",
+        f"{WORKER.row}, {Place.RESULT}",
+        "checkpoint with a flipped bit",
+    ]
     found = main(seed=3, count=3, names=kinds)
     assert found.problems == []
     assert found.tried.total() >= 3

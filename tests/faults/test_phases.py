@@ -15,7 +15,14 @@ import pytest
 
 from tests.conftest import TINY
 from tests.faults.inject import ablate_test_phases as injected
-from tests.faults.inject.ablate_test_phases import ENTRIES, POINTS, Entry, Missing, Record, read_entries
+from tests.faults.inject.ablate_test_phases import (
+    ENTRIES,
+    POINTS,
+    Entry,
+    Missing,
+    Record,
+    read_entries,
+)
 from tests.faults.phases import (
     AIMS,
     ELSEWHERE,
@@ -38,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def entry(at: int, phase: int, epochs: int = 0) -> Entry:
-    return Entry(at, phase, epochs, "abc")
+    return Entry(at=at, phase=phase, epochs=epochs, trial="abc")
 
 
 def test_a_record_keeps_the_last_changes(tmp_path: Path) -> None:
@@ -51,7 +58,9 @@ def test_a_record_keeps_the_last_changes(tmp_path: Path) -> None:
     assert [one.at for one in found] == sorted(one.at for one in found)
 
 
-def test_a_trial_with_anything_on_the_disk_does_not_start_from_nothing(tmp_path: Path) -> None:
+def test_a_trial_with_anything_on_the_disk_does_not_start_from_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "lock").touch()
     assert injected._holds_nothing(tmp_path)
     assert injected._holds_nothing(tmp_path / "none")
@@ -68,7 +77,9 @@ def test_a_record_outlives_a_sigkill(tmp_path: Path) -> None:
         "record.note(phases.CHECKPOINT, 'abc', 7)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": str(INJECTED)}, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(INJECTED)}, check=False
+    )
     assert ended.returncode == -signal.SIGKILL
     last = read_entries(tmp_path / "1.phases")[-1]
     assert (last.phase, last.epochs, last.trial) == (injected.CHECKPOINT, 7, "abc")
@@ -119,19 +130,29 @@ def test_a_process_that_trained_nothing_was_nowhere() -> None:
 )
 def test_a_result_lies_before_its_commit(committing: int, place: str) -> None:
     # One before the result is the commit of an earlier attempt.
-    worker, driver = [entry(20, injected.RESULT, 3)], [entry(committing, injected.COMMITTING)]
+    worker, driver = (
+        [entry(20, injected.RESULT, 3)],
+        [entry(committing, injected.COMMITTING)],
+    )
     assert place_of_worker(worker, driver, MOMENT, died=True) == place
 
 
 def test_a_commit_of_another_trial_changes_nothing() -> None:
-    worker, driver = [entry(20, injected.RESULT, 3)], [Entry(50, injected.COMMITTING, 0, "other")]
+    worker, driver = (
+        [entry(20, injected.RESULT, 3)],
+        [Entry(at=50, phase=injected.COMMITTING, epochs=0, trial="other")],
+    )
     found = place_of_worker(worker, driver, MOMENT, died=True)
     assert found == Place.RESULT
 
 
 @pytest.mark.parametrize(
     ("phase", "place"),
-    [(injected.STORING, Place.RESULT), (injected.COMMITTING, ELSEWHERE), (injected.OUTSIDE, ELSEWHERE)],
+    [
+        (injected.STORING, Place.RESULT),
+        (injected.COMMITTING, ELSEWHERE),
+        (injected.OUTSIDE, ELSEWHERE),
+    ],
 )
 def test_a_driver_is_hit_before_the_commit_or_elsewhere(phase: int, place: str) -> None:
     assert place_of_driver([entry(20, phase)], MOMENT, died=True) == place
@@ -143,7 +164,9 @@ def test_all_wrapped_functions_are_there() -> None:
 
 def test_a_function_that_is_gone_is_missed() -> None:
     module = ModuleType("ablate.store.writer")
-    with pytest.raises(Missing, match=r"ablate\.store\.writer\.Writer\.write is not there"):
+    with pytest.raises(
+        Missing, match=r"ablate\.store\.writer\.Writer\.write is not there"
+    ):
         injected.check_names(module)
 
 
@@ -182,8 +205,8 @@ def test_a_killed_process_is_dead_before_the_moment_ends() -> None:
     process.wait()
 
 
+# Points in the order in which a trial of one process passes them.
 ORDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-"""Points in the order in which a trial of one process passes them."""
 PLACE_AT = {
     **dict.fromkeys((0, 1), Place.FIRST),
     2: Place.EPOCH,
@@ -193,7 +216,9 @@ PLACE_AT = {
 
 
 @pytest.mark.slow
-def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(tmp_path: Path) -> None:
+def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(
+    tmp_path: Path,
+) -> None:
     """The inline executor trains and stores in one process, which passes all points."""
     (tmp_path / "tiny.yaml").write_text(TINY)
     phases = PhaseFolder(tmp_path / "phases")
@@ -225,7 +250,11 @@ def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(tmp_path: Path
     assert place_of_driver(entries, moment, died=True) == Place.RESULT
     phases_of_worker = [one.phase for one in entries]
     assert phases_of_worker[:3] == [injected.BUILDING, injected.BUILT, injected.EPOCH]
-    assert phases_of_worker[-3:] == [injected.BETWEEN, injected.RESULT, injected.STORING]
+    assert phases_of_worker[-3:] == [
+        injected.BETWEEN,
+        injected.RESULT,
+        injected.STORING,
+    ]
     # Each point is held in the first trial: no other one had begun.
     assert len({one.trial for one in entries}) == 1
 
@@ -233,7 +262,9 @@ def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(tmp_path: Path
 def wait_for_hold(phases: PhaseFolder, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 120
     while not phases.held():
-        assert process.poll() is None, "the run ended before the process came to the point"
+        assert process.poll() is None, (
+            "the run ended before the process came to the point"
+        )
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert phases.held() == process.pid

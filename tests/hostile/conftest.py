@@ -21,15 +21,19 @@ from tests.conftest import TINY
 from tests.hostile.texts import evil
 from tests.test_review import curve
 
+# A name as another store may bring it; a file of search spaces could not.
 NAME = evil("name").replace("/", "|")[:190]
-"""A name as another store may bring it; a file of search spaces could not."""
 LEVEL = evil("level")
 
 
 def failing(trial: Trial, number: int) -> Epoch:
     """As `curve`, but one trial fails with a message that holds everything."""
     settings = trial.architecture.settings
-    if trial.seed == 2 and settings.get("layout") == "parallel" and not settings.get("shortcuts.count"):
+    if (
+        trial.seed == 2
+        and settings.get("layout") == "parallel"
+        and not settings.get("shortcuts.count")
+    ):
         raise RuntimeError(evil("error"))
     return curve(trial, number)
 
@@ -64,18 +68,38 @@ def poison(file: str) -> None:
         "UPDATE attempts SET device = ?": evil("device"),
     }
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE studies SET document = '# <script>alert(3)</script> $x$ \\input{x}' || char(10) || document")
+        connection.execute(
+            "UPDATE studies SET document = '# <script>alert(3)</script> $x$ \\input{x}'"
+            " || char(10) || document"
+        )
         for statement, text in changes.items():
             assert connection.execute(statement, (text,)).rowcount, statement
-        for column in ("command", "ablate", "commit", "python", "torch", "timm", "ray", "platform", "cpu", "gpus"):
+        for column in (
+            "command",
+            "ablate",
+            "commit",
+            "python",
+            "torch",
+            "timm",
+            "ray",
+            "platform",
+            "cpu",
+            "gpus",
+        ):
             connection.execute(f'UPDATE provenance SET "{column}" = ?', (evil(column),))
 
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    """A study of six cells and three seeds, one trial failed, with hostile text everywhere."""
-    options = Options(runs=tmp_path_factory.mktemp("hostile") / "runs", executor="inline", cpus=2)
-    declared = space.load(TINY.replace("seeds: 2", "seeds: 3").replace("[0, 1]", "[0, 1, 2]"), "tiny.yaml")
+    """A study of six cells and three seeds, one trial failed, with hostile text
+    everywhere.
+    """
+    options = Options(
+        runs=tmp_path_factory.mktemp("hostile") / "runs", executor="inline", cpus=2
+    )
+    declared = space.load(
+        TINY.replace("seeds: 2", "seeds: 3").replace("[0, 1]", "[0, 1, 2]"), "tiny.yaml"
+    )
     pipeline.run(declared, "tiny.yaml", options, executor=SimulatedExecutor(failing))
     poison(str(Path(options.url)))
     return Hostile(options, Study(NAME, options.url))

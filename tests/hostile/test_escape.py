@@ -1,4 +1,6 @@
-"""Each escaping function alone: what it escapes, a parser of its format reads as the text; harmless text stays as it is."""
+"""Each escaping function alone: what it escapes, a parser of its format reads as the
+text; harmless text stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,28 @@ from matplotlib.cbook import is_math_text
 from ablate import escape
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
 
-PIECES = [*KINDS.values(), *FORMULAS, *"\\`*_{}[]()<>#+-.!|$~&:;@=\"'^%,?\n\t\r\x1b 0a", "\\x1b", "www.", "://", "&#65;", "1. "]
-TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.sampled_from([*PIECES, evil("x")]))
+PIECES = [
+    *KINDS.values(),
+    *FORMULAS,
+    *"\\`*_{}[]()<>#+-.!|$~&:;@=\"'^%,?\n\t\r\x1b 0a",
+    "\\x1b",
+    "www.",
+    "://",
+    "&#65;",
+    "1. ",
+]
+TEXTS = st.one_of(
+    st.text(),
+    st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
+    st.sampled_from([*PIECES, evil("x")]),
+)
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def one_line(text: str) -> str:
-    """Text as a format shows it whose lines are filled: control characters visible, all white space one space."""
+    """Text as a format shows it whose lines are filled: control characters visible, all
+    white space one space.
+    """
     return escape.terminal(text).replace("\n", " ").replace("\t", " ")
 
 
@@ -57,7 +74,9 @@ def test_html_is_read_as_the_text(text: str) -> None:
         def handle_data(self, data: str) -> None:
             found.append(data)
 
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        def handle_starttag(
+            self, tag: str, attrs: list[tuple[str, str | None]]
+        ) -> None:
             assert (tag, [name for name, _ in attrs]) == ("p", ["title"])
             assert attrs[0][1] == escape.terminal(text)
 
@@ -74,7 +93,11 @@ def words_of(markdown: str, *around: str) -> str:
     """The text of one paragraph, which holds text and nothing else."""
     first, inline, last = COMMONMARK.parse(markdown)
     assert (first.type, last.type) == ("paragraph_open", "paragraph_close"), markdown
-    kinds = {child.type for child in inline.children or () if child.content or child.type != "text"}
+    kinds = {
+        child.type
+        for child in inline.children or ()
+        if child.content or child.type != "text"
+    }
     assert kinds <= {"text", "text_special", *around}, (markdown, kinds)
     return "".join(child.content for child in inline.children or ())
 
@@ -85,11 +108,15 @@ def test_markdown_is_read_as_the_text(text: str) -> None:
     assert words_of(f"a {inside} z") == f"a {one_line(text)} z"
     if not inside.strip():
         return
-    assert squeezed(words_of(f"**{inside.strip()}**", "strong_open", "strong_close")) == squeezed(one_line(text))
+    assert squeezed(
+        words_of(f"**{inside.strip()}**", "strong_open", "strong_close")
+    ) == squeezed(one_line(text))
     assert squeezed(words_of(escape.markdown_line(text))) == squeezed(one_line(text))
     # No note becomes a heading's line or a table's rule for the one above it.
     two = f"above | it  \n{escape.markdown_line(text)}"
-    assert squeezed(words_of(two, "hardbreak", "softbreak")) == squeezed(f"above | it{one_line(text).strip()}")
+    assert squeezed(words_of(two, "hardbreak", "softbreak")) == squeezed(
+        f"above | it{one_line(text).strip()}"
+    )
 
 
 @given(TEXTS, TEXTS)
@@ -98,22 +125,44 @@ def test_a_cell_of_a_markdown_table_is_read_as_the_text(text: str, other: str) -
     table = f"| a | b |\n|---|---|\n| {cells[0]} | {cells[1]} |\n"
     tokens = COMMONMARK.parse(table)
     inlines = [token for token in tokens if token.type == "inline"]
-    found = ["".join(child.content for child in token.children or ()) for token in inlines]
-    kinds = {child.type for token in inlines for child in token.children or () if child.content or child.type != "text"}
+    found = [
+        "".join(child.content for child in token.children or ()) for token in inlines
+    ]
+    kinds = {
+        child.type
+        for token in inlines
+        for child in token.children or ()
+        if child.content or child.type != "text"
+    }
     assert kinds <= {"text", "text_special"}, kinds
-    assert list(map(squeezed, found)) == ["a", "b", squeezed(one_line(text)), squeezed(one_line(other))]
+    assert list(map(squeezed, found)) == [
+        "a",
+        "b",
+        squeezed(one_line(text)),
+        squeezed(one_line(other)),
+    ]
 
 
-@given(st.lists(st.one_of(TEXTS, st.integers(), st.floats(allow_nan=False), st.none()), min_size=1))
+@given(
+    st.lists(
+        st.one_of(TEXTS, st.integers(), st.floats(allow_nan=False), st.none()),
+        min_size=1,
+    )
+)
 def test_csv_gives_the_text_back_and_begins_no_formula(values: list[object]) -> None:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerow(map(escape.csv, values))
     stream.seek(0)
     (cells,) = csv.reader(stream) if stream.getvalue().strip("\n") else ([""],)
-    assert [escape.csv_text(cell) for cell in cells] == ["" if value is None else str(value) for value in values]
+    assert [escape.csv_text(cell) for cell in cells] == [
+        "" if value is None else str(value) for value in values
+    ]
     assert not ACTING.search(stream.getvalue())
     for cell in cells:
-        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) or float(cell) is not None
+        assert (
+            not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+            or float(cell) is not None
+        )
 
 
 def test_csv_numbers_stay_numbers() -> None:
@@ -123,7 +172,12 @@ def test_csv_numbers_stay_numbers() -> None:
     assert escape.csv("'tis") == "'tis", "an apostrophe of the text stays one"
 
 
-@given(st.recursive(TEXTS | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
+@given(
+    st.recursive(
+        TEXTS | st.integers() | st.booleans(),
+        lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    )
+)
 def test_json_means_the_same(value: object) -> None:
     text = escape.json(json.dumps(value, indent=1, ensure_ascii=False))
     assert json.loads(text) == json.loads(json.dumps(value))
@@ -139,7 +193,11 @@ def test_a_dollar_in_a_figure_begins_no_formula(text: str) -> None:
 
 @given(TEXTS.filter(lambda text: "\0" not in text))
 def test_a_word_of_a_command_is_one_word(text: str) -> None:
-    assert shlex.split(f"ablate resume {escape.shell(text)}") == ["ablate", "resume", text]
+    assert shlex.split(f"ablate resume {escape.shell(text)}") == [
+        "ablate",
+        "resume",
+        text,
+    ]
 
 
 @given(TEXTS)
@@ -150,7 +208,9 @@ def test_a_latex_comment_is_one_line(text: str) -> None:
     assert not ACTING.search(comment)
 
 
-SIGNS = {written: character for character, written in escape._LATEX.items()} | {"{}": ""}
+SIGNS = {written: character for character, written in escape._LATEX.items()} | {
+    "{}": ""
+}
 TEX = re.compile(
     "|".join(
         [
@@ -163,7 +223,9 @@ TEX = re.compile(
 
 
 def read_tex(written: str) -> str:
-    """The text that TeX would print: every token is one that the function writes, or a character that means itself."""
+    """The text that TeX would print: every token is one that the function writes, or a
+    character that means itself.
+    """
     found, at = [], 0
     while at < len(written):
         token = TEX.match(written, at)
@@ -177,7 +239,9 @@ def read_tex(written: str) -> str:
 def test_latex_is_read_as_the_text(text: str) -> None:
     written = escape.latex(text)
     # The sign for micro and the Greek letter are one sign to TeX.
-    assert read_tex(written).replace("\u00b5", "\u03bc") == one_line(text).replace("\u00b5", "\u03bc")
+    assert read_tex(written).replace("\u00b5", "\u03bc") == one_line(text).replace(
+        "\u00b5", "\u03bc"
+    )
     assert not ACTING.search(written)
     assert not re.search(r"^[*\[]", written), "no argument of the end of a row"
     assert not re.search("``|''|,,|[?!]`", written), "no ligature"

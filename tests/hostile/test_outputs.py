@@ -1,4 +1,6 @@
-"""Every output in every format of a study with hostile text everywhere, read by a parser of that format."""
+"""Every output in every format of a study with hostile text everywhere, read by a
+parser of that format.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,16 @@ from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-crowded = pytest.mark.filterwarnings("ignore:Glyph .* missing from font:UserWarning", "ignore:constrained_layout:UserWarning")
-"""A question of a thousand signs leaves a picture no place; that is said, and is no matter of this test."""
-STRANGE = f'SELECT question AS "{evil("column").replace(chr(34), "")[:300]}", -1.5 AS "=number", name AS "<b>" FROM studies'
+# A question of a thousand signs leaves a picture no place; that is said, and is no
+# matter of this test.
+crowded = pytest.mark.filterwarnings(
+    "ignore:Glyph .* missing from font:UserWarning",
+    "ignore:constrained_layout:UserWarning",
+)
+STRANGE = (
+    f'SELECT question AS "{evil("column").replace(chr(34), "")[:300]}", -1.5 AS'
+    ' "=number", name AS "<b>" FROM studies'
+)
 ANSWERS = (
     "table",
     "effects",
@@ -53,7 +62,7 @@ ANSWERS = (
 def made(hostile: Hostile, name: str) -> Grid:
     """One of the grids that verbs print."""
     study, url = hostile.study, hostile.options.url
-    lines = [Line(0, LEVEL, 3, {0: 1.5, 1: -2.5})]
+    lines = [Line(cell=0, label=LEVEL, seeds=3, layers={0: 1.5, 1: -2.5})]
     texts = [*FORMULAS, *HARMLESS, *KINDS.values()]
     makers: dict[str, Callable[[], Grid]] = {
         "table": study.grid,
@@ -63,18 +72,20 @@ def made(hostile: Hostile, name: str) -> Grid:
         "studies": lambda: studies_grid(url),
         "trials": lambda: trials_grid(NAME, url),
         "review": lambda: reviewed(NAME, url, " --runs 'a b'"),
-        "query": lambda: hostile.query("SELECT * FROM studies JOIN provenance ON study_id = studies.id"),
+        "query": lambda: hostile.query(
+            "SELECT * FROM studies JOIN provenance ON study_id = studies.id"
+        ),
         "strange": lambda: hostile.query(STRANGE),
         "layers": lambda: layers_grid(evil("diagnostic"), evil("about"), lines),
         "formulas": lambda: Grid(
-            ["text", *texts],
-            [[text, *texts] for text in texts],
-            [{"text": text, **dict.fromkeys(texts, text)} for text in texts],
-            frozenset(texts[:2]),
-            evil("title"),
-            texts,
-            frozenset((row, texts[3]) for row in range(len(texts))),
-            frozenset({1}),
+            columns=["text", *texts],
+            rows=[[text, *texts] for text in texts],
+            data=[{"text": text, **dict.fromkeys(texts, text)} for text in texts],
+            right=frozenset(texts[:2]),
+            title=evil("title"),
+            notes=texts,
+            bold=frozenset((row, texts[3]) for row in range(len(texts))),
+            groups=frozenset({1}),
         ),
         "wide": lambda: hostile.query("SELECT * FROM results_tiny"),
     }
@@ -130,34 +141,82 @@ class Page(HTMLParser):
 def test_html_is_a_table_of_the_texts(grid: Grid) -> None:
     text = render(grid, "html")
     page = Page(text)
-    assert set(page.tags) <= {"table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "b", "br"}
+    assert set(page.tags) <= {
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tfoot",
+        "tr",
+        "th",
+        "td",
+        "b",
+        "br",
+    }
     assert {name for name, _ in page.attributes} <= {"class", "colspan"}
     assert not page.comments
     shown = [[cell.rstrip("\n") for cell in row] for row in page.rows]
     wanted = [[grid.title]] if grid.title else []
     wanted += [list(grid.columns), *map(list, grid.rows)]
     wanted += [list(grid.notes)] if grid.notes else []
-    assert shown == [[escape.terminal(cell).rstrip("\n") for cell in row] for row in wanted]
+    assert shown == [
+        [escape.terminal(cell).rstrip("\n") for cell in row] for row in wanted
+    ]
     assert not ACTING.search(text)
 
 
 def test_markdown_is_a_table_of_the_texts(grid: Grid) -> None:
     text = render(grid, "md")
     tokens = COMMONMARK.parse(text)
-    blocks = {token.type.removesuffix("_open").removesuffix("_close") for token in tokens}
-    assert blocks <= {"paragraph", "inline", "table", "thead", "tbody", "tr", "th", "td"}
+    blocks = {
+        token.type.removesuffix("_open").removesuffix("_close") for token in tokens
+    }
+    assert blocks <= {
+        "paragraph",
+        "inline",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
     inlines = [token for token in tokens if token.type == "inline"]
-    kinds = {child.type for token in inlines for child in token.children or () if child.content or child.type != "text"}
-    assert kinds <= {"text", "text_special", "strong_open", "strong_close", "softbreak", "hardbreak"}
-    found = ["".join(child.content or "\n" * (child.tag == "br") for child in token.children or ()) for token in inlines]
+    kinds = {
+        child.type
+        for token in inlines
+        for child in token.children or ()
+        if child.content or child.type != "text"
+    }
+    assert kinds <= {
+        "text",
+        "text_special",
+        "strong_open",
+        "strong_close",
+        "softbreak",
+        "hardbreak",
+    }
+    found = [
+        "".join(
+            child.content or "\n" * (child.tag == "br")
+            for child in token.children or ()
+        )
+        for token in inlines
+    ]
     wanted = [squeezed(grid.title)] if squeezed(grid.title) else []
     wanted += [squeezed(cell) for row in [grid.columns, *grid.rows] for cell in row]
     assert [filled(cell) for cell in found[: len(wanted)]] == wanted
     assert filled(" ".join(found[len(wanted) :])) == squeezed(" ".join(grid.notes))
-    strong = sum(child.type == "strong_open" for token in inlines for child in token.children or ())
+    strong = sum(
+        child.type == "strong_open"
+        for token in inlines
+        for child in token.children or ()
+    )
     columns = list(grid.columns)
     bold = [grid.rows[row][columns.index(column)] for row, column in grid.bold]
-    assert strong == sum(bool(cell.strip()) for cell in bold) + bool(squeezed(grid.title))
+    assert strong == sum(bool(cell.strip()) for cell in bold) + bool(
+        squeezed(grid.title)
+    )
     assert not ACTING.search(text)
 
 
@@ -171,14 +230,21 @@ def written(value: object) -> str:
 def test_csv_gives_every_text_back_and_begins_no_formula(grid: Grid) -> None:
     text = render(grid, "csv")
     rows = list(csv.reader(io.StringIO(text)))
-    keys = list(dict.fromkeys(key for row in grid.data for key in row)) or list(grid.columns)
+    keys = list(dict.fromkeys(key for row in grid.data for key in row)) or list(
+        grid.columns
+    )
     assert [escape.csv_text(cell) for cell in rows[0]] == keys
     for row, data in zip(rows[1:], grid.data, strict=True):
-        assert [escape.csv_text(cell) for cell in row] == [written(data.get(key)) for key in keys]
+        assert [escape.csv_text(cell) for cell in row] == [
+            written(data.get(key)) for key in keys
+        ]
         for cell, key in zip(row, keys, strict=True):
             if isinstance(data.get(key), int | float):
                 assert cell == written(data[key]), "a number stays one"
-            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) or float(cell) is not None
+            assert (
+                not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+                or float(cell) is not None
+            )
     assert not ACTING.search(text)
 
 
@@ -191,8 +257,15 @@ def test_json_is_exact(grid: Grid) -> None:
 def test_latex_stays_inside_its_table(grid: Grid) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
-    assert comments == [escape.latex_comment(text) for text in [grid.title, *grid.notes] if text]
-    rules = [line for line in lines if line.startswith("\\") and not line.startswith((r"\text", r"\symbol", r"\$", r"\%", r"\#"))]
+    assert comments == [
+        escape.latex_comment(text) for text in [grid.title, *grid.notes] if text
+    ]
+    rules = [
+        line
+        for line in lines
+        if line.startswith("\\")
+        and not line.startswith((r"\text", r"\symbol", r"\$", r"\%", r"\#"))
+    ]
     rules = [line for line in rules if not line.endswith(r" \\")]
     assert rules[:2] == [lines[len(comments)], r"\toprule"]
     assert rules[-2:] == [r"\bottomrule", r"\end{tabular}"]
@@ -207,12 +280,19 @@ Verb = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def verb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hostile: Hostile, tmp_path: Path) -> Verb:
+def verb(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hostile: Hostile,
+    tmp_path: Path,
+) -> Verb:
     """Runs `ablate WORDS` on the hostile store in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ablate", *words, "--runs", str(hostile.options.runs)])
+        monkeypatch.setattr(
+            sys, "argv", ["ablate", *words, "--runs", str(hostile.options.runs)]
+        )
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
@@ -241,12 +321,20 @@ def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> Non
     assert not ACTING.search(out + err)
     # Of the table of a terminal nothing is lost but white space.
     if form == "table" and name in ("table", "effects", "pareto", "trials"):
-        assert out.replace(" ", "").replace("\n", "").count(squeezed(evil("question")).replace(" ", "")) == 1
+        assert (
+            out.replace(" ", "")
+            .replace("\n", "")
+            .count(squeezed(evil("question")).replace(" ", ""))
+            == 1
+        )
 
 
 def test_the_plan_shows_hostile_levels_as_text(hostile: Hostile, verb: Verb) -> None:
-    text = hostile.study.results().document.replace("question: Does a shortcut help a very small ViT?", "")
-    # A character beyond the first 65,536 is two escapes of JSON, and none of YAML. A document with NUL is refused.
+    text = hostile.study.results().document.replace(
+        "question: Does a shortcut help a very small ViT?", ""
+    )
+    # A character beyond the first 65,536 is two escapes of JSON, and none of YAML. A
+    # document with NUL is refused.
     question = json.dumps("".join(c for c in evil("question") if 0 < ord(c) < 0x10000))
     Path("tiny.yaml").write_text(f"question: {question}\n{text}")
     for form in ("table", "md", "latex", "html", "csv", "json"):
@@ -286,7 +374,10 @@ def test_errors_show_control_characters(verb: Verb, words: Sequence[str]) -> Non
 
 @crowded
 def test_what_was_written_is_said_visibly(verb: Verb) -> None:
-    for words in (("plot", NAME, "--to", "\x1b[2J\x9b.svg"), ("export", NAME, "--to", "\x1b[2J\x9b.csv")):
+    for words in (
+        ("plot", NAME, "--to", "\x1b[2J\x9b.svg"),
+        ("export", NAME, "--to", "\x1b[2J\x9b.csv"),
+    ):
         code, out, err = verb(*words)
         assert (code, out) == (0, "")
         assert "\\x1b[2J\\x9b." in err
@@ -294,7 +385,9 @@ def test_what_was_written_is_said_visibly(verb: Verb) -> None:
 
 
 def test_a_mistake_of_the_program_cannot_act_on_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hostile: Hostile
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hostile: Hostile,
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError(evil("mistake"))
@@ -318,7 +411,9 @@ def test_proposed_commands_name_the_study_in_one_word(hostile: Hostile) -> None:
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_exports_give_the_texts_back(hostile: Hostile, tmp_path: Path, ending: str) -> None:
+def test_exports_give_the_texts_back(
+    hostile: Hostile, tmp_path: Path, ending: str
+) -> None:
     columns, rows = hostile.study.wide()
     file = tmp_path / f"out.{ending}"
     hostile.study.export(file)
@@ -335,10 +430,17 @@ def test_exports_give_the_texts_back(hostile: Hostile, tmp_path: Path, ending: s
     cells = list(csv.reader(io.StringIO(file.read_text())))
     assert [escape.csv_text(cell) for cell in cells[0]] == columns
     place = columns.index("layout")
-    assert [escape.csv_text(row[place]) for row in cells[1:]] == [row[place] for row in rows]
+    assert [escape.csv_text(row[place]) for row in cells[1:]] == [
+        row[place] for row in rows
+    ]
     assert not any(cell.startswith(("=", "+", "@")) for row in cells for cell in row)
-    numbers = [[float(row[columns.index("top1")] or "nan") for row in table] for table in (cells[1:],)]
-    assert numbers[0] == pytest.approx([row[columns.index("top1")] or float("nan") for row in rows], nan_ok=True)
+    numbers = [
+        [float(row[columns.index("top1")] or "nan") for row in table]
+        for table in (cells[1:],)
+    ]
+    assert numbers[0] == pytest.approx(
+        [row[columns.index("top1")] or float("nan") for row in rows], nan_ok=True
+    )
     assert not ACTING.search(file.read_text())
 
 
@@ -354,25 +456,46 @@ def test_pictures_show_text_as_text(hostile: Hostile, tmp_path: Path, of: str) -
         assert not is_math_text(text.get_text()) or "mathdefault" in text.get_text()
     root = ElementTree.fromstring(svg(chart))
     names = {element.tag.rpartition("}")[2] for element in root.iter()}
-    allowed = "svg metadata RDF Work type format creator Agent title defs style g path use clipPath rect text tspan image"
+    allowed = (
+        "svg metadata RDF Work type format creator Agent title defs style g path use"
+        " clipPath rect text tspan image"
+    )
     assert names <= set(allowed.split())
     for element in root.iter():
-        links = [value for key, value in element.attrib.items() if key.rpartition("}")[2] in ("href", "src")]
+        links = [
+            value
+            for key, value in element.attrib.items()
+            if key.rpartition("}")[2] in ("href", "src")
+        ]
         assert all(link.startswith("#") for link in links)
         assert not any(key.startswith("on") for key in element.attrib)
     for ending in ("svg", "png", "pdf"):
         save_chart(tmp_path / f"a.{ending}", chart)
     ElementTree.parse(tmp_path / "a.svg")
     content = (tmp_path / "a.pdf").read_bytes()
-    assert not any(action in content for action in (b"/URI", b"/JavaScript", b"/Launch", b"/OpenAction"))
+    assert not any(
+        action in content
+        for action in (b"/URI", b"/JavaScript", b"/Launch", b"/OpenAction")
+    )
 
 
 @crowded
-@pytest.mark.parametrize(("form", "value"), [("number", 1.5), ("vector", [1.0, 2.0]), ("matrix", [[1.0, 0.5], [0.5, 1.0]])])
-def test_pictures_of_layers_show_text_as_text(tmp_path: Path, form: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [("number", 1.5), ("vector", [1.0, 2.0]), ("matrix", [[1.0, 0.5], [0.5, 1.0]])],
+)
+def test_pictures_of_layers_show_text_as_text(
+    tmp_path: Path, form: str, value: object
+) -> None:
     """A formula that is none would end in an error of the parser of formulas."""
-    line = Line(0, "cell $\\foo{$ <b>", 2, {0: value, 1: value})
-    save_layers(tmp_path / "a.svg", "title $\\bar{$", "axis $\\baz{$", form, [("some $x{$", [line]), ("some.bound", [line])])
+    line = Line(cell=0, label="cell $\\foo{$ <b>", seeds=2, layers={0: value, 1: value})
+    save_layers(
+        tmp_path / "a.svg",
+        "title $\\bar{$",
+        "axis $\\baz{$",
+        form,
+        [("some $x{$", [line]), ("some.bound", [line])],
+    )
     comments = (tmp_path / "a.svg").read_text()
     assert "cell $\\foo{$" in comments
     assert "axis $\\baz{$" in comments
@@ -381,14 +504,25 @@ def test_pictures_of_layers_show_text_as_text(tmp_path: Path, form: str, value: 
 
 @crowded
 @pytest.mark.parametrize("interactive", [False, True])
-def test_the_report_shows_text_as_text(hostile: Hostile, tmp_path: Path, interactive: bool) -> None:
-    write_page(hostile.study, tmp_path / "a.html", interactive=interactive, where=" --runs 'a b'")
+def test_the_report_shows_text_as_text(
+    hostile: Hostile, tmp_path: Path, interactive: bool
+) -> None:
+    write_page(
+        hostile.study,
+        tmp_path / "a.html",
+        interactive=interactive,
+        where=" --runs 'a b'",
+    )
     text = (tmp_path / "a.html").read_text()
     page = Page(text)
     assert page.tags.count("img") == 0
     assert page.tags.count("h1") == 1
     assert not any(name.startswith("on") for name, _ in page.attributes)
-    links = [value for name, value in page.attributes if name in ("href", "src", "xlink:href")]
+    links = [
+        value
+        for name, value in page.attributes
+        if name in ("href", "src", "xlink:href")
+    ]
     assert all((link or "").startswith("#") for link in links)
     shown = "".join(page.text)
     for place in ("expect", "source", "command", "platform", "note", "device"):

@@ -1,5 +1,6 @@
-"""Pages with hostile text in a real browser (Debian's Chromium): nothing runs, nothing is asked of another machine, and the text
-is there to be read."""
+"""Pages with hostile text in a real browser (Debian's Chromium): nothing runs, nothing
+is asked of another machine, and the text is there to be read.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +29,33 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"),
-    pytest.mark.filterwarnings("ignore:Glyph .* missing from font:UserWarning", "ignore:constrained_layout:UserWarning"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Glyph .* missing from font:UserWarning",
+        "ignore:constrained_layout:UserWarning",
+    ),
 ]
 serving = load("dashboard")
+# In one line: Plotly fills lines.
 PLOTLY = f"{HTML} {MARKDOWN} %{{x}} {TEX} {SQL}".replace("\n", " ")
-"""In one line: Plotly fills lines."""
+# Addresses of other machines on the page, and such as run or write something; Plotly's
+# own mark is a link to its makers.
 ELSEWHERE = """
 () => [...document.querySelectorAll('a[href], img[src], iframe[src], script[src], form[action]')]
     .map(element => new URL(element.href || element.src || element.action, document.baseURI))
     .filter(url => !['127.0.0.1', 'localhost', ''].includes(url.hostname) || /^(javascript|mailto):/.test(url.protocol))
     .map(url => url.href).filter(url => url !== 'https://plotly.com/')
 """
-"""Addresses of other machines on the page, and such as run or write something; Plotly's own mark is a link to its makers."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -71,7 +80,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def inert(page: Page) -> None:
-    """Nothing on the page comes of a text: no picture, no link to elsewhere, no formula."""
+    """Nothing on the page comes of a text: no picture, no link to elsewhere, no
+    formula.
+    """
     assert page.evaluate(ELSEWHERE) == []
     assert page.locator(".katex").count() == 0
 
@@ -85,20 +96,28 @@ def shown(page: Page) -> str:
 
 
 @pytest.mark.parametrize("interactive", [False, True])
-def test_the_report(hostile: Hostile, page: Page, tmp_path: Path, interactive: bool) -> None:
+def test_the_report(
+    hostile: Hostile, page: Page, tmp_path: Path, interactive: bool
+) -> None:
     write_page(hostile.study, tmp_path / "a.html", interactive=interactive)
     page.goto((tmp_path / "a.html").as_uri())
     page.locator(".plotly .main-svg" if interactive else "figure svg").first.wait_for()
-    assert squeezed(page.locator("h1").inner_text()) == squeezed(escape.terminal(evil("question")))
+    assert squeezed(page.locator("h1").inner_text()) == squeezed(
+        escape.terminal(evil("question"))
+    )
     for place in ("expect", "source", "command", "note"):
         assert squeezed(escape.terminal(evil(place))) in shown(page), place
-    assert page.locator("script").count() == (page.locator("figure script").count() + 1 if interactive else 0)
+    assert page.locator("script").count() == (
+        page.locator("figure script").count() + 1 if interactive else 0
+    )
 
 
 def texts(page: Page) -> list[str]:
     page.locator(".main-svg").first.wait_for()
     page.wait_for_timeout(500)
-    found: list[str] = page.evaluate("[...document.querySelectorAll('svg text')].map(text => text.textContent)")
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('svg text')].map(text => text.textContent)"
+    )
     return list(map(squeezed, found))
 
 
@@ -106,26 +125,53 @@ def test_every_text_of_a_plotly_chart(page: Page, tmp_path: Path) -> None:
     def text(place: str) -> str:
         return f"{place} {PLOTLY}"
 
-    series = Series(text("series"), [1.0, 2.0], [text("one"), text("two")], [0.5, 1.5], [1.5, 2.5], [0, 1])
+    series = Series(
+        name=text("series"),
+        x=[1.0, 2.0],
+        y=[text("one"), text("two")],
+        low=[0.5, 1.5],
+        high=[1.5, 2.5],
+        keys=[0, 1],
+    )
     chart = Chart(
-        text("title"), text("x"), text("y"), [series, replace(series, name=text("other"))], "points", True, True, text("note")
+        title=text("title"),
+        x=text("x"),
+        y=text("y"),
+        series=[series, replace(series, name=text("other"))],
+        form="points",
+        sideways=True,
+        zero=True,
+        note=text("note"),
     )
     save_chart(tmp_path / "a.html", chart)
     page.goto((tmp_path / "a.html").as_uri())
     found = texts(page)
     for place in ("series", "other", "one", "two", "title", "x", "y", "note"):
         assert found.count(squeezed(text(place))) == 1, place
-    bars = Chart(text("title"), "x", "y", [replace(series, low=None, high=None)], "bars", True)
+    bars = Chart(
+        title=text("title"),
+        x="x",
+        y="y",
+        series=[replace(series, low=None, high=None)],
+        form="bars",
+        sideways=True,
+    )
     save_chart(tmp_path / "b.html", bars)
     page.goto((tmp_path / "b.html").as_uri())
     assert squeezed(text("one")) in texts(page)
-    axes = [Axis(text("axis"), [0.0, 1.0], [text("first"), text("second")]), Axis("metric", [1.0, 2.0])]
+    axes = [
+        Axis(text("axis"), [0.0, 1.0], [text("first"), text("second")]),
+        Axis("metric", [1.0, 2.0]),
+    ]
     save_chart(tmp_path / "c.html", Coordinates(text("title"), axes, [0, 1]))
     page.goto((tmp_path / "c.html").as_uri())
     found = texts(page)
     for place in ("axis", "first", "second", "title"):
         assert squeezed(text(place)) in found, place
-    vectors = draw_vectors(text("axis"), [Line(0, text("line"), 1, {0: [1.0, 2.0]})])
+    vectors = draw_vectors(
+        text("axis"),
+        [Line(cell=0, label=text("line"), seeds=1, layers={0: [1.0, 2.0]})],
+    )
     vectors.write_html(tmp_path / "d.html")
     page.goto((tmp_path / "d.html").as_uri())
     found = texts(page)
@@ -136,7 +182,7 @@ def test_every_text_of_a_plotly_chart(page: Page, tmp_path: Path) -> None:
 def test_what_a_point_says(page: Page, tmp_path: Path) -> None:
     short = "<b>t</b> &amp; <a href='http://evil.invalid/'>l</a> %{y} $x$"
     series = Series("s", [1.0, 2.0], [1.0, 2.0], keys=[0, 1], texts=[short, short])
-    save_chart(tmp_path / "a.html", Chart("title", "x", "y", [series]))
+    save_chart(tmp_path / "a.html", Chart(title="title", x="x", y="y", series=[series]))
     page.goto((tmp_path / "a.html").as_uri())
     texts(page)
     box = page.locator(".scatterlayer .point").first.bounding_box()
@@ -148,7 +194,9 @@ def test_what_a_point_says(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", ["effects", "parallel"])
-def test_interactive_charts_of_the_study(hostile: Hostile, page: Page, tmp_path: Path, of: str) -> None:
+def test_interactive_charts_of_the_study(
+    hostile: Hostile, page: Page, tmp_path: Path, of: str
+) -> None:
     save_chart(tmp_path / "a.html", drawing.chart(hostile.study, of))
     page.goto((tmp_path / "a.html").as_uri())
     assert any("end of question" in text for text in texts(page))
@@ -176,7 +224,18 @@ def test_the_overview(page: Page, address: str) -> None:
     assert squeezed(escape.line(NAME)) in shown(page)
 
 
-VIEWS = ("verdicts", "table", "effects", "effects&of=factors", "pareto", "curves", "parallel", "layers", "trials", "review")
+VIEWS = (
+    "verdicts",
+    "table",
+    "effects",
+    "effects&of=factors",
+    "pareto",
+    "curves",
+    "parallel",
+    "layers",
+    "trials",
+    "review",
+)
 
 
 def test_every_view_of_the_study(page: Page, address: str) -> None:
@@ -185,7 +244,9 @@ def test_every_view_of_the_study(page: Page, address: str) -> None:
         heading = page.get_by_role("heading", level=1)
         heading.first.wait_for()
         settled(page)
-        assert squeezed(heading.first.inner_text()) == squeezed(escape.terminal(evil("question"))), view
+        assert squeezed(heading.first.inner_text()) == squeezed(
+            escape.terminal(evil("question"))
+        ), view
         assert f"Expected: {squeezed(escape.terminal(evil('expect')))}" in shown(page)
         if view == "verdicts":
             assert squeezed(escape.terminal(LEVEL)) in shown(page)
@@ -197,7 +258,9 @@ def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
     from ablate.store.reader import Reader
 
     with Reader(hostile.options.url) as reader:
-        failed = next(row["trial"] for row in reader.trials(NAME) if row["status"] == "failed")
+        failed = next(
+            row["trial"] for row in reader.trials(NAME) if row["status"] == "failed"
+        )
     page.goto(f"{address}/trial?trial={failed}")
     page.get_by_text("To run it again").wait_for()
     settled(page)
@@ -244,9 +307,14 @@ def test_errors_are_text(page: Page, address: str) -> None:
     settled(page)
 
 
-def test_an_answer_in_sql_is_text_and_a_file_without_formulas(page: Page, address: str, tmp_path: Path) -> None:
+def test_an_answer_in_sql_is_text_and_a_file_without_formulas(
+    page: Page, address: str, tmp_path: Path
+) -> None:
     page.goto(f"{address}/sql")
-    page.get_by_label("Statement").fill('SELECT question AS "=1 ![i](http://evil.invalid/c.png)", -1.5 AS n FROM studies')
+    page.get_by_label("Statement").fill(
+        'SELECT question AS "=1 ![i](http://evil.invalid/c.png)", -1.5 AS n FROM'
+        " studies"
+    )
     page.get_by_role("button", name="Run").click()
     page.get_by_text(re.compile("^1 rows, ")).wait_for()
     settled(page)
@@ -259,7 +327,9 @@ def test_an_answer_in_sql_is_text_and_a_file_without_formulas(page: Page, addres
     assert text.endswith(",-1.5\n")
 
 
-def test_tables_have_no_export_but_ours(page: Page, address: str, tmp_path: Path) -> None:
+def test_tables_have_no_export_but_ours(
+    page: Page, address: str, tmp_path: Path
+) -> None:
     page.goto(f"{address}/study?study={quote(NAME)}&view=table")
     table = page.locator("[data-testid=stDataFrame]").first
     table.wait_for()

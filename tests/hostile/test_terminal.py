@@ -27,23 +27,56 @@ PLACE = Place("ray", "here", 1, "cpu", 1)
 
 def hostile_plan(text: str) -> Plan:
     """A plan in which a level is hostile."""
-    plan = make_plan(space.load(text, "tiny.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
-    cells = [replace(cell, levels={**cell.levels, "layout": LABEL}) if cell.index else cell for cell in plan.cells]
-    return replace(plan, cells=tuple(cells), space=replace(plan.space, name=evil("name")))
+    plan = make_plan(
+        space.load(text, "tiny.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    )
+    cells = [
+        replace(cell, levels={**cell.levels, "layout": LABEL}) if cell.index else cell
+        for cell in plan.cells
+    ]
+    return replace(
+        plan, cells=tuple(cells), space=replace(plan.space, name=evil("name"))
+    )
 
 
 def follow(progress: Progress, plan: Plan) -> None:
     """Everything that can be said of a trial: begun, lost, done, failed."""
     first, second = plan.cells[1].trials
-    progress.planned(Preview(plan, {}, plan.trials, None))
+    progress.planned(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
     progress.event(Started(first.hash, PLACE, 0))
     progress.event(Started(first.hash, PLACE, 2))
-    progress.event(Progressed(first.hash, (Epoch(3, 1.0, 1.0, 50.0, 60.0, 1e-3, 1.0),)))
+    progress.event(
+        Progressed(
+            first.hash,
+            (
+                Epoch(
+                    number=3,
+                    train_loss=1.0,
+                    loss=1.0,
+                    top1=50.0,
+                    top5=60.0,
+                    lr=1e-3,
+                    seconds=1.0,
+                ),
+            ),
+        )
+    )
     progress.event(Ended(first.hash, Status.COMPLETED))
-    progress.event(Ended(second.hash, Status.FAILED, "Traceback\n" + evil("error").replace("\n", "\r")))
+    progress.event(
+        Ended(
+            second.hash,
+            Status.FAILED,
+            "Traceback\n" + evil("error").replace("\n", "\r"),
+        )
+    )
 
 
-def test_lines_of_a_run_show_control_characters(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_a_run_show_control_characters(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     follow(Progress(), hostile_plan(tiny))
     err = capsys.readouterr().err
     assert not ACTING.search(err)
@@ -54,7 +87,9 @@ def test_lines_of_a_run_show_control_characters(tiny: str, capsys: pytest.Captur
     assert lines[-1].endswith("end of error")
 
 
-def test_bars_show_names_as_they_are(tiny: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_show_names_as_they_are(
+    tiny: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "20000")
@@ -71,11 +106,30 @@ def test_bars_show_names_as_they_are(tiny: str, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("table", NAME), ("status", NAME), ("status", "\x1b[2J"), ("query", "SELECT * FROM studies")])
-def test_a_real_terminal_gets_no_sequence_of_the_text(hostile: Hostile, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("table", NAME),
+        ("status", NAME),
+        ("status", "\x1b[2J"),
+        ("query", "SELECT * FROM studies"),
+    ],
+)
+def test_a_real_terminal_gets_no_sequence_of_the_text(
+    hostile: Hostile, words: tuple[str, ...]
+) -> None:
     main, side = pty.openpty()
-    command = [sys.executable, "-m", "ablate", *words, "--runs", str(hostile.options.runs)]
-    process = subprocess.Popen(command, stdout=side, stderr=side, env={**os.environ, "TERM": "xterm"})
+    command = [
+        sys.executable,
+        "-m",
+        "ablate",
+        *words,
+        "--runs",
+        str(hostile.options.runs),
+    ]
+    process = subprocess.Popen(
+        command, stdout=side, stderr=side, env={**os.environ, "TERM": "xterm"}
+    )
     os.close(side)
     found = b""
     while True:
@@ -95,7 +149,9 @@ def test_a_real_terminal_gets_no_sequence_of_the_text(hostile: Hostile, words: t
     assert not ACTING.search(re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
 
 
-def test_a_run_with_a_failing_trial_keeps_its_terminal(run_text: RunText, tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_a_failing_trial_keeps_its_terminal(
+    run_text: RunText, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     outcome = run_text(tiny.replace("seeds: 2", "seeds: 3"), SimulatedExecutor(failing))
     assert outcome.failed
     assert not ACTING.search("".join(capsys.readouterr()))

@@ -1,4 +1,6 @@
-"""Layers against the papers' formulas, written again here slowly, in float64, with explicit matrices and loops."""
+"""Layers against the papers' formulas, written again here slowly, in float64, with
+explicit matrices and loops.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from torch import Tensor
 
 from ablate.layers.circulant import CirculantProjection
 from ablate.layers.ffn import ArbitraryActivations, DepthwiseBlock, FeedForward, narrow
-from ablate.layers.shortcuts import ActivationOnly, ActivationProjection, DenseProjection, ProjectionActivation, ProjectionOnly
+from ablate.layers.shortcuts import (
+    ActivationOnly,
+    ActivationProjection,
+    DenseProjection,
+    ProjectionActivation,
+    ProjectionOnly,
+)
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -19,7 +27,9 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def dense_theta(c: np.ndarray) -> np.ndarray:
-    """Theta of one projection from its generating vectors (b, b, w), entry by entry (eq. 12 and 13)."""
+    """Theta of one projection from its generating vectors (b, b, w), entry by entry
+    (eq. 12 and 13).
+    """
     b, _, w = c.shape
     theta = np.zeros((b * w, b * w))
     for i in range(b):
@@ -30,8 +40,13 @@ def dense_theta(c: np.ndarray) -> np.ndarray:
     return theta
 
 
-@pytest.mark.parametrize(("width", "blocks", "count"), [(8, 1, 1), (8, 2, 3), (12, 4, 2), (15, 3, 2), (6, 6, 1), (7, 1, 2)])
-def test_circulant_projection_is_a_product_with_theta(width: int, blocks: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "blocks", "count"),
+    [(8, 1, 1), (8, 2, 3), (12, 4, 2), (15, 3, 2), (6, 6, 1), (7, 1, 2)],
+)
+def test_circulant_projection_is_a_product_with_theta(
+    width: int, blocks: int, count: int
+) -> None:
     torch.manual_seed(0)
     layer = CirculantProjection(width, blocks, count)
     assert sum(p.numel() for p in layer.parameters()) == count * blocks * width
@@ -44,7 +59,9 @@ def test_circulant_projection_is_a_product_with_theta(width: int, blocks: int, c
     z64 = z.detach().double().numpy()
     expected = np.stack([z64 @ theta for theta in thetas], axis=-2)
     np.testing.assert_allclose(out.detach().numpy(), expected, atol=1e-5)
-    expected_z = sum(weight.double().numpy()[..., t, :] @ thetas[t].T for t in range(count))
+    expected_z = sum(
+        weight.double().numpy()[..., t, :] @ thetas[t].T for t in range(count)
+    )
     np.testing.assert_allclose(z.grad.numpy(), expected_z, atol=1e-5)
     w = width // blocks
     expected_c = np.zeros((count, blocks, blocks, w))
@@ -74,14 +91,19 @@ def test_orders_of_a_shortcut() -> None:
     torch.manual_seed(1)
     projection = CirculantProjection(8, 2, 3)
     z = torch.randn(2, 4, 8)
-    z64, thetas = z.double().numpy(), [dense_theta(c.detach().double().numpy()) for c in projection.c]
+    z64, thetas = (
+        z.double().numpy(),
+        [dense_theta(c.detach().double().numpy()) for c in projection.c],
+    )
     expected = {
         ProjectionActivation: sum(gelu(z64 @ theta) for theta in thetas),
         ActivationProjection: sum(gelu(z64) @ theta for theta in thetas),
         ProjectionOnly: sum(z64 @ theta for theta in thetas),
     }
     for order, value in expected.items():
-        np.testing.assert_allclose(order(projection)(z).detach().numpy(), value, atol=1e-5)
+        np.testing.assert_allclose(
+            order(projection)(z).detach().numpy(), value, atol=1e-5
+        )
     np.testing.assert_allclose(ActivationOnly(3)(z).numpy(), 3 * gelu(z64), atol=1e-5)
 
 
@@ -98,11 +120,21 @@ def test_agelus_are_concatenated(count: int) -> None:
     torch.manual_seed(2)
     layer = ArbitraryActivations(5, count, torch.nn.GELU())
     x = torch.randn(2, 3, 5)
-    np.testing.assert_allclose(layer(x).detach().numpy(), np.concatenate([gelu(x.double().numpy())] * count, axis=-1), atol=1e-6)
+    np.testing.assert_allclose(
+        layer(x).detach().numpy(),
+        np.concatenate([gelu(x.double().numpy())] * count, axis=-1),
+        atol=1e-6,
+    )
     for p in layer.parameters():
         torch.nn.init.normal_(p)
-    a, b, g, t = (p.detach().double().numpy().reshape(count, 5) for p in (layer.alpha, layer.beta, layer.gamma, layer.theta))
-    expected = np.concatenate([b[k] * gelu(a[k] * x.double().numpy() + g[k]) + t[k] for k in range(count)], axis=-1)
+    a, b, g, t = (
+        p.detach().double().numpy().reshape(count, 5)
+        for p in (layer.alpha, layer.beta, layer.gamma, layer.theta)
+    )
+    expected = np.concatenate(
+        [b[k] * gelu(a[k] * x.double().numpy() + g[k]) + t[k] for k in range(count)],
+        axis=-1,
+    )
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-5)
     assert sum(p.numel() for p in layer.parameters()) == 4 * 5 * count
 
@@ -116,8 +148,14 @@ def test_depthwise_block_over_the_grid(kernel: int, prefix: int) -> None:
     layer.norm.running_var.uniform_(0.5, 2)
     x = torch.randn(2, prefix + height * width, channels)
     x64 = x.double().numpy()
-    w, bias = layer.conv.weight.detach().double().numpy(), layer.conv.bias.detach().double().numpy()
-    mean, var = layer.norm.running_mean.double().numpy(), layer.norm.running_var.double().numpy()
+    w, bias = (
+        layer.conv.weight.detach().double().numpy(),
+        layer.conv.bias.detach().double().numpy(),
+    )
+    mean, var = (
+        layer.norm.running_mean.double().numpy(),
+        layer.norm.running_var.double().numpy(),
+    )
     expected, half = x64.copy(), kernel // 2
     for n in range(2):
         for i in range(height):
@@ -128,16 +166,24 @@ def test_depthwise_block_over_the_grid(kernel: int, prefix: int) -> None:
                         for v in range(kernel):
                             y, k = i + u - half, j + v - half
                             if 0 <= y < height and 0 <= k < width:
-                                total += w[c, 0, u, v] * x64[n, prefix + y * width + k, c]
+                                total += (
+                                    w[c, 0, u, v] * x64[n, prefix + y * width + k, c]
+                                )
                     normed = (total - mean[c]) / math.sqrt(var[c] + layer.norm.eps)
-                    expected[n, prefix + i * width + j, c] += gelu(np.array([normed]))[0]
+                    expected[n, prefix + i * width + j, c] += gelu(np.array([normed]))[
+                        0
+                    ]
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-5)
     assert torch.equal(layer(x)[:, :prefix], x[:, :prefix])
 
 
 def test_feed_forward_structure() -> None:
     torch.manual_seed(4)
-    parts = (torch.nn.Linear(4, 6), ArbitraryActivations(6, 2, torch.nn.GELU()), torch.nn.LayerNorm(12))
+    parts = (
+        torch.nn.Linear(4, 6),
+        ArbitraryActivations(6, 2, torch.nn.GELU()),
+        torch.nn.LayerNorm(12),
+    )
     fc2, norm2 = torch.nn.Linear(12, 4), torch.nn.LayerNorm(4)
     layer = FeedForward(*parts, torch.nn.Identity(), fc2, norm2, dropout=0.0)
     x = torch.randn(1, 3, 4)

@@ -1,4 +1,6 @@
-"""Attention and its edits, projections of shortcuts, and layouts against the papers' formulas, written again slowly."""
+"""Attention and its edits, projections of shortcuts, and layouts against the papers'
+formulas, written again slowly.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from ablate.layers.attention import (
 )
 from ablate.layers.circulant import CirculantProjection
 from ablate.layers.layout import OnTokens, from_tokens, to_tokens
-from ablate.layers.shortcuts import ActivationProjection, DenseProjection, ProjectionActivation, ProjectionOnly
+from ablate.layers.shortcuts import (
+    ActivationProjection,
+    DenseProjection,
+    ProjectionActivation,
+    ProjectionOnly,
+)
 from tests.layers.slowly import (
     Arrays,
     agree,
@@ -50,7 +57,10 @@ RECIPES: dict[str, Recipe] = {
     "output": {"output": ["frequencies 1"]},
     "logits": {"logits": ["talking"]},
     "weights": {"weights": ["high"]},
-    "talk, then scale": {"weights": ["talking", "high"], "logits": ["talking", "talking"]},
+    "talk, then scale": {
+        "weights": ["talking", "high"],
+        "logits": ["talking", "talking"],
+    },
     "scale, then talk": {"weights": ["high", "talking"]},
     "all": {
         "value": ["geglu", "silu"],
@@ -75,7 +85,9 @@ def made(edit: str, width: int, heads: int) -> nn.Module:
 def append(attention: EditableAttention, recipe: Recipe, width: int) -> None:
     for place, edits in recipe.items():
         for edit in edits:
-            getattr(attention.edits, place).append(made(edit, width, attention.num_heads))
+            getattr(attention.edits, place).append(
+                made(edit, width, attention.num_heads)
+            )
 
 
 def scaled_high_pass(a: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -88,11 +100,18 @@ def scaled_high_pass(a: np.ndarray, w: np.ndarray) -> np.ndarray:
     return result
 
 
-def scaled_frequencies(x: np.ndarray, s: np.ndarray, t: np.ndarray, times: int) -> np.ndarray:
+def scaled_frequencies(
+    x: np.ndarray, s: np.ndarray, t: np.ndarray, times: int
+) -> np.ndarray:
     """X + times (DC[X] diag(s) + HC[X] diag(t)), image by image (eq. 10 to 12)."""
     constant = low_pass(x.shape[1])
     rest = np.eye(x.shape[1]) - constant
-    return np.stack([image + times * (constant @ image @ np.diag(s) + rest @ image @ np.diag(t)) for image in x])
+    return np.stack(
+        [
+            image + times * (constant @ image @ np.diag(s) + rest @ image @ np.diag(t))
+            for image in x
+        ]
+    )
 
 
 def talking(x: np.ndarray, mix: np.ndarray) -> np.ndarray:
@@ -104,7 +123,9 @@ def talking(x: np.ndarray, mix: np.ndarray) -> np.ndarray:
     return result
 
 
-def edited(place: str, recipe: Recipe, values: Arrays, x: np.ndarray, source: np.ndarray) -> np.ndarray:
+def edited(
+    place: str, recipe: Recipe, values: Arrays, x: np.ndarray, source: np.ndarray
+) -> np.ndarray:
     """x after the edits of one place, one after the other."""
     for at, edit in enumerate(recipe.get(place, [])):
         key = f"edits.{place}.{at}."
@@ -113,9 +134,16 @@ def edited(place: str, recipe: Recipe, values: Arrays, x: np.ndarray, source: np
         elif edit == "high":
             x = scaled_high_pass(x, values[key + "w"])
         elif edit.startswith("frequencies"):
-            x = scaled_frequencies(x, values[key + "s"], values[key + "t"], int(edit[-1]))
+            x = scaled_frequencies(
+                x, values[key + "s"], values[key + "t"], int(edit[-1])
+            )
         elif edit.endswith("glu"):
-            x = PHI[edit](source @ values[key + "gate.weight"].T + values[key + "gate.bias"]) * x
+            x = (
+                PHI[edit](
+                    source @ values[key + "gate.weight"].T + values[key + "gate.bias"]
+                )
+                * x
+            )
         else:
             x = PHI[edit](x)
     return x
@@ -124,17 +152,36 @@ def edited(place: str, recipe: Recipe, values: Arrays, x: np.ndarray, source: np
 def heads_of(x: np.ndarray, heads: int) -> np.ndarray:
     """(batch, n, width) cut along the channels: (batch, heads, n, width / heads)."""
     size = x.shape[-1] // heads
-    return np.stack([x[..., head * size : (head + 1) * size] for head in range(heads)], axis=1)
+    return np.stack(
+        [x[..., head * size : (head + 1) * size] for head in range(heads)], axis=1
+    )
 
 
 def merged(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, source: np.ndarray, recipe: Recipe, values: Arrays, bias: Added, mask: Added
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    source: np.ndarray,
+    recipe: Recipe,
+    values: Arrays,
+    bias: Added,
+    mask: Added,
 ) -> np.ndarray:
-    """softmax(edit(Q K^T + bias) + mask), edited, times the edited V, for queries, keys and values (batch, heads, n, size);
-    heads are concatenated."""
+    """softmax(edit(Q K^T + bias) + mask), edited, times the edited V, for queries, keys
+    and values (batch, heads, n, size); heads are concatenated.
+    """
     batch, heads, n, size = q.shape
     m = k.shape[2]
-    v = heads_of(edited("value", recipe, values, np.concatenate(list(v.swapaxes(0, 1)), axis=-1), source), heads)
+    v = heads_of(
+        edited(
+            "value",
+            recipe,
+            values,
+            np.concatenate(list(v.swapaxes(0, 1)), axis=-1),
+            source,
+        ),
+        heads,
+    )
     logits = np.zeros((batch, heads, n, m))
     for image in range(batch):
         for head in range(heads):
@@ -144,17 +191,31 @@ def merged(
     result = np.zeros((batch, n, heads * size))
     for image in range(batch):
         for head in range(heads):
-            result[image, :, head * size : (head + 1) * size] = weights[image, head] @ v[image, head]
+            result[image, :, head * size : (head + 1) * size] = (
+                weights[image, head] @ v[image, head]
+            )
     return result
 
 
 def self_attention(
-    source: np.ndarray, projected: tuple[np.ndarray, ...], heads: int, recipe: Recipe, values: Arrays
+    source: np.ndarray,
+    projected: tuple[np.ndarray, ...],
+    heads: int,
+    recipe: Recipe,
+    values: Arrays,
 ) -> np.ndarray:
-    """Multi-head attention (patch-diversification, eq. 1 and 2) with edits, from tokens projected to Q, K and V."""
+    """Multi-head attention (patch-diversification, eq. 1 and 2) with edits, from tokens
+    projected to Q, K and V.
+    """
     q, k, v = (heads_of(tokens, heads) for tokens in projected)
     out = merged(q / math.sqrt(q.shape[-1]), k, v, source, recipe, values, 0, 0)
-    return edited("output", recipe, values, out @ values["proj.weight"].T + values["proj.bias"], source)
+    return edited(
+        "output",
+        recipe,
+        values,
+        out @ values["proj.weight"].T + values["proj.bias"],
+        source,
+    )
 
 
 def test_scaled_high_pass() -> None:
@@ -163,7 +224,11 @@ def test_scaled_high_pass() -> None:
     maps = torch.randn(2, 3, 4, 5).softmax(-1)
     np.testing.assert_allclose(layer(maps).detach().numpy(), maps.numpy(), atol=1e-6)
     randomise(layer)
-    agree(lambda: layer(maps), {"maps": maps, **parameters(layer)}, lambda at: scaled_high_pass(at["maps"], at["w"]))
+    agree(
+        lambda: layer(maps),
+        {"maps": maps, **parameters(layer)},
+        lambda at: scaled_high_pass(at["maps"], at["w"]),
+    )
 
 
 def test_low_pass_part_of_a_map_is_what_its_filter_leaves() -> None:
@@ -185,7 +250,11 @@ def test_scaled_frequencies(times: int) -> None:
     np.testing.assert_allclose(layer(x).detach().numpy(), x.numpy(), atol=1e-6)
     randomise(layer)
     leaves = {"x": x, **parameters(layer)}
-    agree(lambda: layer(x), leaves, lambda at: scaled_frequencies(at["x"], at["s"], at["t"], times))
+    agree(
+        lambda: layer(x),
+        leaves,
+        lambda at: scaled_frequencies(at["x"], at["s"], at["t"], times),
+    )
 
 
 def test_talking_heads() -> None:
@@ -193,7 +262,11 @@ def test_talking_heads() -> None:
     layer = TalkingHeads(3)
     randomise(layer)
     x = torch.randn(2, 3, 4, 5)
-    agree(lambda: layer(x), {"x": x, **parameters(layer)}, lambda at: talking(at["x"], at["mix.weight"]))
+    agree(
+        lambda: layer(x),
+        {"x": x, **parameters(layer)},
+        lambda at: talking(at["x"], at["mix.weight"]),
+    )
     assert [name for name, _ in layer.named_parameters()] == ["mix.weight"]
 
 
@@ -214,7 +287,11 @@ def test_gated_value(name: str) -> None:
     def reference(at: Arrays) -> np.ndarray:
         return PHI[name](at["source"] @ at["gate.weight"].T + at["gate.bias"]) * at["v"]
 
-    agree(lambda: layer(source, v), {"source": source, "v": v, **parameters(layer)}, reference)
+    agree(
+        lambda: layer(source, v),
+        {"source": source, "v": v, **parameters(layer)},
+        reference,
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -227,17 +304,30 @@ def test_attention_with_edits(name: str) -> None:
     x = torch.randn(2, 4, width)
 
     def reference(at: Arrays) -> np.ndarray:
-        projected = tuple(at["x"] @ at["qkv.weight"][part * width : (part + 1) * width].T for part in range(3))
+        projected = tuple(
+            at["x"] @ at["qkv.weight"][part * width : (part + 1) * width].T
+            for part in range(3)
+        )
         return self_attention(at["x"], projected, heads, recipe, at)
 
     agree(lambda: layer(x), {"x": x, **parameters(layer)}, reference)
 
 
-@pytest.mark.parametrize(("name", "reduction"), [("none", 1), ("none", 2), ("all", 1), ("all", 2), ("value", 2), ("gated", 2)])
+@pytest.mark.parametrize(
+    ("name", "reduction"),
+    [("none", 1), ("none", 2), ("all", 1), ("all", 2), ("value", 2), ("gated", 2)],
+)
 def test_attention_over_a_reduced_grid_with_edits(name: str, reduction: int) -> None:
-    """Keys and values come from LN(conv(x)), whose kernels tile the grid (PVT, eq. 1 to 3); a gate reads the same tokens."""
+    """Keys and values come from LN(conv(x)), whose kernels tile the grid (PVT, eq. 1 to
+    3); a gate reads the same tokens.
+    """
     torch.manual_seed(7)
-    width, heads, (height, across), recipe = 4, 2, (2, 6 if reduction > 1 else 2), RECIPES[name]
+    width, heads, (height, across), recipe = (
+        4,
+        2,
+        (2, 6 if reduction > 1 else 2),
+        RECIPES[name],
+    )
     layer = SelfAttention(width, heads, reduction=reduction)
     append(layer, recipe, width)
     randomise(layer)
@@ -253,9 +343,15 @@ def test_attention_over_a_reduced_grid_with_edits(name: str, reduction: int) -> 
                 total = np.tile(at["sr.bias"], (2, 1))
                 for u in range(reduction):
                     for v in range(reduction):
-                        total = total + image[:, i * reduction + u, j * reduction + v] @ at["sr.weight"][:, :, u, v].T
+                        total = (
+                            total
+                            + image[:, i * reduction + u, j * reduction + v]
+                            @ at["sr.weight"][:, :, u, v].T
+                        )
                 rows.append(total)
-        return layer_norm(np.stack(rows, axis=1), at["norm.weight"], at["norm.bias"], 1e-5)
+        return layer_norm(
+            np.stack(rows, axis=1), at["norm.weight"], at["norm.bias"], 1e-5
+        )
 
     def reference(at: Arrays) -> np.ndarray:
         source = reduced(at)
@@ -264,47 +360,100 @@ def test_attention_over_a_reduced_grid_with_edits(name: str, reduction: int) -> 
         v = source @ at["kv.weight"][width:].T + at["kv.bias"][width:]
         return self_attention(source, (q, k, v), heads, recipe, at)
 
-    agree(lambda: layer(x, (height, across)), {"x": x, **parameters(layer)}, reference, entries=24)
+    agree(
+        lambda: layer(x, (height, across)),
+        {"x": x, **parameters(layer)},
+        reference,
+        entries=24,
+    )
 
 
 @pytest.mark.parametrize("added", ["", "bias", "mask", "bias mask"])
 @pytest.mark.parametrize("name", ["none", "gated", "logits", "all"])
 def test_bias_and_mask(name: str, added: str) -> None:
-    """A bias meets the logits before their edits, a mask after them; there are other numbers of queries than of keys."""
+    """A bias meets the logits before their edits, a mask after them; there are other
+    numbers of queries than of keys.
+    """
     torch.manual_seed(8)
-    heads, recipe = 2, {place: edits for place, edits in RECIPES[name].items() if place != "output"}
+    heads, recipe = (
+        2,
+        {place: edits for place, edits in RECIPES[name].items() if place != "output"},
+    )
     layer = Attention(4, heads, 0.0, 0.0)
     append(layer, recipe, 4)
     randomise(layer)
-    leaves = {"q": torch.randn(2, heads, 3, 2), "k": torch.randn(2, heads, 5, 2), "v": torch.randn(2, heads, 5, 2)}
+    leaves = {
+        "q": torch.randn(2, heads, 3, 2),
+        "k": torch.randn(2, heads, 5, 2),
+        "v": torch.randn(2, heads, 5, 2),
+    }
     if "bias" in added:
         leaves["bias"] = torch.randn(1, heads, 3, 5)
     if "mask" in added:
         leaves["mask"] = torch.randn(2, 1, 3, 5)
     source = torch.randn(2, 5, 4)
-    edits = {key: value for key, value in parameters(layer).items() if key.startswith("edits.")}
+    edits = {
+        key: value
+        for key, value in parameters(layer).items()
+        if key.startswith("edits.")
+    }
     if name in ("gated", "all"):
         edits["source"] = source
 
     def reference(at: Arrays) -> np.ndarray:
         tokens = at.get("source", source.detach().double().numpy())
-        return merged(at["q"], at["k"], at["v"], tokens, recipe, at, at.get("bias", 0), at.get("mask", 0))
+        return merged(
+            at["q"],
+            at["k"],
+            at["v"],
+            tokens,
+            recipe,
+            at,
+            at.get("bias", 0),
+            at.get("mask", 0),
+        )
 
-    agree(lambda: layer.attend(**leaves, source=source), {**leaves, **edits}, reference, entries=24)
+    agree(
+        lambda: layer.attend(**leaves, source=source),
+        {**leaves, **edits},
+        reference,
+        entries=24,
+    )
 
 
 @pytest.mark.parametrize("name", ["none", "all"])
 def test_masked_keys_have_no_part(name: str) -> None:
-    """A mask of minus infinity gives what attention to the other keys alone gives (with edits that keep zero weights zero)."""
+    """A mask of minus infinity gives what attention to the other keys alone gives (with
+    edits that keep zero weights zero).
+    """
     torch.manual_seed(9)
     layer = Attention(4, 2, 0.0, 0.0)
-    append(layer, {"logits": RECIPES[name].get("logits", []), "value": RECIPES[name].get("value", [])}, 4)
+    append(
+        layer,
+        {
+            "logits": RECIPES[name].get("logits", []),
+            "value": RECIPES[name].get("value", []),
+        },
+        4,
+    )
     randomise(layer)
-    q, k, v, source = torch.randn(2, 2, 3, 2), torch.randn(2, 2, 5, 2), torch.randn(2, 2, 5, 2), torch.randn(2, 5, 4)
-    mask = torch.zeros(1, 1, 1, 5).masked_fill(torch.tensor([False, True, False, False, True]), -math.inf)
+    q, k, v, source = (
+        torch.randn(2, 2, 3, 2),
+        torch.randn(2, 2, 5, 2),
+        torch.randn(2, 2, 5, 2),
+        torch.randn(2, 5, 4),
+    )
+    mask = torch.zeros(1, 1, 1, 5).masked_fill(
+        torch.tensor([False, True, False, False, True]), -math.inf
+    )
     kept = [0, 2, 3]
     found = layer.attend(q, k, v, source, mask=mask.expand(1, 1, 3, 5))
-    torch.testing.assert_close(found, layer.attend(q, k[:, :, kept], v[:, :, kept], source[:, kept]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        found,
+        layer.attend(q, k[:, :, kept], v[:, :, kept], source[:, kept]),
+        rtol=1e-5,
+        atol=1e-5,
+    )
 
 
 def test_an_observer_sees_what_was_computed_and_changes_nothing() -> None:
@@ -314,9 +463,17 @@ def test_an_observer_sees_what_was_computed_and_changes_nothing() -> None:
     append(layer, recipe, 4)
     randomise(layer)
     x = torch.randn(2, 3, 4)
-    at = {"x": x.double().numpy(), **{name: p.detach().double().numpy() for name, p in layer.named_parameters()}}
-    q, k = (heads_of(at["x"] @ at["qkv.weight"][part * 4 : part * 4 + 4].T, heads) for part in range(2))
-    logits = edited("logits", recipe, at, np.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(2), at["x"])
+    at = {
+        "x": x.double().numpy(),
+        **{name: p.detach().double().numpy() for name, p in layer.named_parameters()},
+    }
+    q, k = (
+        heads_of(at["x"] @ at["qkv.weight"][part * 4 : part * 4 + 4].T, heads)
+        for part in range(2)
+    )
+    logits = edited(
+        "logits", recipe, at, np.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(2), at["x"]
+    )
     before = layer(x)
     seen: list[Seen] = []
     layer.observer = seen.append
@@ -343,41 +500,66 @@ def test_the_fused_call_is_the_same_as_the_observed_one(recipe: str) -> None:
 
 
 def test_value_weight_projects_tokens_to_values() -> None:
-    """The weight that diagnostics take for the values is the one that values come from: with uniform attention (zero queries) and
-    an identity output, the result is the mean of X Wv^T."""
+    """The weight that diagnostics take for the values is the one that values come from:
+    with uniform attention (zero queries) and an identity output, the result is the mean
+    of X Wv^T.
+    """
     torch.manual_seed(12)
     x = torch.randn(1, 4, 6)
-    for layer, call in ((Attention(6, 2, 0.0, 0.0), ()), (SelfAttention(6, 2), ((2, 2),))):
+    for layer, call in (
+        (Attention(6, 2, 0.0, 0.0), ()),
+        (SelfAttention(6, 2), ((2, 2),)),
+    ):
         randomise(layer)
         with torch.no_grad():
-            (layer.qkv.weight[:6] if isinstance(layer, Attention) else layer.q.weight).zero_()
+            (
+                layer.qkv.weight[:6] if isinstance(layer, Attention) else layer.q.weight
+            ).zero_()
             if isinstance(layer, SelfAttention):
                 layer.q.bias.zero_()
                 layer.kv.bias.zero_()
             layer.proj.weight.copy_(torch.eye(6))
             layer.proj.bias.zero_()
-        values = x[0].double().numpy() @ layer.value_weight().detach().double().numpy().T
-        np.testing.assert_allclose(layer(x, *call)[0].detach().numpy(), np.tile(values.mean(0), (4, 1)), atol=1e-5)
+        values = (
+            x[0].double().numpy() @ layer.value_weight().detach().double().numpy().T
+        )
+        np.testing.assert_allclose(
+            layer(x, *call)[0].detach().numpy(),
+            np.tile(values.mean(0), (4, 1)),
+            atol=1e-5,
+        )
 
 
-@pytest.mark.parametrize(("width", "blocks", "count"), [(8, 1, 1), (8, 2, 2), (6, 2, 3), (10, 2, 1), (4, 4, 2), (5, 1, 2)])
+@pytest.mark.parametrize(
+    ("width", "blocks", "count"),
+    [(8, 1, 1), (8, 2, 2), (6, 2, 3), (10, 2, 1), (4, 4, 2), (5, 1, 2)],
+)
 def test_circulant_projection_with_bias(width: int, blocks: int, count: int) -> None:
     torch.manual_seed(13)
     layer = CirculantProjection(width, blocks, count, bias=True)
-    assert sum(p.numel() for p in layer.parameters()) == count * (blocks * width + width)
+    assert sum(p.numel() for p in layer.parameters()) == count * (
+        blocks * width + width
+    )
     randomise(layer)
     z = torch.randn(2, 3, width)
 
     def reference(at: Arrays) -> np.ndarray:
-        return np.stack([at["z"] @ block_circulant(at["c"][t]) + at["bias"][t] for t in range(count)], axis=-2)
+        return np.stack(
+            [
+                at["z"] @ block_circulant(at["c"][t]) + at["bias"][t]
+                for t in range(count)
+            ],
+            axis=-2,
+        )
 
     agree(lambda: layer(z), {"z": z, **parameters(layer)}, reference, entries=24)
 
 
 @pytest.mark.parametrize("width", [1, 4, 5])
 def test_circulant_projection_in_the_domain_of_eq_14(width: int) -> None:
-    """With explicit transforms F: circ(c) is F^-1 diag(F c) F, and the transform of z circ(c) is that of z times the conjugate of
-    that of c."""
+    """With explicit transforms F: circ(c) is F^-1 diag(F c) F, and the transform of z
+    circ(c) is that of z times the conjugate of that of c.
+    """
     torch.manual_seed(18)
     layer = CirculantProjection(width, 1)
     randomise(layer)
@@ -411,7 +593,9 @@ def test_dense_projection_with_bias(count: int) -> None:
         paths = []
         for t in range(count):
             rows = slice(4 * t, 4 * t + 4)
-            paths.append(at["z"] @ at["linear.weight"][rows].T + at["linear.bias"][rows])
+            paths.append(
+                at["z"] @ at["linear.weight"][rows].T + at["linear.bias"][rows]
+            )
         return np.stack(paths, axis=-2)
 
     agree(lambda: layer(z), {"z": z, **parameters(layer)}, reference)
@@ -423,30 +607,58 @@ def test_gradients_of_the_orders_of_a_shortcut(bias: bool) -> None:
     z = torch.randn(2, 3, 6)
 
     def path(at: Arrays, t: int, x: np.ndarray) -> np.ndarray:
-        return x @ block_circulant(at["projection.c"][t]) + (at["projection.bias"][t] if bias else 0)
+        return x @ block_circulant(at["projection.c"][t]) + (
+            at["projection.bias"][t] if bias else 0
+        )
 
     formulas = {
-        ProjectionActivation: lambda at: gelu(path(at, 0, at["z"])) + gelu(path(at, 1, at["z"])),
-        ActivationProjection: lambda at: path(at, 0, gelu(at["z"])) + path(at, 1, gelu(at["z"])),
+        ProjectionActivation: (
+            lambda at: gelu(path(at, 0, at["z"])) + gelu(path(at, 1, at["z"]))
+        ),
+        ActivationProjection: (
+            lambda at: path(at, 0, gelu(at["z"])) + path(at, 1, gelu(at["z"]))
+        ),
         ProjectionOnly: lambda at: path(at, 0, at["z"]) + path(at, 1, at["z"]),
     }
     for order, formula in formulas.items():
         layer = order(CirculantProjection(6, 2, 2, bias=bias))
         randomise(layer)
-        agree(lambda layer=layer: layer(z), {"z": z, **parameters(layer)}, formula, entries=12)
+        agree(
+            lambda layer=layer: layer(z),
+            {"z": z, **parameters(layer)},
+            formula,
+            entries=12,
+        )
 
 
 def laid_out(tokens: Tensor, layout: str, height: int, across: int) -> Tensor:
     """Tokens in row-major order of their grid, put into a layout one number at a time."""
     batch, _, width = tokens.shape
-    shape = {"grid": (batch, height, across, width), "image": (batch, width, height, across), "tokens": tuple(tokens.shape)}
+    shape = {
+        "grid": (batch, height, across, width),
+        "image": (batch, width, height, across),
+        "tokens": tuple(tokens.shape),
+    }
     made = torch.empty(shape[layout])
     for image in range(batch):
         for i in range(height):
             for j in range(across):
                 for c in range(width):
-                    value, at = tokens[image, i * across + j, c], (image, i * across + j, c)
-                    made[{"grid": (image, i, j, c), "image": (image, c, i, j), "tokens": at}[layout]] = value
+                    value, at = (
+                        tokens[image, i * across + j, c],
+                        (
+                            image,
+                            i * across + j,
+                            c,
+                        ),
+                    )
+                    made[
+                        {
+                            "grid": (image, i, j, c),
+                            "image": (image, c, i, j),
+                            "tokens": at,
+                        }[layout]
+                    ] = value
     return made
 
 
@@ -461,7 +673,9 @@ def test_layouts_there_and_back(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", ["tokens", "grid", "image"])
 def test_a_module_on_tokens_in_any_layout(layout: str) -> None:
-    """A module that treats every token and channel differently gives the same through any layout, and the same gradients."""
+    """A module that treats every token and channel differently gives the same through
+    any layout, and the same gradients.
+    """
 
     class Uneven(nn.Module):
         def __init__(self) -> None:
@@ -480,7 +694,11 @@ def test_a_module_on_tokens_in_any_layout(layout: str) -> None:
         result = np.zeros_like(at["x"])
         for image in range(2):
             one = at["x"][image]
-            tokens = {"tokens": one, "grid": one.reshape(6, 4), "image": one.reshape(4, 6).T}[layout]
+            tokens = {
+                "tokens": one,
+                "grid": one.reshape(6, 4),
+                "image": one.reshape(4, 6).T,
+            }[layout]
             new = at["module.mix"] @ tokens @ at["module.turn"]
             result[image] = (new.T if layout == "image" else new).reshape(one.shape)
         return result

@@ -1,4 +1,6 @@
-"""Iso-cost controls: the width is the nearest one, and the table says what capacity alone gives."""
+"""Iso-cost controls: the width is the nearest one, and the table says what capacity
+alone gives.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,31 @@ def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
         assert variant.cost is not None
 
         def gap(width: int, target: int = getattr(variant.cost, cost)) -> int:
-            return int(abs(getattr(made.cost({**declared.baseline, "size.width": width}), cost) - target))
+            return int(
+                abs(
+                    getattr(made.cost({**declared.baseline, "size.width": width}), cost)
+                    - target
+                )
+            )
 
         best = min(range(16, 60, 2), key=gap)
         if variant.index not in controls:
             assert best == 24, "the baseline itself is nearest"
             continue
-        assert controls[variant.index].levels == {**declared.baseline, "size.width": best}
+        assert controls[variant.index].levels == {
+            **declared.baseline,
+            "size.width": best,
+        }
     assert controls
-    assert all(cell.index > max(variant.index for variant in variants) for cell in controls.values()), (
-        "rows of their own, at the end"
-    )
+    assert all(
+        cell.index > max(variant.index for variant in variants)
+        for cell in controls.values()
+    ), "rows of their own, at the end"
 
 
-def test_the_table_tells_the_gain_over_the_control(run_text: RunText, options: Options) -> None:
+def test_the_table_tells_the_gain_over_the_control(
+    run_text: RunText, options: Options
+) -> None:
     run_text(TEXT.replace("CONTROL", "iso-params"))
     study = Study("tiny", options.url)
     assert "Δ control" in study.table()
@@ -72,13 +85,22 @@ def test_the_table_tells_the_gain_over_the_control(run_text: RunText, options: O
 
 def test_a_backbone_of_several_widths_has_no_control() -> None:
     text = TEXT.replace("CONTROL", "iso-flops").replace(
-        "{family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}", "swin_tiny_patch4_window7_224"
+        "{family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}",
+        "swin_tiny_patch4_window7_224",
     )
     with pytest.raises(AblateError, match="has not one width in all its blocks"):
         pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")
 
 
 def test_a_baseline_that_cannot_be_built_has_no_control() -> None:
-    text = TEXT.replace("CONTROL", "iso-flops").replace("ffn.kernel: [none, 3]", "recipe.warmup_epochs: [3, 0]")
-    with pytest.raises(AblateError, match="control: the baseline cannot be built: 3 warm-up epochs leave nothing of 3 epochs"):
+    text = TEXT.replace("CONTROL", "iso-flops").replace(
+        "ffn.kernel: [none, 3]", "recipe.warmup_epochs: [3, 0]"
+    )
+    with pytest.raises(
+        AblateError,
+        match=(
+            "control: the baseline cannot be built: 3 warm-up epochs leave nothing of 3"
+            " epochs"
+        ),
+    ):
         pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")

@@ -39,7 +39,7 @@ def fake_cost(architecture: Architecture) -> Cost:
     from ablate.models import build
 
     build(architecture)
-    return Cost(1, 2, 2, 1, 1)
+    return Cost(params=1, flops=2, flops_paper=2, activations=1, elementwise=1)
 
 
 def declared(document: str = ROWS) -> Space:
@@ -76,18 +76,29 @@ def test_a_table_shows_a_dash_where_a_row_says_nothing() -> None:
     from ablate.report.grid import markdown
 
     plan = make_plan(declared(), fake_cost)
-    text = markdown(plan_grid(Preview(plan, {}, plan.trials, None)))
+    text = markdown(
+        plan_grid(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
+    )
     line = next(line for line in text.splitlines() if line.startswith("|   2 |"))
-    assert [part.strip() for part in line.split("|")][2:7] == ["deit_tiny_patch16_224", "64", "-", "0", "none"]
+    assert [part.strip() for part in line.split("|")][2:7] == [
+        "deit_tiny_patch16_224",
+        "64",
+        "-",
+        "0",
+        "none",
+    ]
 
 
 def test_backbone_and_resolution_vary_in_a_grid_too() -> None:
     document = (
-        ROWS[: ROWS.index("  size.depth")].replace("pvt_small, ", "") + "data: digits\nrecipe: {epochs: 2, warmup_epochs: 0}\n"
+        ROWS[: ROWS.index("  size.depth")].replace("pvt_small, ", "")
+        + "data: digits\nrecipe: {epochs: 2, warmup_epochs: 0}\n"
     )
     plan = make_plan(declared(document), fake_cost)
     assert len(plan.cells) == 4
-    assert len({cell.architecture.hash for cell in plan.cells if cell.architecture}) == 4
+    assert (
+        len({cell.architecture.hash for cell in plan.cells if cell.architecture}) == 4
+    )
 
 
 def test_mixing_needs_cutmix() -> None:
@@ -101,8 +112,14 @@ data: digits
 recipe: {epochs: 2, warmup_epochs: 0}
 """
     plan = make_plan(declared(document), fake_cost)
-    notes = {(cell.levels["patch.mixing"], cell.levels["recipe.cutmix"]): cell.note for cell in plan.cells}
-    assert notes[1, 0] == "patch.mixing labels patches by CutMix; set recipe.cutmix above 0"
+    notes = {
+        (cell.levels["patch.mixing"], cell.levels["recipe.cutmix"]): cell.note
+        for cell in plan.cells
+    }
+    assert (
+        notes[1, 0]
+        == "patch.mixing labels patches by CutMix; set recipe.cutmix above 0"
+    )
     assert not notes[1, 1]
 
 
@@ -110,18 +127,31 @@ def test_a_start_is_part_of_the_trial_and_its_absence_is_not(tmp_path: Path) -> 
     torch.save({"x": torch.zeros(1)}, tmp_path / "some.pth")
     document = ROWS.replace("seeds: 2", "seeds: 1")
     without = make_plan(declared(document), fake_cost)
-    with_ = make_plan(declared(document + f"pretrained: {tmp_path / 'some.pth'}\n"), fake_cost)
+    with_ = make_plan(
+        declared(document + f"pretrained: {tmp_path / 'some.pth'}\n"), fake_cost
+    )
     assert not {t.hash for t in without.trials} & {t.hash for t in with_.trials}
     assert all(t.start and t.start.path for t in with_.trials)
     published = make_plan(declared(document + "pretrained: true\n"), fake_cost)
-    assert published.cells[0].note == "timm publishes no weights for pvt_small; name a checkpoint file: pretrained: FILE.pth"
+    assert (
+        published.cells[0].note
+        == "timm publishes no weights for pvt_small; name a checkpoint file:"
+        " pretrained: FILE.pth"
+    )
     assert published.cells[2].trials[0].start is not None
 
 
 @pytest.mark.parametrize(
-    ("said", "names", "images"), [("true", None, 64), ("[diversity]", ("diversity",), 64), ("{every: 1, images: 5}", None, 5)]
+    ("said", "names", "images"),
+    [
+        ("true", None, 64),
+        ("[diversity]", ("diversity",), 64),
+        ("{every: 1, images: 5}", None, 5),
+    ],
 )
-def test_diagnostics_in_short_and_in_full(said: str, names: tuple[str, ...] | None, images: int) -> None:
+def test_diagnostics_in_short_and_in_full(
+    said: str, names: tuple[str, ...] | None, images: int
+) -> None:
     from ablate import diagnostics
 
     found = declared(ROWS + f"diagnostics: {said}\n").diagnostics

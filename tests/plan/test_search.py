@@ -1,4 +1,6 @@
-"""Searches: what is proposed depends on seed and results only; conditions, limits, known points, seeds, several objectives."""
+"""Searches: what is proposed depends on seed and results only; conditions, limits,
+known points, seeds, several objectives.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from ablate.errors import Infeasible
 from ablate.plan.limits import violations
 from ablate.plan.search import Search, reading_order
 from ablate.plan.strategies import SAMPLERS
-from ablate.records import Architecture, Cost, Epoch, Known, Settings, Space, Status, Trial
+from ablate.records import (
+    Architecture,
+    Cost,
+    Epoch,
+    Known,
+    Settings,
+    Space,
+    Status,
+    Trial,
+)
 
 TEXT = """
 question: Where is the optimum?
@@ -28,23 +39,44 @@ recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
 """
 CONDITIONAL = TEXT.replace(
     TEXT[TEXT.index("  recipe.lr") : TEXT.index("strategy")],
-    "  shortcuts.b: [1, 2, 4]\n  shortcuts.count: [0, 1, 2]\n  recipe.momentum: [0.8, 0.9]\n  recipe.optimizer: [adamw, sgd]\n",
+    "  shortcuts.b: [1, 2, 4]\n  shortcuts.count: [0, 1, 2]\n  recipe.momentum: [0.8,"
+    " 0.9]\n  recipe.optimizer: [adamw, sgd]\n",
 )
 
 
 def free(architecture: Architecture) -> Cost:
-    return Cost(1000, 1000, 1000, 1000, 0)
+    return Cost(
+        params=1000, flops=1000, flops_paper=1000, activations=1000, elementwise=0
+    )
 
 
 def top1(trial: Trial) -> float:
     """The best is in the middle."""
     recipe = trial.recipe
-    return 90 - abs(recipe.lr - 1.6e-3) * 1e3 - abs(recipe.weight_decay - 0.05) * 30 - recipe.label_smoothing * 5
+    return (
+        90
+        - abs(recipe.lr - 1.6e-3) * 1e3
+        - abs(recipe.weight_decay - 0.05) * 30
+        - recipe.label_smoothing * 5
+    )
 
 
-def known(trial: Trial, status: Status = Status.COMPLETED, value: float | None = None) -> Known:
+def known(
+    trial: Trial, status: Status = Status.COMPLETED, value: float | None = None
+) -> Known:
     value = top1(trial) if value is None else value
-    epochs = tuple(Epoch(n, 1.0, 1.0, value * n / trial.recipe.epochs, 99.0, 0.1, 1.0) for n in range(1, trial.recipe.epochs + 1))
+    epochs = tuple(
+        Epoch(
+            number=n,
+            train_loss=1.0,
+            loss=1.0,
+            top1=value * n / trial.recipe.epochs,
+            top5=99.0,
+            lr=0.1,
+            seconds=1.0,
+        )
+        for n in range(1, trial.recipe.epochs + 1)
+    )
     return Known(status, epochs)
 
 
@@ -59,7 +91,9 @@ class Bench:
 
 
 def finish(search: Search, bench: Bench, rounds: int | None = None) -> list[Settings]:
-    """Trains what is wanted, last first, until the search is done or for so many rounds; gives the levels proposed."""
+    """Trains what is wanted, last first, until the search is done or for so many
+    rounds; gives the levels proposed.
+    """
     while rounds is None or rounds > 0:
         search.advance()
         wanted = search.wanted()
@@ -76,14 +110,17 @@ def load(text: str, strategy: str = "tpe") -> Space:
 
 
 @pytest.mark.parametrize("strategy", SAMPLERS)
-def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(strategy: str) -> None:
+def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
+    strategy: str,
+) -> None:
     declared, bench = load(TEXT, strategy), Bench()
     straight = finish(Search(declared, free, bench), bench)
     assert len({tuple(levels.values()) for levels in straight}) == 30
     again = Bench()
     chosen: list[Settings] = []
     for _ in range(40):
-        # Each round ends with a kill: only results and what was stored of the proposals are left.
+        # Each round ends with a kill: only results and what was stored of the proposals
+        # are left.
         search = Search(declared, free, again, chosen)
         chosen = finish(search, again, rounds=2)
         if search.finished:
@@ -94,7 +131,11 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(strategy: st
 @pytest.mark.parametrize("strategy", SAMPLERS)
 def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     """Results come one at a time, in another order than the trials were asked for."""
-    declared, bench, slow = load(TEXT.replace("cells: 30", "cells: 20"), strategy), Bench(), Bench()
+    declared, bench, slow = (
+        load(TEXT.replace("cells: 30", "cells: 20"), strategy),
+        Bench(),
+        Bench(),
+    )
     straight = finish(Search(declared, free, bench), bench)
     search, waiting = Search(declared, free, slow), list[Trial]()
     while not search.finished:
@@ -108,7 +149,9 @@ def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
 
 def test_more_cells_go_on_where_fewer_ended() -> None:
     bench = Bench()
-    few = finish(Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench)
+    few = finish(
+        Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench
+    )
     trained = set(bench.found)
     many = finish(Search(load(TEXT), free, bench, few), bench)
     straight = finish(Search(load(TEXT), free, bench), bench)
@@ -119,12 +162,20 @@ def test_more_cells_go_on_where_fewer_ended() -> None:
 
 def test_a_new_level_keeps_what_was_proposed() -> None:
     bench = Bench()
-    before = finish(Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench)
-    wider = load(TEXT.replace("label_smoothing: [0.0, 0.1, 0.2]", "label_smoothing: [0.0, 0.1, 0.2, 0.3]"))
+    before = finish(
+        Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench
+    )
+    wider = load(
+        TEXT.replace(
+            "label_smoothing: [0.0, 0.1, 0.2]", "label_smoothing: [0.0, 0.1, 0.2, 0.3]"
+        )
+    )
     after = finish(Search(wider, free, bench, before), bench)
     assert after[: len(before)] == before
     assert any(levels["recipe.label_smoothing"] == 0.3 for levels in after)
-    narrower = load(TEXT.replace("label_smoothing: [0.0, 0.1, 0.2]", "label_smoothing: [0.0, 0.1]"))
+    narrower = load(
+        TEXT.replace("label_smoothing: [0.0, 0.1, 0.2]", "label_smoothing: [0.0, 0.1]")
+    )
     kept = finish(Search(narrower, free, bench, before), bench)
     still = [levels for levels in before if levels["recipe.label_smoothing"] != 0.2]
     assert kept[: len(still)] == still
@@ -132,14 +183,23 @@ def test_a_new_level_keeps_what_was_proposed() -> None:
 
 def test_conditions_are_those_of_the_factors() -> None:
     declared = load(CONDITIONAL)
-    assert reading_order(declared) == ["shortcuts.count", "shortcuts.b", "recipe.optimizer", "recipe.momentum"]
+    assert reading_order(declared) == [
+        "shortcuts.count",
+        "shortcuts.b",
+        "recipe.optimizer",
+        "recipe.momentum",
+    ]
     bench = Bench()
     found = finish(Search(declared, free, bench), bench)
     for levels in found:
-        assert levels["shortcuts.count"] != 0 or levels["shortcuts.b"] == 1, "not read, so at the baseline"
+        assert levels["shortcuts.count"] != 0 or levels["shortcuts.b"] == 1, (
+            "not read, so at the baseline"
+        )
         assert levels["recipe.optimizer"] == "sgd" or levels["recipe.momentum"] == 0.8
     # 1 + 2 * 3 paths, 1 + 2 optimisers.
-    assert len({tuple(levels.values()) for levels in found}) == 21, "all there are, though 30 were asked for"
+    assert len({tuple(levels.values()) for levels in found}) == 21, (
+        "all there are, though 30 were asked for"
+    )
 
 
 def test_brute_force_tries_everything_once() -> None:
@@ -159,9 +219,14 @@ def test_a_point_that_is_known_is_not_trained() -> None:
 
 def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     def cost(architecture: Architecture) -> Cost:
-        return replace(free(architecture), params=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)))
+        return replace(
+            free(architecture),
+            params=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)),
+        )
 
-    text = TEXT.replace("recipe.label_smoothing: [0.0, 0.1, 0.2]", "shortcuts.count: [0, 1, 2, 3, 4]")
+    text = TEXT.replace(
+        "recipe.label_smoothing: [0.0, 0.1, 0.2]", "shortcuts.count: [0, 1, 2, 3, 4]"
+    )
     declared = load(text + 'limits: ["params <= 1.15 * baseline.params"]\n')
     bench = Bench()
     search = Search(declared, cost, bench)
@@ -170,10 +235,18 @@ def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     assert sum(cell.feasible for cell in cells) == 30
     refused = [cell for cell in cells if cell.note.startswith("params = ")]
     assert refused
-    assert all(int(cell.levels["shortcuts.count"]) > 1 and not cell.trials for cell in refused)
+    assert all(
+        int(cell.levels["shortcuts.count"]) > 1 and not cell.trials for cell in refused
+    )
     told = search._sampler._study.trials
-    values = [trial.system_attrs["constraints:params <= 1.15 * baseline.params"] for trial in told]
-    assert all((value > 0) == (cell.index in {r.index for r in refused}) for value, cell in zip(values, cells, strict=True))
+    values = [
+        trial.system_attrs["constraints:params <= 1.15 * baseline.params"]
+        for trial in told
+    ]
+    assert all(
+        (value > 0) == (cell.index in {r.index for r in refused})
+        for value, cell in zip(values, cells, strict=True)
+    )
 
 
 def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
@@ -186,7 +259,11 @@ def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
     search = Search(load(CONDITIONAL), cost, bench)
     finish(search, bench)
     assert sum(cell.feasible for cell in search.plan.cells) == 4 * 3
-    assert {cell.note for cell in search.plan.cells if not cell.feasible and cell.same_as is None} == {"two is one too many"}
+    assert {
+        cell.note
+        for cell in search.plan.cells
+        if not cell.feasible and cell.same_as is None
+    } == {"two is one too many"}
 
 
 @pytest.mark.parametrize("status", [Status.DIVERGED, Status.FAILED, Status.PRUNED])
@@ -196,13 +273,19 @@ def test_what_did_not_complete_is_told_as_it_was(status: Status) -> None:
     while not search.finished:
         search.advance()
         for trial in search.wanted():
-            bench.found[trial.hash] = known(trial, status if trial.recipe.label_smoothing else Status.COMPLETED)
+            bench.found[trial.hash] = known(
+                trial, status if trial.recipe.label_smoothing else Status.COMPLETED
+            )
     told = {trial.number: trial for trial in search._sampler._study.trials}
     for cell in search.plan.cells[:-3]:
         bad = cell.levels["recipe.label_smoothing"] != 0
         state = told[cell.index].state.name
-        assert state == ("COMPLETE" if not bad else "PRUNED" if status == Status.PRUNED else "FAIL")
-        assert sorted(told[cell.index].intermediate_values) == ([1, 2] if state == "PRUNED" else [])
+        assert state == (
+            "COMPLETE" if not bad else "PRUNED" if status == Status.PRUNED else "FAIL"
+        )
+        assert sorted(told[cell.index].intermediate_values) == (
+            [1, 2] if state == "PRUNED" else []
+        )
 
 
 def test_adaptive_seeds_are_for_those_in_the_running() -> None:
@@ -212,7 +295,10 @@ def test_adaptive_seeds_are_for_those_in_the_running() -> None:
     finish(search, bench)
     cells = [cell for cell in search.plan.cells if cell.feasible]
     assert len(cells[0].trials) == 4, "the first has nothing to be compared with"
-    assert {len(cell.trials) for cell in cells} == {1, 4}, "without noise a worse cell is out after its first seed"
+    assert {len(cell.trials) for cell in cells} == {
+        1,
+        4,
+    }, "without noise a worse cell is out after its first seed"
     best = max(cells, key=lambda cell: top1(cell.trials[0]))
     assert len(best.trials) == 4
     # Rebuilt from results alone, the same seeds are asked for.
@@ -223,29 +309,58 @@ def test_adaptive_seeds_are_for_those_in_the_running() -> None:
 
 def test_several_objectives_are_told_with_their_costs() -> None:
     def cost(architecture: Architecture) -> Cost:
-        return replace(free(architecture), flops=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)))
+        return replace(
+            free(architecture),
+            flops=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)),
+        )
 
-    text = TEXT.replace("recipe.label_smoothing: [0.0, 0.1, 0.2]", "shortcuts.count: [0, 1, 2, 3, 4]")
+    text = TEXT.replace(
+        "recipe.label_smoothing: [0.0, 0.1, 0.2]", "shortcuts.count: [0, 1, 2, 3, 4]"
+    )
     for strategy in ("nsga2", "nsga3", "tpe", "random"):
-        declared = load(text.replace("cells: 30", "cells: 15") + "metric: {top1: max, flops: min}\n", strategy)
+        declared = load(
+            text.replace("cells: 30", "cells: 15")
+            + "metric: {top1: max, flops: min}\n",
+            strategy,
+        )
         bench = Bench()
         search = Search(declared, cost, bench)
         finish(search, bench)
         study = search._sampler._study
-        assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+        assert [direction.name for direction in study.directions] == [
+            "MAXIMIZE",
+            "MINIMIZE",
+        ]
         first = study.trials[0]
-        assert first.values == [pytest.approx(top1(search.plan.cells[0].trials[0])), 1000]
+        assert first.values == [
+            pytest.approx(top1(search.plan.cells[0].trials[0])),
+            1000,
+        ]
 
 
 def test_violations_are_shares_of_the_bound() -> None:
-    limits = load(TEXT + 'limits: ["flops <= 1.05 * baseline.flops", "params >= 500", "flops / params < 2"]\n').limits
-    found = violations(limits, Cost(1000, 1100, 1, 1, 1), Cost(1000, 1000, 1, 1, 1))
-    assert list(found.values()) == [pytest.approx(50 / 1050), 0.0 - 1.0, pytest.approx((1.1 - 2) / 2)]
+    limits = load(
+        TEXT
+        + 'limits: ["flops <= 1.05 * baseline.flops", "params >= 500", "flops / params'
+        ' < 2"]\n'
+    ).limits
+    found = violations(
+        limits,
+        Cost(params=1000, flops=1100, flops_paper=1, activations=1, elementwise=1),
+        Cost(params=1000, flops=1000, flops_paper=1, activations=1, elementwise=1),
+    )
+    assert list(found.values()) == [
+        pytest.approx(50 / 1050),
+        0.0 - 1.0,
+        pytest.approx((1.1 - 2) / 2),
+    ]
 
 
 def test_fewer_cells_keep_the_first_ones() -> None:
     bench = Bench()
-    many = finish(Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench)
+    many = finish(
+        Search(load(TEXT.replace("cells: 30", "cells: 12")), free, bench), bench
+    )
     few = Search(load(TEXT.replace("cells: 30", "cells: 5")), free, bench, many)
     assert finish(few, bench) == many[:5]
     assert few.more == 0
@@ -253,12 +368,19 @@ def test_fewer_cells_keep_the_first_ones() -> None:
 
 def test_a_limit_that_comes_to_no_number_refuses_the_cell_only() -> None:
     def cost(architecture: Architecture) -> Cost:
-        return replace(free(architecture), params=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)))
+        return replace(
+            free(architecture),
+            params=1000 + 100 * int(architecture.settings.get("shortcuts.count", 0)),
+        )
 
     declared = load(CONDITIONAL + 'limits: ["flops / (params - 1100) <= 5"]\n')
     bench = Bench()
     search = Search(declared, cost, bench)
     finish(search, bench)
-    notes = {cell.note for cell in search.plan.cells if not cell.feasible and cell.same_as is None}
+    notes = {
+        cell.note
+        for cell in search.plan.cells
+        if not cell.feasible and cell.same_as is None
+    }
     assert any("divides by zero" in note for note in notes)
     assert any(cell.feasible for cell in search.plan.cells)

@@ -1,4 +1,6 @@
-"""The printed tables: they are what the search spaces train, and their costs come out or say why not."""
+"""The printed tables: they are what the search spaces train, and their costs come out
+or say why not.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ QUICK = ["augvit/table5", "mabvit/m16", "iffn/table2"]
 
 def test_each_paper_has_tables_and_about_a_hundred_printed_costs() -> None:
     assert {name.partition("/")[0] for name in tables()} == set(PAPERS)
-    printed = sum(bool(row.params) + bool(row.flops) for table in tables().values() for row in table.rows)
+    printed = sum(
+        bool(row.params) + bool(row.flops)
+        for table in tables().values()
+        for row in table.rows
+    )
     assert printed > 190
 
 
@@ -34,8 +40,14 @@ def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
     assert len({row.label for row in table.rows}) == len(table.rows)
     for row in table.rows:
         for factor, level in row.levels.items():
-            if factor not in ("backbone", "data.image_size") and not factor.startswith("recipe."):
-                assert factors.find(factor)[1].allowed.accepts(level), (row.label, factor, level)
+            if factor not in ("backbone", "data.image_size") and not factor.startswith(
+                "recipe."
+            ):
+                assert factors.find(factor)[1].allowed.accepts(level), (
+                    row.label,
+                    factor,
+                    level,
+                )
 
 
 @pytest.mark.parametrize("name", tables())
@@ -43,9 +55,19 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     declared = space.read(SPACES / f"{name}.yaml")
     assert declared.published == name
     table = tables()[name]
-    fixed = {"backbone": declared.backbone, "data.image_size": declared.data.image_size, **declared.fixed}
-    recipe = {f"recipe.{key}": getattr(declared.recipe, key) for key in ("epochs", "repeats", "random_erasing", "mixup")}
-    found = [matching_row(table, levels, {**recipe, **fixed}) for levels in combinations(declared)]
+    fixed = {
+        "backbone": declared.backbone,
+        "data.image_size": declared.data.image_size,
+        **declared.fixed,
+    }
+    recipe = {
+        f"recipe.{key}": getattr(declared.recipe, key)
+        for key in ("epochs", "repeats", "random_erasing", "mixup")
+    }
+    found = [
+        matching_row(table, levels, {**recipe, **fixed})
+        for levels in combinations(declared)
+    ]
     missing = [row.label for row in table.rows if row not in found]
     assert not missing
 
@@ -59,8 +81,12 @@ def test_printed_costs_come_out_or_have_a_cause_that_holds(name: str) -> None:
 
 @pytest.mark.slow
 def test_shortcuts_add_what_the_papers_formulas_say() -> None:
-    """12 * sites * T * b * d parameters, and 197 * 12 * sites * T * (2 d log2(d/b) + 2 b d) FLOPs."""
-    none, *some = (count(architecture_of(row)) for row in tables()["augvit/table3"].rows)
+    """12 * sites * T * b * d parameters, and 197 * 12 * sites * T * (2 d log2(d/b) + 2
+    b d) FLOPs.
+    """
+    none, *some = (
+        count(architecture_of(row)) for row in tables()["augvit/table3"].rows
+    )
     for t, found in enumerate(some, start=1):
         assert found.params - none.params == 12 * 2 * t * 4 * 384
         flops = 197 * 12 * 2 * t * (2 * 384 * math.log2(384 / 4) + 2 * 4 * 384)
@@ -72,9 +98,19 @@ def test_a_wrong_print_is_different() -> None:
     table = tables()["augvit/table4"]
 
     def kinds(flops: float) -> list[str]:
-        cost = Cost(1, round(flops * 1e9), round(flops * 1e9), 1, 1)
+        cost = Cost(
+            params=1,
+            flops=round(flops * 1e9),
+            flops_paper=round(flops * 1e9),
+            activations=1,
+            elementwise=1,
+        )
         first = replace(table, rows=table.rows[:1])
-        return [checked.kind.value for checked in verify(first, Book(lambda architecture: cost)) if checked.cost == "FLOPs"]
+        return [
+            checked.kind.value
+            for checked in verify(first, Book(lambda architecture: cost))
+            if checked.cost == "FLOPs"
+        ]
 
     assert kinds(4.6) == ["equal"]
     assert kinds(4.649) == ["equal"]
@@ -84,8 +120,15 @@ def test_a_wrong_print_is_different() -> None:
 
 def test_rows_match_by_what_the_network_reads() -> None:
     table = tables()["augvit/table5"]
-    assert matching_row(table, {"shortcuts.count": 0, "shortcuts.b": None}, {}).label == "Baseline"
-    levels = {"shortcuts.count": 2, "shortcuts.projection": "circulant", "shortcuts.b": 4}
+    assert (
+        matching_row(table, {"shortcuts.count": 0, "shortcuts.b": None}, {}).label
+        == "Baseline"
+    )
+    levels = {
+        "shortcuts.count": 2,
+        "shortcuts.projection": "circulant",
+        "shortcuts.b": 4,
+    }
     assert matching_row(table, levels, {}).label == "block-circulant b = 4"
     assert matching_row(table, {**levels, "shortcuts.b": 16}, {}) is None
 

@@ -1,4 +1,6 @@
-"""Formulas of plain transformers that the references share, token by token and head by head."""
+"""Formulas of plain transformers that the references share, token by token and head by
+head.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,18 @@ Tokens = Callable[[Tensor], Tensor]
 Maps = Callable[[Tensor], Tensor]
 Block = Callable[[Tensor, Weights], Tensor]
 
+# Of the norms of DeiT, ViT and CaiT; Swin, and the norms inside IFFN's network, have
+# torch's 1e-5.
 VIT_EPS = 1e-6
-"""Of the norms of DeiT, ViT and CaiT; Swin, and the norms inside IFFN's network, have torch's
-1e-5."""
 
 
 def under(weights: Weights, prefix: str) -> dict[str, Tensor]:
     """The weights whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in weights.items()
+        if name.startswith(prefix)
+    }
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -46,7 +52,9 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """`(x - mean) / sqrt(variance + eps) * weight + bias`, of a vector; the variance is biased."""
+    """`(x - mean) / sqrt(variance + eps) * weight + bias`, of a vector; the variance is
+    biased.
+    """
     centred = x - x.sum() / len(x)
     variance = (centred * centred).sum() / len(x)
     return centred / torch.sqrt(variance + eps) * weight + bias
@@ -81,7 +89,9 @@ def mlp(x: Tensor, weights: Weights) -> Tensor:
 def split(tokens: Tensor, heads: int) -> Tensor:
     """Heads side by side along the channels: (n, width) to (heads, n, width / heads)."""
     size = tokens.shape[-1] // heads
-    return torch.stack([tokens[:, head * size : (head + 1) * size] for head in range(heads)])
+    return torch.stack(
+        [tokens[:, head * size : (head + 1) * size] for head in range(heads)]
+    )
 
 
 def plain(maps: Tensor) -> Tensor:
@@ -99,8 +109,8 @@ def attention_of_image(
     added: Tensor | None = None,
     on_values: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Self-attention: `proj concat_h W_h V_h` with `W = on_weights(softmax(on_logits(Q K^T /
-    sqrt(size) + added)))`.
+    """Self-attention: `proj concat_h W_h V_h` with `W = on_weights(softmax(on_logits(Q
+    K^T / sqrt(size) + added)))`.
 
     Args:
         tokens: of one image or window, (n, width).
@@ -113,16 +123,35 @@ def attention_of_image(
         (n, width).
     """
     width = len(weights["proj.weight"])
-    projected = torch.stack([affine(token, weights["qkv.weight"], weights.get("qkv.bias")) for token in tokens])
-    q, k, v = projected[:, :width], projected[:, width : 2 * width], projected[:, 2 * width :]
+    projected = torch.stack(
+        [
+            affine(token, weights["qkv.weight"], weights.get("qkv.bias"))
+            for token in tokens
+        ]
+    )
+    q, k, v = (
+        projected[:, :width],
+        projected[:, width : 2 * width],
+        projected[:, 2 * width :],
+    )
     if on_values is not None:
         v = on_values(tokens, v)
     queries, keys, values = split(q, heads), split(k, heads), split(v, heads)
-    logits = torch.stack([queries[head] @ keys[head].T / math.sqrt(queries.shape[-1]) for head in range(heads)])
+    logits = torch.stack(
+        [
+            queries[head] @ keys[head].T / math.sqrt(queries.shape[-1])
+            for head in range(heads)
+        ]
+    )
     logits = on_logits(logits if added is None else logits + added)
     mixed = on_weights(on_tokens(softmax, logits))
     merged = torch.cat([mixed[head] @ values[head] for head in range(heads)], dim=-1)
-    return torch.stack([affine(token, weights["proj.weight"], weights["proj.bias"]) for token in merged])
+    return torch.stack(
+        [
+            affine(token, weights["proj.weight"], weights["proj.bias"])
+            for token in merged
+        ]
+    )
 
 
 def patches(images: Tensor, weights: Weights, side: int) -> Tensor:
@@ -130,7 +159,10 @@ def patches(images: Tensor, weights: Weights, side: int) -> Tensor:
 
     (batch, channels, height, width) to (batch, n, width).
     """
-    kernel, bias = weights["patch_embed.proj.weight"].flatten(1), weights["patch_embed.proj.bias"]
+    kernel, bias = (
+        weights["patch_embed.proj.weight"].flatten(1),
+        weights["patch_embed.proj.bias"],
+    )
     embedded = []
     for image in images:
         tokens = []
@@ -142,7 +174,9 @@ def patches(images: Tensor, weights: Weights, side: int) -> Tensor:
     return torch.stack(embedded)
 
 
-def last_tokens(images: Tensor, weights: Weights, side: int, depth: int, block: Block) -> Tensor:
+def last_tokens(
+    images: Tensor, weights: Weights, side: int, depth: int, block: Block
+) -> Tensor:
     """Class token and patch tokens after all blocks and the final norm of a ViT.
 
     (batch, channels, height, width) to (batch, 1 + n, width).
@@ -157,10 +191,18 @@ def last_tokens(images: Tensor, weights: Weights, side: int, depth: int, block: 
 
 def classify(vectors: Sequence[Tensor] | Tensor, weights: Weights) -> Tensor:
     """`head` of one vector an image. (batch, width) to (batch, classes)."""
-    return torch.stack([affine(vector, weights["head.weight"], weights["head.bias"]) for vector in vectors])
+    return torch.stack(
+        [
+            affine(vector, weights["head.weight"], weights["head.bias"])
+            for vector in vectors
+        ]
+    )
 
 
-def vit(images: Tensor, weights: Weights, side: int, depth: int, block: Block) -> Tensor:
-    """A ViT that classifies its class token. (batch, channels, height, width) to (batch,
-    classes)."""
+def vit(
+    images: Tensor, weights: Weights, side: int, depth: int, block: Block
+) -> Tensor:
+    """A ViT that classifies its class token. (batch, channels, height, width) to
+    (batch, classes).
+    """
     return classify(last_tokens(images, weights, side, depth, block)[:, 0], weights)

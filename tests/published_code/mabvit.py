@@ -1,7 +1,8 @@
 """MABViT from its paper (Ramesh and Ramkumar 2023): its authors published no code.
 
-Weights of a gate: `attn.gate.weight` (width, width) and `attn.gate.bias`. It is the half of the
-doubled value projection that is activated; the other half is the plain value projection.
+Weights of a gate: `attn.gate.weight` (width, width) and `attn.gate.bias`. It is the
+half of the doubled value projection that is activated; the other half is the plain
+value projection.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ def silu(x: Tensor) -> Tensor:
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "silu": silu}
-GATES: dict[str, Callable[[Tensor], Tensor]] = {"glu": sigmoid, "geglu": gelu, "swiglu": silu}
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "glu": sigmoid,
+    "geglu": gelu,
+    "swiglu": silu,
+}
 
 
 def values(tokens: Tensor, v: Tensor, weights: Weights, value: Value) -> Tensor:
-    """`phi(V)` (Modified Attention Block) or `phi(X W1 + b1) * V` (GLU Variant), before heads are
-    split.
+    """`phi(V)` (Modified Attention Block) or `phi(X W1 + b1) * V` (GLU Variant), before
+    heads are split.
 
     Shape: tokens X and values V, both (n, width), to (n, width).
     """
@@ -47,14 +52,28 @@ def values(tokens: Tensor, v: Tensor, weights: Weights, value: Value) -> Tensor:
         return ACTIVATIONS[value](v)
     if value not in GATES:
         return v
-    gates = torch.stack([affine(token, weights["gate.weight"], weights["gate.bias"]) for token in tokens])
+    gates = torch.stack(
+        [
+            affine(token, weights["gate.weight"], weights["gate.bias"])
+            for token in tokens
+        ]
+    )
     return GATES[value](gates) * v
 
 
-def block(x: Tensor, weights: Weights, heads: int, value: Value, layout: Literal["serial", "parallel"]) -> Tensor:
-    """Serial: `x + MSA(LN1 x)`, then `x + MLP(LN2 x)`. Parallel: `x + MSA(LN1 x) + MLP(LN2 x)`.
+def block(
+    x: Tensor,
+    weights: Weights,
+    heads: int,
+    value: Value,
+    layout: Literal["serial", "parallel"],
+) -> Tensor:
+    """Serial: `x + MSA(LN1 x)`, then `x + MLP(LN2 x)`.
 
-    The text writes one LN in the parallel form, and says that both forms have the same number of
+    Parallel: `x + MSA(LN1 x) + MLP(LN2 x)`.
+
+    The text writes one LN in the parallel form, and says that both forms have the same
+    number of
         parameters: so there are two.
 
     Shape: (batch, n, width) to the same.
@@ -62,7 +81,12 @@ def block(x: Tensor, weights: Weights, heads: int, value: Value, layout: Literal
     attention = under(weights, "attn.")
     outputs = []
     for image in norm(x, weights, "norm1"):
-        attended = attention_of_image(image, attention, heads, on_values=lambda tokens, v: values(tokens, v, attention, value))
+        attended = attention_of_image(
+            image,
+            attention,
+            heads,
+            on_values=lambda tokens, v: values(tokens, v, attention, value),
+        )
         outputs.append(attended)
     attended = torch.stack(outputs)
     if layout == "parallel":
@@ -80,10 +104,15 @@ def network(
     value: Value,
     layout: Literal["serial", "parallel"],
 ) -> Tensor:
-    """A ViT with the representation layer `pre_logits.`: `head tanh(pre_logits class_token)`.
+    """A ViT with the representation layer `pre_logits.`: `head tanh(pre_logits
+    class_token)`.
 
     Shape: (batch, channels, height, width) to (batch, classes).
     """
-    tokens = last_tokens(images, weights, side, depth, lambda x, its: block(x, its, heads, value, layout))
+    tokens = last_tokens(
+        images, weights, side, depth, lambda x, its: block(x, its, heads, value, layout)
+    )
     weight, bias = weights["pre_logits.weight"], weights["pre_logits.bias"]
-    return classify([torch.tanh(affine(image[0], weight, bias)) for image in tokens], weights)
+    return classify(
+        [torch.tanh(affine(image[0], weight, bias)) for image in tokens], weights
+    )

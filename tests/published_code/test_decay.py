@@ -13,9 +13,15 @@ from tests.published_code.package import vit
 
 def decayed(model: nn.Module, recipe: Recipe) -> set[str]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=recipe.weight_decay)
+    optimizer = create_optimizer_v2(
+        model, opt="adamw", lr=1e-3, weight_decay=recipe.weight_decay
+    )
     apply_exceptions(optimizer, model, recipe)
-    every = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+    every = [
+        names[id(parameter)]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
     assert sorted(every) == sorted(names.values())
     groups = (group for group in optimizer.param_groups if group["weight_decay"])
     return {names[id(parameter)] for group in groups for parameter in group["params"]}
@@ -29,7 +35,9 @@ def test_circulant_weights(rule: str, decays: bool) -> None:
     assert "blocks.0.attn.qkv.weight" in found
 
 
-@pytest.mark.parametrize(("rule", "names"), [("rule", set()), ("code", {"alpha", "beta"})])
+@pytest.mark.parametrize(
+    ("rule", "names"), [("rule", set()), ("code", {"alpha", "beta"})]
+)
 def test_agelus(rule: str, names: set[str]) -> None:
     found = decayed(vit(ffn__agelu=2, ffn__kernel=3), Recipe(factor_decay=rule))
     assert {name.rpartition(".")[2] for name in found if ".act." in name} == names
@@ -42,4 +50,7 @@ def test_scales_and_biases_of_summed_activations_do_not_decay(rule: str) -> None
 
 
 def test_without_weight_decay_nothing_decays() -> None:
-    assert decayed(vit(ffn__agelu=2), Recipe(factor_decay="code", weight_decay=0.0)) == set()
+    assert (
+        decayed(vit(ffn__agelu=2), Recipe(factor_decay="code", weight_decay=0.0))
+        == set()
+    )

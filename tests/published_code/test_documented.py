@@ -10,21 +10,31 @@ from ablate import factors
 HERE = Path(__file__).parent
 ROWS = [
     line
-    for line in (HERE.parents[1] / "docs" / "papers.md").read_text(encoding="utf-8").splitlines()
+    for line in (
+        (HERE.parents[1] / "docs" / "papers.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     if line.startswith("|") and line.count("|") == 6
 ]
 
 
 def test_every_named_test_exists() -> None:
     named = {name for line in ROWS for name in re.findall(r"`(test_\w+)`", line)}
-    defined = {name for file in HERE.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)}
+    defined = {
+        name
+        for file in HERE.glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
     assert len(named) >= 15
     assert named - defined == set()
 
 
 def test_every_named_level_exists() -> None:
     parameters = factors.parameters()
-    named = [found for line in ROWS for found in re.findall(r"`([\w.]+): ([\w-]+)`", line)]
+    named = [
+        found for line in ROWS for found in re.findall(r"`([\w.]+): ([\w-]+)`", line)
+    ]
     assert len(named) >= 10
     for name, level in named:
         if name.startswith("recipe."):

@@ -7,7 +7,15 @@ from typing import Literal
 import pytest
 
 from tests.published_code import mabvit
-from tests.published_code.package import DEPTH, HEADS, SIDE, agree, images, vit, weights_of
+from tests.published_code.package import (
+    DEPTH,
+    HEADS,
+    SIDE,
+    agree,
+    images,
+    vit,
+    weights_of,
+)
 
 NAMES = {"attn.edits.value.0.gate": "attn.gate", "head_drop.0.0": "pre_logits"}
 
@@ -19,7 +27,9 @@ def test_network(value: mabvit.Value, layout: Literal["serial", "parallel"]) -> 
     x = images()
     agree(
         lambda: model(x),
-        lambda: mabvit.network(x, weights_of(model, NAMES), SIDE, DEPTH, HEADS, value, layout),
+        lambda: mabvit.network(
+            x, weights_of(model, NAMES), SIDE, DEPTH, HEADS, value, layout
+        ),
         model,
     )
 
@@ -30,4 +40,8 @@ def test_narrower_mlp_beside_gated_values() -> None:
     x = images()
     weights = weights_of(model, NAMES)
     assert weights["blocks.0.mlp.fc1.weight"].shape == (36, 12)
-    agree(lambda: model(x), lambda: mabvit.network(x, weights, SIDE, DEPTH, HEADS, "swiglu", "serial"), model)
+    agree(
+        lambda: model(x),
+        lambda: mabvit.network(x, weights, SIDE, DEPTH, HEADS, "swiglu", "serial"),
+        model,
+    )

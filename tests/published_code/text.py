@@ -1,5 +1,6 @@
-"""What the papers' texts say where the published code differs, or where there is none: shortcuts
-and the losses on patches."""
+"""What the papers' texts say where the published code differs, or where there is none:
+shortcuts and the losses on patches.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +10,25 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tests.published_code.common import Weights, attention_of_image, gelu, mlp, norm, on_tokens, softmax, under
+from tests.published_code.common import (
+    Weights,
+    attention_of_image,
+    gelu,
+    mlp,
+    norm,
+    on_tokens,
+    softmax,
+    under,
+)
 
-Order = Literal["projection-activation", "activation-projection", "projection", "activation"]
+Order = Literal[
+    "projection-activation", "activation-projection", "projection", "activation"
+]
 
 
 def theta(c: Tensor) -> Tensor:
-    """The block-circulant matrix of augmented-shortcuts, eq. 12 and 13: block (i, j) has `c[i, j,
-    (r - s) mod w]` at (r, s).
+    """The block-circulant matrix of augmented-shortcuts, eq. 12 and 13: block (i, j)
+    has `c[i, j, (r - s) mod w]` at (r, s).
 
     Shape: (b, b, w) to (b w, b w).
     """
@@ -32,7 +44,8 @@ def theta(c: Tensor) -> Tensor:
 
 
 def shortcuts(x: Tensor, matrices: Sequence[Tensor], order: Order) -> Tensor:
-    """`sum_i` of `gelu(Z Theta_i)`, `gelu(Z) Theta_i`, `Z Theta_i` or `gelu(Z)` (eq. 9; Table 6).
+    """`sum_i` of `gelu(Z Theta_i)`, `gelu(Z) Theta_i`, `Z Theta_i` or `gelu(Z)` (eq. 9;
+    Table 6).
 
     Shape: (batch, n, width) to the same.
     """
@@ -44,7 +57,9 @@ def shortcuts(x: Tensor, matrices: Sequence[Tensor], order: Order) -> Tensor:
     }
     total = torch.zeros_like(x)
     for matrix in matrices:
-        total = total + on_tokens(lambda token, its=matrix: formulas[order](token, its), x)
+        total = total + on_tokens(
+            lambda token, its=matrix: formulas[order](token, its), x
+        )
     return total
 
 
@@ -56,34 +71,43 @@ def shortcut_block(
     beside_mlp: Sequence[Tensor],
     order: Order,
 ) -> Tensor:
-    """`x + MSA(LN x) + shortcuts(x)`, then `x + MLP(LN x) + shortcuts(x)` (eq. 8 and 11): they
-    read x, not its norm.
+    """`x + MSA(LN x) + shortcuts(x)`, then `x + MLP(LN x) + shortcuts(x)` (eq. 8 and
+    11): they read x, not its norm.
 
     Shape: (batch, n, width) to the same.
     """
     attention = under(weights, "attn.")
-    attended = [attention_of_image(image, attention, heads) for image in norm(x, weights, "norm1")]
+    attended = [
+        attention_of_image(image, attention, heads)
+        for image in norm(x, weights, "norm1")
+    ]
     x = x + torch.stack(attended) + shortcuts(x, beside_attention, order)
     return x + mlp(norm(x, weights, "norm2"), weights) + shortcuts(x, beside_mlp, order)
 
 
 def cosine_loss(h: Tensor) -> Tensor:
-    """Mean over images and i != j of `h_i.h_j / (|h_i| |h_j|)` (patch-diversification, section 4).
-    (batch, n, width)."""
+    """Mean over images and i != j of `h_i.h_j / (|h_i| |h_j|)` (patch-diversification,
+    section 4). (batch, n, width).
+    """
     batch, n, _ = h.shape
     total = h.new_zeros(())
     for tokens in h:
         for i in range(n):
             for j in range(n):
                 if i != j:
-                    lengths = torch.sqrt((tokens[i] @ tokens[i]) * (tokens[j] @ tokens[j]))
+                    lengths = torch.sqrt(
+                        (tokens[i] @ tokens[i]) * (tokens[j] @ tokens[j])
+                    )
                     total = total + tokens[i] @ tokens[j] / lengths
     return total / (batch * n * (n - 1))
 
 
 def contrastive_loss(e: Tensor, h: Tensor) -> Tensor:
-    """`-mean_i log(exp(e_i.h_i) / (exp(e_i.h_i) + exp(e_i . mean_j h_j)))`, without gradient to e.
-    Both (batch, n, width)."""
+    """`-mean_i log(exp(e_i.h_i) / (exp(e_i.h_i) + exp(e_i . mean_j h_j)))`, without
+    gradient to e.
+
+    Both (batch, n, width).
+    """
     batch, n, _ = h.shape
     total = h.new_zeros(())
     for source, tokens in zip(e.detach(), h, strict=True):
@@ -97,11 +121,18 @@ def contrastive_loss(e: Tensor, h: Tensor) -> Tensor:
 
 
 def mixing_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean over images and patches of `-sum_k y_k log softmax(logits)_k`. Both (batch, n,
-    classes)."""
+    """Mean over images and patches of `-sum_k y_k log softmax(logits)_k`.
+
+    Both (batch, n, classes).
+    """
     batch, n, _ = logits.shape
     total = logits.new_zeros(())
     for image in range(batch):
         for patch in range(n):
-            total = total - (labels[image, patch] * torch.log(softmax(logits[image, patch]))).sum()
+            total = (
+                total
+                - (
+                    labels[image, patch] * torch.log(softmax(logits[image, patch]))
+                ).sum()
+            )
     return total / (batch * n)

@@ -26,7 +26,9 @@ def trust() -> ModuleType:
 
 
 def study(
-    trust: ModuleType, values: Sequence[Sequence[float]], levels: Sequence[Mapping[str, object]] | None = None
+    trust: ModuleType,
+    values: Sequence[Sequence[float]],
+    levels: Sequence[Mapping[str, object]] | None = None,
 ) -> StudyResults:
     made: StudyResults = trust.made(values, levels or trust.names(len(values)))
     return made
@@ -39,15 +41,24 @@ def test_an_effect_is_the_paired_t_test(trust: ModuleType) -> None:
     assert effect.estimate is not None
     assert effect.estimate.p == pytest.approx(expected.pvalue)
     low, high = expected.confidence_interval(0.95)
-    assert (effect.estimate.low, effect.estimate.high) == (pytest.approx(low), pytest.approx(high))
+    assert (effect.estimate.low, effect.estimate.high) == (
+        pytest.approx(low),
+        pytest.approx(high),
+    )
     assert effect.verdict is Verdict.HELPS
-    assert sentence(effect, "top1", 0.5) == (
-        f"cell = 1 helps by 0.85 points (95 % interval {low:.2f} to {high:.2f}, 4 seeds) at equal FLOPs."
+    assert (
+        sentence(effect, "top1", 0.5)
+        == f"cell = 1 helps by 0.85 points (95 % interval {low:.2f} to {high:.2f}, 4"
+        " seeds) at equal FLOPs."
     )
 
 
 def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:
-    results = replace(study(trust, [[1.0, 1.1, 1.2], [0.5, 0.61, 0.7]]), metric="loss", direction="min")
+    results = replace(
+        study(trust, [[1.0, 1.1, 1.2], [0.5, 0.61, 0.7]]),
+        metric="loss",
+        direction="min",
+    )
     assert effects(results, 0.02)[0].verdict is Verdict.HELPS
     assert effects(replace(results, direction="max"), 0.02)[0].verdict is Verdict.HURTS
 
@@ -58,10 +69,15 @@ def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:
         ([[80.0], [81.0]], "one seed says nothing of noise"),
         ([[80.0, 80.0, 81.0], [80.5, 80.5, 81.5]], "all differences are equal"),
         ([[80.0, 81.0], [81.5, 81.4]], "we cannot tell yet"),
-        ([[80.0, 81.0, 79.0, 80.5], [80.01, 81.02, 79.0, 80.5]], "makes no difference of 0.5 points or more"),
+        (
+            [[80.0, 81.0, 79.0, 80.5], [80.01, 81.02, 79.0, 80.5]],
+            "makes no difference of 0.5 points or more",
+        ),
     ],
 )
-def test_what_cannot_be_told_is_said(trust: ModuleType, values: list[list[float]], words: str) -> None:
+def test_what_cannot_be_told_is_said(
+    trust: ModuleType, values: list[list[float]], words: str
+) -> None:
     (effect,) = effects(study(trust, values), 0.5)
     assert words in sentence(effect, "top1", 0.5)
     assert effect.verdict in (Verdict.INCONCLUSIVE, Verdict.SAME)
@@ -69,7 +85,13 @@ def test_what_cannot_be_told_is_said(trust: ModuleType, values: list[list[float]
 
 def test_diverged_and_pruned_seeds_are_shown_and_in_no_mean(trust: ModuleType) -> None:
     results = study(trust, [[80.0, 81.0, 79.0], [81.0, 82.1, 80.2]])
-    states = {0: Status.COMPLETED, 1: Status.COMPLETED, 2: Status.COMPLETED, 3: Status.DIVERGED, 4: Status.PRUNED}
+    states = {
+        0: Status.COMPLETED,
+        1: Status.COMPLETED,
+        2: Status.COMPLETED,
+        3: Status.DIVERGED,
+        4: Status.PRUNED,
+    }
     cell = replace(results.cells[1], states=states)
     (effect,) = effects(replace(results, cells=(results.cells[0], cell)), 0.5)
     assert effect.mean == pytest.approx(1.1)
@@ -83,9 +105,16 @@ def test_looks_share_the_risk(trust: ModuleType) -> None:
     assert effects(results, 0.5, Looks(3, 12, 3))[0].verdict is Verdict.INCONCLUSIVE
 
 
-def test_the_predicted_seeds_are_fewer_where_the_effect_is_clearer(trust: ModuleType) -> None:
+def test_the_predicted_seeds_are_fewer_where_the_effect_is_clearer(
+    trust: ModuleType,
+) -> None:
     def further(shift: float) -> int:
-        (effect,) = effects(study(trust, [[80.0, 81.0, 79.0], [80.9 + shift, 81.2 + shift, 80.1 + shift]]), 0.5)
+        (effect,) = effects(
+            study(
+                trust, [[80.0, 81.0, 79.0], [80.9 + shift, 81.2 + shift, 80.1 + shift]]
+            ),
+            0.5,
+        )
         assert effect.verdict is Verdict.INCONCLUSIVE
         assert effect.further is not None
         return effect.further
@@ -99,23 +128,48 @@ def test_no_estimates_no_verdicts() -> None:
     assert found.verdict is Verdict.HELPS
 
 
-GRID = [dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1, 2))]
+GRID = [
+    dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1, 2))
+]
 
 
 def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
-    noise = [[0.1, -0.1, 0.0], [0.0, 0.1, -0.1], [-0.1, 0.0, 0.1], [0.1, 0.0, -0.1], [0.0, -0.1, 0.1], [-0.1, 0.1, 0.0]]
+    noise = [
+        [0.1, -0.1, 0.0],
+        [0.0, 0.1, -0.1],
+        [-0.1, 0.0, 0.1],
+        [0.1, 0.0, -0.1],
+        [0.0, -0.1, 0.1],
+        [-0.1, 0.1, 0.0],
+    ]
     means = [70 + 2 * c["a"] + c["b"] + c["a"] * c["b"] for c in GRID]
-    model = Factorial(study(trust, [[m + e for e in row] for m, row in zip(means, noise, strict=True)], GRID), {"a": 0, "b": 0})
-    found = {(term.factors, term.levels): term.estimate for term in model.main_effects(0.5, "max")}
-    assert {key: round(estimate.value, 6) for key, estimate in found.items() if estimate} == {
+    model = Factorial(
+        study(
+            trust,
+            [[m + e for e in row] for m, row in zip(means, noise, strict=True)],
+            GRID,
+        ),
+        {"a": 0, "b": 0},
+    )
+    found = {
+        (term.factors, term.levels): term.estimate
+        for term in model.main_effects(0.5, "max")
+    }
+    assert {
+        key: round(estimate.value, 6) for key, estimate in found.items() if estimate
+    } == {
         (("a",), (1,)): 3.0,  # 2 + the mean of b
         (("b",), (1,)): 1.5,
         (("b",), (2,)): 3.0,
     }
     together = {term.levels: term.estimate for term in model.interactions(0.5, "max")}
-    assert {key: round(estimate.value, 6) for key, estimate in together.items() if estimate} == {(1, 1): 1.0, (1, 2): 2.0}
+    assert {
+        key: round(estimate.value, 6) for key, estimate in together.items() if estimate
+    } == {(1, 1): 1.0, (1, 2): 2.0}
     terms = model.contributions({"a": 1, "b": 2}, 0.5, "max")
-    assert {(t.kind, t.factors[0]): round(t.estimate.value, 6) for t in terms if t.estimate} == {
+    assert {
+        (t.kind, t.factors[0]): round(t.estimate.value, 6) for t in terms if t.estimate
+    } == {
         ("alone", "a"): 2.0,
         ("alone", "b"): 2.0,
         ("left out", "a"): 4.0,
@@ -124,31 +178,54 @@ def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
         ("shapley", "b"): 3.0,
     }
     shapley = sum(t.estimate.value for t in terms if t.estimate and t.kind == "shapley")
-    assert shapley == pytest.approx(means[-1] - means[0]), "Shapley values add up to what all do together"
+    assert shapley == pytest.approx(means[-1] - means[0]), (
+        "Shapley values add up to what all do together"
+    )
 
 
-def test_a_repeated_cell_counts_once_and_stands_for_its_levels(trust: ModuleType) -> None:
-    """Where a is 0 the model does not read b: those cells are one, with one mean and no degrees of freedom of their own."""
+def test_a_repeated_cell_counts_once_and_stands_for_its_levels(
+    trust: ModuleType,
+) -> None:
+    """Where a is 0 the model does not read b: those cells are one, with one mean and no
+    degrees of freedom of their own.
+    """
     values = [[70.0, 70.2, 69.9], [0.0] * 3, [71.0, 71.1, 71.2], [72.0, 72.3, 71.9]]
-    results = study(trust, values, [dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1))])
+    results = study(
+        trust,
+        values,
+        [
+            dict(zip("ab", cell, strict=True))
+            for cell in itertools.product((0, 1), (0, 1))
+        ],
+    )
     cells = list(results.cells)
     cells[1] = replace(cells[1], values={}, states={}, same_as=0, unread=frozenset("b"))
     model = Factorial(replace(results, cells=tuple(cells)), {"a": 0, "b": 0})
     assert model.freedom == (3 - 1) * (3 - 1)
-    (a, b) = model.main_effects(0.5, "max")
+    a, b = model.main_effects(0.5, "max")
     assert a.estimate is not None
     assert b.estimate is not None
     assert a.estimate.value == pytest.approx((71.1 + 72.0667) / 2 - 70.0333, abs=1e-3)
-    assert b.estimate.value == pytest.approx((72.0667 - 71.1) / 2, abs=1e-3), "half of the cells do not read it"
+    assert b.estimate.value == pytest.approx((72.0667 - 71.1) / 2, abs=1e-3), (
+        "half of the cells do not read it"
+    )
 
 
 def test_one_at_a_time_tells_main_effects_only(trust: ModuleType) -> None:
     levels = [{"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1}]
-    model = Factorial(study(trust, [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4]], levels), {"a": 0, "b": 0})
+    model = Factorial(
+        study(trust, [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4]], levels),
+        {"a": 0, "b": 0},
+    )
     assert model.additive
-    assert [round(t.estimate.value, 3) for t in model.main_effects(0.5, "max") if t.estimate] == [1.0, 0.0]
+    assert [
+        round(t.estimate.value, 3) for t in model.main_effects(0.5, "max") if t.estimate
+    ] == [1.0, 0.0]
     assert all(term.estimate is None for term in model.interactions(0.5, "max"))
-    alone = {t.factors[0]: t.estimate for t in model.contributions({"a": 1, "b": 1}, 0.5, "max")}
+    alone = {
+        t.factors[0]: t.estimate
+        for t in model.contributions({"a": 1, "b": 1}, 0.5, "max")
+    }
     assert set(alone) == {"a", "b"}
 
 
@@ -158,18 +235,30 @@ def test_one_seed_has_no_spread(trust: ModuleType) -> None:
 
 
 def test_rounding_is_no_spread(trust: ModuleType) -> None:
-    """One image more of 10,000 on every seed: differences that are equal but for their last bits."""
+    """One image more of 10,000 on every seed: differences that are equal but for their
+    last bits.
+    """
     correct = [7012, 7030, 6977, 7001, 7040]
-    results = study(trust, [[n / 10_000 * 100 for n in correct], [(n + 1) / 10_000 * 100 for n in correct]])
+    results = study(
+        trust,
+        [
+            [n / 10_000 * 100 for n in correct],
+            [(n + 1) / 10_000 * 100 for n in correct],
+        ],
+    )
     assert effects(results, 0.5)[0].estimate is None
-    for values in ([[10.0] * 3, [10.0] * 3], [[0.0] * 3, [0.0] * 3], [[70.1, 71.2, 69.3], [70.4, 71.5, 69.6]]):
+    for values in (
+        [[10.0] * 3, [10.0] * 3],
+        [[0.0] * 3, [0.0] * 3],
+        [[70.1, 71.2, 69.3], [70.4, 71.5, 69.6]],
+    ):
         with pytest.raises(AblateError, match="says nothing of noise"):
             Factorial(study(trust, values), {"cell": 0})
 
 
 def test_a_row_without_an_estimate_is_one_of_the_family(trust: ModuleType) -> None:
     results = study(trust, [[80.0, 81.0, 79.0], [81.0, 81.9, 80.25], [82.0]])
-    (first, second) = effects(results, 0.5)
+    first, second = effects(results, 0.5)
     assert first.estimate is not None
     assert first.judged is not None
     assert first.judged.p == pytest.approx(2 * first.estimate.p)
@@ -178,12 +267,27 @@ def test_a_row_without_an_estimate_is_one_of_the_family(trust: ModuleType) -> No
 
 def test_interactions_of_a_folded_grid_are_not_made_up(trust: ModuleType) -> None:
     """b is not read where a is 0; over all cells it does nothing, and its line is flat."""
-    levels = [dict(zip("abc", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1), (0, 1))]
+    levels = [
+        dict(zip("abc", cell, strict=True))
+        for cell in itertools.product((0, 1), (0, 1), (0, 1))
+    ]
     noise = itertools.cycle([0.1, -0.1, 0.05])
-    values = [[70 + 5 * c["a"] + c["c"] + next(noise) for _ in range(3)] for c in levels]
+    values = [
+        [70 + 5 * c["a"] + c["c"] + next(noise) for _ in range(3)] for c in levels
+    ]
     results = study(trust, values, levels)
     cells = [
-        replace(cell, values={}, states={}, same_as=cell.index - 2, unread=frozenset("b")) if c["a"] == 0 and c["b"] else cell
+        (
+            replace(
+                cell,
+                values={},
+                states={},
+                same_as=cell.index - 2,
+                unread=frozenset("b"),
+            )
+            if c["a"] == 0 and c["b"]
+            else cell
+        )
         for cell, c in zip(results.cells, levels, strict=True)
     ]
     chart = interaction_chart(replace(results, cells=tuple(cells)), "b", "c")
@@ -195,7 +299,11 @@ def test_interactions_of_a_folded_grid_are_not_made_up(trust: ModuleType) -> Non
 def test_effects_against_controls_of_the_same_cost(trust: ModuleType) -> None:
     results = study(trust, [[70, 71, 70.5], [72, 73.1, 72.4], [71.9, 73.0, 72.5]])
     control = replace(results.cells[2], role="control", control_of=1)
-    (effect,) = control_effects(replace(results, cells=(*results.cells[:2], control)), 0.5)
+    (effect,) = control_effects(
+        replace(results, cells=(*results.cells[:2], control)), 0.5
+    )
     assert (effect.row, effect.against) == (1, 2)
     assert effect.mean == pytest.approx(1 / 30, abs=1e-6)
-    assert len(effects(replace(results, cells=(*results.cells[:2], control)), 0.5)) == 1, "controls are no variants"
+    assert (
+        len(effects(replace(results, cells=(*results.cells[:2], control)), 0.5)) == 1
+    ), "controls are no variants"

@@ -1,4 +1,6 @@
-"""Export to an Optuna storage, opened with Optuna itself and with the real optuna-dashboard."""
+"""Export to an Optuna storage, opened with Optuna itself and with the real
+optuna-dashboard.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +39,32 @@ recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
 """
 
 
-def test_a_search_is_an_optuna_study(run_text: RunText, options: Options, tmp_path: Path) -> None:
+def test_a_search_is_an_optuna_study(
+    run_text: RunText, options: Options, tmp_path: Path
+) -> None:
     run_text(SEARCH)
     to = f"sqlite:///{tmp_path}/optuna.db"
     written = Study("tiny", options.url).export_optuna(to)
     study = optuna.load_study(study_name="tiny", storage=to)
     assert len(study.trials) == written
-    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert [direction.name for direction in study.directions] == [
+        "MAXIMIZE",
+        "MINIMIZE",
+    ]
     done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
     assert len(done) == 8
     by_row = {cell.index: cell for cell in Study("tiny", options.url).results().cells}
     for trial in done:
         cell = by_row[trial.user_attrs["row"]]
-        assert trial.values == [pytest.approx(sum(cell.values.values()) / 2), cell.cost and cell.cost.flops]
-        assert trial.params == {name: level for name, level in cell.levels.items() if name not in cell.unread}
+        assert trial.values == [
+            pytest.approx(sum(cell.values.values()) / 2),
+            cell.cost and cell.cost.flops,
+        ]
+        assert trial.params == {
+            name: level
+            for name, level in cell.levels.items()
+            if name not in cell.unread
+        }
     refused = [trial for trial in study.trials if trial.state.name == "FAIL"]
     assert refused
     assert all(trial.user_attrs["note"] for trial in refused)
@@ -61,7 +75,9 @@ def test_a_search_is_an_optuna_study(run_text: RunText, options: Options, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_dashboard_opens_it(run_text: RunText, tiny: str, options: Options, tmp_path: Path) -> None:
+def test_the_dashboard_opens_it(
+    run_text: RunText, tiny: str, options: Options, tmp_path: Path
+) -> None:
     def curve(trial: Trial, number: int) -> Epoch:
         if trial.seed == 1 and "layout" in trial.architecture.settings:
             raise RuntimeError("no")
@@ -74,11 +90,17 @@ def test_the_dashboard_opens_it(run_text: RunText, tiny: str, options: Options, 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     program = str(Path(sys.executable).with_name("optuna-dashboard"))
-    server = subprocess.Popen([program, to, "--host", "127.0.0.1", "--port", str(port)], stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [program, to, "--host", "127.0.0.1", "--port", str(port)],
+        stderr=subprocess.DEVNULL,
+    )
     try:
         studies = _asked(f"http://127.0.0.1:{port}/api/studies", server)
         assert [study["study_name"] for study in studies["study_summaries"]] == ["tiny"]
-        detail = _asked(f"http://127.0.0.1:{port}/api/studies/{studies['study_summaries'][0]['study_id']}", server)
+        detail = _asked(
+            f"http://127.0.0.1:{port}/api/studies/{studies['study_summaries'][0]['study_id']}",
+            server,
+        )
         states = sorted(trial["state"] for trial in detail["trials"])
         assert states == ["Complete", "Complete", "Fail", "Fail"]
     finally:

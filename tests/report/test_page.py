@@ -1,4 +1,6 @@
-"""Charts and the report: every one is drawn, equal data give equal bytes, and the report asks nothing of the network."""
+"""Charts and the report: every one is drawn, equal data give equal bytes, and the
+report asks nothing of the network.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def study(run_text: RunText, options: Options) -> Study:
     return Study("tiny", options.url)
 
 
-def test_every_chart_is_drawn_still_and_interactive(study: Study, tmp_path: Path) -> None:
+def test_every_chart_is_drawn_still_and_interactive(
+    study: Study, tmp_path: Path
+) -> None:
     found = drawing.drawable(study)
     assert list(found) == list(drawing.KINDS)
     for name, chart in found.items():
@@ -50,23 +54,52 @@ def test_a_point_says_which_row_it_is(study: Study) -> None:
     keys = [key for trace in figure.data for key in trace.customdata or ()]
     assert sorted(keys) == [0, 1, 2, 3]
     forest = draw(drawing.chart(study, "effects"))
-    assert {trace.name for trace in forest.data} <= {"helps", "hurts", "no difference", "inconclusive"}
+    assert {trace.name for trace in forest.data} <= {
+        "helps",
+        "hurts",
+        "no difference",
+        "inconclusive",
+    }
 
 
-def test_what_cannot_be_drawn_is_said(run_text: RunText, options: Options, say: Say) -> None:
-    run_text(FULL.replace("seeds: 3", "seeds: 1").replace("design: grid", "design: one-at-a-time"), SimulatedExecutor(curve))
+def test_what_cannot_be_drawn_is_said(
+    run_text: RunText, options: Options, say: Say
+) -> None:
+    run_text(
+        FULL.replace("seeds: 3", "seeds: 1").replace(
+            "design: grid", "design: one-at-a-time"
+        ),
+        SimulatedExecutor(curve),
+    )
     where = ("--runs", str(options.runs))
-    for of, words in (("factors", "no spread to measure"), ("importance", "four completed cells")):
+    for of, words in (
+        ("factors", "no spread to measure"),
+        ("importance", "four completed cells"),
+    ):
         code, _, err = say("plot", "tiny", "--of", of, "--to", "x.svg", *where)
         assert (code, words in err) == (2, True)
     code, _, err = say("plot", "tiny", "--to", "x.svg", "--row", "1", *where)
     assert (code, "--row goes with --of curves" in err) == (2, True)
-    code, _, err = say("plot", "tiny", "--of", "curves", "--row", "17", "--to", "x.svg", *where)
+    code, _, err = say(
+        "plot", "tiny", "--of", "curves", "--row", "17", "--to", "x.svg", *where
+    )
     assert (code, "tiny has no row 17" in err) == (2, True)
 
 
-def test_the_report_says_it_all(study: Study, options: Options, tmp_path: Path, say: Say) -> None:
-    assert say("report", "tiny", "--runs", str(options.runs), "--to", str(tmp_path / "a.html"))[0] == 0
+def test_the_report_says_it_all(
+    study: Study, options: Options, tmp_path: Path, say: Say
+) -> None:
+    assert (
+        say(
+            "report",
+            "tiny",
+            "--runs",
+            str(options.runs),
+            "--to",
+            str(tmp_path / "a.html"),
+        )[0]
+        == 0
+    )
     text = (tmp_path / "a.html").read_text()
     for words in (
         "Does a shortcut help a very small ViT?",
@@ -87,7 +120,10 @@ def test_the_report_says_it_all(study: Study, options: Options, tmp_path: Path, 
     "text",
     [
         FULL.replace("seeds: 3", "seeds: 3\ncontrol: iso-flops"),
-        FULL.replace("question: Does a shortcut help a very small ViT?", "question: 'Is $L_1$ or $\\foo$ better?'"),
+        FULL.replace(
+            "question: Does a shortcut help a very small ViT?",
+            "question: 'Is $L_1$ or $\\foo$ better?'",
+        ),
         FULL.replace("seeds: 3", "seeds: 1"),
         FULL.replace("design: grid", "design: leave-one-out"),
         FULL.replace("design: grid", "strategy: {name: random, cells: 3}"),
@@ -95,23 +131,39 @@ def test_the_report_says_it_all(study: Study, options: Options, tmp_path: Path, 
     ],
     ids=["controls", "dollars", "one seed", "leave-one-out", "search", "loss"],
 )
-def test_every_kind_of_study_has_a_report(run_text: RunText, options: Options, tmp_path: Path, text: str) -> None:
+def test_every_kind_of_study_has_a_report(
+    run_text: RunText, options: Options, tmp_path: Path, text: str
+) -> None:
     run_text(text, SimulatedExecutor(curve))
     study = Study("tiny", options.url)
     write_page(study, tmp_path / "a.html")
     assert (tmp_path / "a.html").stat().st_size > 10_000
 
 
-def test_a_study_without_a_spread_has_a_report(run_text: RunText, options: Options, tmp_path: Path) -> None:
-    run_text(FULL, SimulatedExecutor(lambda trial, number: replace(curve(trial, number), top1=0.0)))
+def test_a_study_without_a_spread_has_a_report(
+    run_text: RunText, options: Options, tmp_path: Path
+) -> None:
+    run_text(
+        FULL,
+        SimulatedExecutor(
+            lambda trial, number: replace(curve(trial, number), top1=0.0)
+        ),
+    )
     write_page(Study("tiny", options.url), tmp_path / "a.html")
     assert "nothing of noise" in (tmp_path / "a.html").read_text()
 
 
-def test_a_hostile_name_cannot_run(run_text: RunText, options: Options, tmp_path: Path) -> None:
-    run_text(FULL.replace("question: Does", "question: <script>alert(1)</script> Does"), SimulatedExecutor(curve))
+def test_a_hostile_name_cannot_run(
+    run_text: RunText, options: Options, tmp_path: Path
+) -> None:
+    run_text(
+        FULL.replace("question: Does", "question: <script>alert(1)</script> Does"),
+        SimulatedExecutor(curve),
+    )
     for interactive in (False, True):
-        write_page(Study("tiny", options.url), tmp_path / "a.html", interactive=interactive)
+        write_page(
+            Study("tiny", options.url), tmp_path / "a.html", interactive=interactive
+        )
         text = (tmp_path / "a.html").read_text()
         assert "<script>alert(1)" not in text
         assert "&lt;script&gt;alert(1)" in text
@@ -121,7 +173,9 @@ def test_a_hostile_name_cannot_run(run_text: RunText, options: Options, tmp_path
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
 @pytest.mark.parametrize("interactive", [False, True])
-def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(study: Study, tmp_path: Path, interactive: bool) -> None:
+def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
+    study: Study, tmp_path: Path, interactive: bool
+) -> None:
     from playwright.sync_api import sync_playwright
 
     file = tmp_path / "report.html"
@@ -129,15 +183,21 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(study: Study
     asked: list[str] = []
     mistakes: list[str] = []
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: mistakes.append(str(error)))
         page.goto(file.as_uri())
-        page.locator(".plotly .main-svg" if interactive else "figure svg").first.wait_for()
+        page.locator(
+            ".plotly .main-svg" if interactive else "figure svg"
+        ).first.wait_for()
         browser.close()
     assert not mistakes
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert [
+        url for url in asked if not url.startswith(("file:", "data:", "blob:"))
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -148,23 +208,32 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(study: Study
         (36, ", 0.5 kWh drawn by the CPUs</"),
     ],
 )
-def test_energy_is_told_where_it_was_read(study: Study, options: Options, tmp_path: Path, metered: int, told: str | None) -> None:
+def test_energy_is_told_where_it_was_read(
+    study: Study, options: Options, tmp_path: Path, metered: int, told: str | None
+) -> None:
     with closing(sqlite3.connect(options.url)) as connection, connection:
         some = "SELECT rowid FROM epochs ORDER BY rowid LIMIT ?"
-        connection.execute(f"UPDATE epochs SET joules = 1.8e6 / ? WHERE rowid IN ({some})", (metered, metered))
+        connection.execute(
+            f"UPDATE epochs SET joules = 1.8e6 / ? WHERE rowid IN ({some})",
+            (metered, metered),
+        )
     write_page(study, tmp_path / "tiny.html")
     text = (tmp_path / "tiny.html").read_text()
     assert ("kWh" in text) == (told is not None)
     assert told is None or told in text
 
 
-def test_epochs_of_a_shorter_trial_are_not_spent_again(study: Study, options: Options) -> None:
+def test_epochs_of_a_shorter_trial_are_not_spent_again(
+    study: Study, options: Options
+) -> None:
     with closing(sqlite3.connect(options.url)) as connection, connection:
         connection.execute("UPDATE epochs SET joules = 100")
         connection.execute("UPDATE attempts SET first_epoch = 2 WHERE id = 1")
     with Reader(options.url) as reader:
         (spent,) = reader.spent("tiny")
-    assert {name: spent[name] for name in ("trials", "epochs", "seconds", "joules")} == {
+    assert {
+        name: spent[name] for name in ("trials", "epochs", "seconds", "joules")
+    } == {
         "trials": 12,
         "epochs": 34,
         "seconds": 34,

@@ -24,19 +24,37 @@ TOP1 = {0: 70.0, 1: 80.0, 2: 75.0, 3: 85.0}
 
 
 def curve(trial: Trial, number: int) -> Epoch:
-    top1 = TOP1[int(trial.architecture.settings.get("shortcuts.count", 0))] + trial.seed - 0.5
-    return Epoch(number, 1.0, 1.0, top1, 99.0, 0.1, 1.0)
+    top1 = (
+        TOP1[int(trial.architecture.settings.get("shortcuts.count", 0))]
+        + trial.seed
+        - 0.5
+    )
+    return Epoch(
+        number=number,
+        train_loss=1.0,
+        loss=1.0,
+        top1=top1,
+        top5=99.0,
+        lr=0.1,
+        seconds=1.0,
+    )
 
 
 def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve))
     study = Study("tiny", options.url)
     grid = study.pareto()
-    assert [row["row"] for row in grid.data] == [0, 1, 3], "two shortcuts cost more than one and give less"
+    assert [row["row"] for row in grid.data] == [
+        0,
+        1,
+        3,
+    ], "two shortcuts cost more than one and give less"
     flops = [cell.cost.flops for cell in study.results().cells if cell.cost]
     # Rectangles against the corner (70, flops of three shortcuts).
     expected = (80 - 70) * (flops[3] - flops[1])
-    assert f"Hypervolume {expected / 1e3:.4g} (top1 x flops (K)), against" in grid.notes[1]
+    assert (
+        f"Hypervolume {expected / 1e3:.4g} (top1 x flops (K)), against" in grid.notes[1]
+    )
     assert [row["row"] for row in study.pareto(["top1=max"]).data] == [3]
     assert [row["row"] for row in study.pareto(["params=min", "top1=min"]).data] == [0]
     told = study.pareto(history=True)
@@ -50,7 +68,13 @@ def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -
 
 def test_what_is_no_objective_is_told(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve))
-    with pytest.raises(AblateError, match="--objective flop=min: write NAME=max or NAME=min, with a NAME of top1, params"):
+    with pytest.raises(
+        AblateError,
+        match=(
+            "--objective flop=min: write NAME=max or NAME=min, with a NAME of top1,"
+            " params"
+        ),
+    ):
         Study("tiny", options.url).pareto(["flop=min"])
     with pytest.raises(AblateError, match="--objective flops=: write"):
         Study("tiny", options.url).pareto(["flops"])

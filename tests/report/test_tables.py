@@ -1,4 +1,6 @@
-"""Tables: the numbers, and the bytes of every format (golden files; `UPDATE_GOLDEN=1` writes them anew)."""
+"""Tables: the numbers, and the bytes of every format (golden files; `UPDATE_GOLDEN=1`
+writes them anew).
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,26 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 DONE, FAILED, DIVERGED = Status.COMPLETED, Status.FAILED, Status.DIVERGED
 
 
-def cell(index: int, levels: dict[str, object], values: dict[int, float], **more: object) -> CellResult:
+def cell(
+    index: int, levels: dict[str, object], values: dict[int, float], **more: object
+) -> CellResult:
     given = {
         "unread": frozenset({"shortcuts.b"} if levels["shortcuts.count"] == 0 else ()),
         "role": "variant",
         "note": "",
         "same_as": None,
-        "cost": Cost(22_050_664 + index * 1000, 4_608_338_304, 4_598_882_304, 1, 1),
+        "cost": Cost(
+            params=22_050_664 + index * 1000,
+            flops=4_608_338_304,
+            flops_paper=4_598_882_304,
+            activations=1,
+            elementwise=1,
+        ),
     }
     states = dict.fromkeys(values, DONE)
-    return CellResult(index=index, levels=levels, values=values, **{**given, "states": states, **more})
+    return CellResult(
+        index=index, levels=levels, values=values, **{**given, "states": states, **more}
+    )
 
 
 RESULTS = StudyResults(
@@ -47,7 +59,12 @@ RESULTS = StudyResults(
     direction="max",
     factors=("shortcuts.count", "shortcuts.b"),
     cells=(
-        cell(0, {"shortcuts.count": 0, "shortcuts.b": 1}, {0: 79.8, 1: 79.6, 2: 80.1}, role="reference"),
+        cell(
+            0,
+            {"shortcuts.count": 0, "shortcuts.b": 1},
+            {0: 79.8, 1: 79.6, 2: 80.1},
+            role="reference",
+        ),
         cell(
             1,
             {"shortcuts.count": 0, "shortcuts.b": 4},
@@ -55,9 +72,25 @@ RESULTS = StudyResults(
             same_as=0,
             note="shortcuts.b is not read unless a circulant projection is used",
         ),
-        cell(2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.6, 1: 80.8}, states={0: DONE, 1: DONE, 2: FAILED}),
-        cell(3, {"shortcuts.count": 2, "shortcuts.b": 4}, {1: 80.9}, states={0: DIVERGED, 1: DONE, 2: DIVERGED}),
-        cell(4, {"shortcuts.count": 2, "shortcuts.b": 5}, {}, cost=None, note="shortcuts.b = 5 does not divide the width 384"),
+        cell(
+            2,
+            {"shortcuts.count": 2, "shortcuts.b": 1},
+            {0: 80.6, 1: 80.8},
+            states={0: DONE, 1: DONE, 2: FAILED},
+        ),
+        cell(
+            3,
+            {"shortcuts.count": 2, "shortcuts.b": 4},
+            {1: 80.9},
+            states={0: DIVERGED, 1: DONE, 2: DIVERGED},
+        ),
+        cell(
+            4,
+            {"shortcuts.count": 2, "shortcuts.b": 5},
+            {},
+            cost=None,
+            note="shortcuts.b = 5 does not divide the width 384",
+        ),
     ),
 )
 
@@ -68,7 +101,9 @@ def test_means_spreads_and_paired_differences() -> None:
     assert rows[0].sd == pytest.approx(statistics.stdev([79.8, 79.6, 80.1]))
     assert rows[0].delta is None
     assert (rows[2].n, rows[2].paired) == (2, 2)
-    assert rows[2].delta == pytest.approx((80.6 - 79.8 + 80.8 - 79.6) / 2), "the same seeds of the reference, not its mean"
+    assert rows[2].delta == pytest.approx((80.6 - 79.8 + 80.8 - 79.6) / 2), (
+        "the same seeds of the reference, not its mean"
+    )
     assert rows[2].delta_sd == pytest.approx(statistics.stdev([0.8, 1.2]))
     assert (rows[3].n, rows[3].sd, rows[3].delta_sd) == (1, None, None)
     assert rows[3].delta == pytest.approx(1.3)
@@ -84,7 +119,16 @@ def test_what_is_missing_is_said() -> None:
     assert "does not divide" in notes[4]
 
 
-@pytest.mark.parametrize(("form", "ending"), [("md", "md"), ("latex", "tex"), ("html", "html"), ("csv", "csv"), ("json", "json")])
+@pytest.mark.parametrize(
+    ("form", "ending"),
+    [
+        ("md", "md"),
+        ("latex", "tex"),
+        ("html", "html"),
+        ("csv", "csv"),
+        ("json", "json"),
+    ],
+)
 def test_bytes_of_every_format(form: str, ending: str) -> None:
     file = GOLDEN / f"table.{ending}"
     text = render(results_grid(RESULTS), form)
@@ -104,7 +148,9 @@ def test_rows_of_equal_levels_stand_together() -> None:
 
 
 def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
-    better = cell(2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.8, 1: 80.61, 2: 81.1})
+    better = cell(
+        2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.8, 1: 80.61, 2: 81.1}
+    )
     grid = results_grid(replace(RESULTS, cells=(RESULTS.cells[0], better)))
     assert grid.rows[1][3] == "80.84 ± 0.25 (+1.00*)"
     assert grid.bold == {(1, "top-1 (%)")}
@@ -115,13 +161,20 @@ def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs Debian's texlive-latex-recommended")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="needs Debian's texlive-latex-recommended"
+)
 def test_latex_compiles(tmp_path: Path) -> None:
-    tables = "\\par\\bigskip\n".join(render(results_grid(RESULTS, group=group), "latex") for group in ("", "shortcuts.b"))
+    tables = "\\par\\bigskip\n".join(
+        render(results_grid(RESULTS, group=group), "latex")
+        for group in ("", "shortcuts.b")
+    )
     text = "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{booktabs}\n\\begin{document}\n"
     (tmp_path / "table.tex").write_text(text + tables + "\\end{document}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "table.pdf").stat().st_size > 5000
 
@@ -138,7 +191,11 @@ def test_machine_formats_have_full_precision_and_every_row() -> None:
 
 @given(
     st.lists(
-        st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.floats(allow_nan=False) | st.text()), min_size=1
+        st.dictionaries(
+            st.sampled_from("abc"),
+            st.none() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        ),
+        min_size=1,
     )
 )
 def test_any_data_render(data: list[dict[str, object]]) -> None:
@@ -146,12 +203,21 @@ def test_any_data_render(data: list[dict[str, object]]) -> None:
     for form in ("md", "latex", "html", "csv", "json"):
         assert render(grid, form).endswith("\n")
     assert len(json.loads(render(grid, "json"))) == len(data)
-    widths = {len(line.replace("\\|", "")) for line in render(grid, "md").splitlines()[:1]}
+    widths = {
+        len(line.replace("\\|", "")) for line in render(grid, "md").splitlines()[:1]
+    }
     assert len(widths) == 1
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(22_050_664, "22.051 M"), (4.6e9, "4.600 G"), (26_762, "26.762 K"), (1e8, "0.100 G"), (0, "0.000 K")]
+    ("value", "text"),
+    [
+        (22_050_664, "22.051 M"),
+        (4.6e9, "4.600 G"),
+        (26_762, "26.762 K"),
+        (1e8, "0.100 G"),
+        (0, "0.000 K"),
+    ],
 )
 def test_units(value: float, text: str) -> None:
     unit = unit_for([value])

@@ -1,4 +1,6 @@
-"""Good documents: short and full forms mean the same, presets load, the schema admits them."""
+"""Good documents: short and full forms mean the same, presets load, the schema admits
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_presets_load_and_open_with_their_command(file: Path) -> None:
     assert found.question
     assert found.expect
     assert found.source
-    assert file.read_text().startswith(("# ablate run search_spaces/", "# ablate cost search_spaces/"))
+    assert file.read_text().startswith(
+        ("# ablate run search_spaces/", "# ablate cost search_spaces/")
+    )
 
 
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
@@ -43,7 +47,12 @@ def test_presets_fit_the_exported_schema(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"sedes": 2}, {"factors": {"shortcuts.cuont": [0, 1]}}, {"factors": {"layout": ["serial", "x"]}}]
+    "wrong",
+    [
+        {"sedes": 2},
+        {"factors": {"shortcuts.cuont": [0, 1]}},
+        {"factors": {"layout": ["serial", "x"]}},
+    ],
 )
 def test_the_schema_refuses_what_loading_refuses(wrong: dict[str, object]) -> None:
     document = parse(SHORT, "x").values | wrong
@@ -65,8 +74,17 @@ seeds: [0, 1, 2]
 
 def test_defaults() -> None:
     found = space.load(SHORT, "a.yaml")
-    assert (found.seeds, found.metric, found.direction, found.data.name) == ((0, 1, 2), "top1", "max", "digits")
-    assert (found.design, found.scheduler, found.recipe) == (Design("grid"), Scheduler("fifo"), RECIPES["small"])
+    assert (found.seeds, found.metric, found.direction, found.data.name) == (
+        (0, 1, 2),
+        "top1",
+        "max",
+        "digits",
+    )
+    assert (found.design, found.scheduler, found.recipe) == (
+        Design("grid"),
+        Scheduler("fifo"),
+        RECIPES["small"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,24 +98,51 @@ def test_defaults() -> None:
         ("{preset: deit, batch_size: 64}", RECIPES["deit"].warmup_epochs),
     ],
 )
-def test_a_warm_up_that_the_document_leaves_to_the_preset_fits_into_the_epochs(recipe: str, warmup: int) -> None:
-    assert space.load(SHORT + f"recipe: {recipe}\n", "a.yaml").recipe.warmup_epochs == warmup
+def test_a_warm_up_that_the_document_leaves_to_the_preset_fits_into_the_epochs(
+    recipe: str, warmup: int
+) -> None:
+    assert (
+        space.load(SHORT + f"recipe: {recipe}\n", "a.yaml").recipe.warmup_epochs
+        == warmup
+    )
 
 
-@pytest.mark.parametrize("recipe", ["{epochs: 1, warmup_epochs: 1}", "{epochs: 2, warmup_epochs: 5}"])
+@pytest.mark.parametrize(
+    "recipe", ["{epochs: 1, warmup_epochs: 1}", "{epochs: 2, warmup_epochs: 5}"]
+)
 def test_a_warm_up_that_the_document_sets_is_never_changed(recipe: str) -> None:
-    with pytest.raises(SpaceError, match=r"warm-up epochs leave nothing of [12] epochs; set recipe.warmup_epochs below [12]"):
+    with pytest.raises(
+        SpaceError,
+        match=(
+            r"warm-up epochs leave nothing of [12] epochs; set recipe.warmup_epochs"
+            r" below [12]"
+        ),
+    ):
         space.load(SHORT + f"recipe: {recipe}\n", "a.yaml")
 
 
 def test_a_warm_up_that_varies_is_that_of_each_cell() -> None:
     text = SHORT.replace("{shortcuts.count: [0, 1]}", "{recipe.warmup_epochs: [0, 1]}")
-    assert space.load(text + "recipe: {epochs: 2}\n", "a.yaml").factors == {"recipe.warmup_epochs": (0, 1)}
+    assert space.load(text + "recipe: {epochs: 2}\n", "a.yaml").factors == {
+        "recipe.warmup_epochs": (0, 1)
+    }
 
 
 def test_yaml_is_yaml_1_2() -> None:
-    values = parse("a: 1e-3\nb: on\nc: no\nd: 012\ne: 1_0\nf: true\ng: ~\nh: 12:30\ni: -.5\n", "x").values
-    assert values == {"a": 0.001, "b": "on", "c": "no", "d": 12, "e": "1_0", "f": True, "g": None, "h": "12:30", "i": -0.5}
+    values = parse(
+        "a: 1e-3\nb: on\nc: no\nd: 012\ne: 1_0\nf: true\ng: ~\nh: 12:30\ni: -.5\n", "x"
+    ).values
+    assert values == {
+        "a": 0.001,
+        "b": "on",
+        "c": "no",
+        "d": 12,
+        "e": "1_0",
+        "f": True,
+        "g": None,
+        "h": "12:30",
+        "i": -0.5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -119,11 +164,38 @@ FLOPS, BASELINE = CostOf("flops", of_baseline=False), CostOf("flops", of_baselin
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("<= 1.1 * baseline", Limit("flops <= 1.1 * baseline", FLOPS, "<=", Arithmetic(1.1, "*", BASELINE))),
-        ("<baseline", Limit("flops <baseline", FLOPS, "<", BASELINE)),
-        (" >= 6e6 ", Limit("flops >= 6e6", FLOPS, ">=", 6e6)),
-        ("<= baseline.params", Limit("flops <= baseline.params", FLOPS, "<=", CostOf("params", True))),
-        ("- params <= 2", Limit("flops - params <= 2", Arithmetic(FLOPS, "-", CostOf("params", False)), "<=", 2.0)),
+        (
+            "<= 1.1 * baseline",
+            Limit(
+                text="flops <= 1.1 * baseline",
+                left=FLOPS,
+                relation="<=",
+                right=Arithmetic(1.1, "*", BASELINE),
+            ),
+        ),
+        (
+            "<baseline",
+            Limit(text="flops <baseline", left=FLOPS, relation="<", right=BASELINE),
+        ),
+        (" >= 6e6 ", Limit(text="flops >= 6e6", left=FLOPS, relation=">=", right=6e6)),
+        (
+            "<= baseline.params",
+            Limit(
+                text="flops <= baseline.params",
+                left=FLOPS,
+                relation="<=",
+                right=CostOf("params", True),
+            ),
+        ),
+        (
+            "- params <= 2",
+            Limit(
+                text="flops - params <= 2",
+                left=Arithmetic(FLOPS, "-", CostOf("params", False)),
+                relation="<=",
+                right=2.0,
+            ),
+        ),
         ("== 3", None),
         ("<= baseline ** 2", None),
         ("<= True", None),
@@ -131,7 +203,7 @@ FLOPS, BASELINE = CostOf("flops", of_baseline=False), CostOf("flops", of_baselin
         ("<= 1 <= 2", None),
         ("<= (1).real", None),
         ("<= " + "(" * 600, None),
-        ("<= 1.1", Limit("flops <= 1.1", FLOPS, "<=", 1.1)),
+        ("<= 1.1", Limit(text="flops <= 1.1", left=FLOPS, relation="<=", right=1.1)),
     ],
 )
 def test_limits(text: str, limit: Limit | None) -> None:
@@ -147,7 +219,20 @@ def test_any_text_loads_or_is_refused_with_a_line(text: str) -> None:
 
 
 keys = st.sampled_from(
-    ["question", "backbone", "factors", "seeds", "data", "recipe", "design", "limits", "metric", "fixed", "full", "scheduler"]
+    [
+        "question",
+        "backbone",
+        "factors",
+        "seeds",
+        "data",
+        "recipe",
+        "design",
+        "limits",
+        "metric",
+        "fixed",
+        "full",
+        "scheduler",
+    ]
 )
 plain = (
     st.none()
@@ -159,7 +244,10 @@ plain = (
 )
 nested = st.recursive(
     plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(keys | st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -177,8 +265,8 @@ def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
 
 def test_how_files_are_prepared_is_said_under_data() -> None:
     text = (
-        SHORT
-        + "data: {name: imagenet, mean: [0.5], std: [0.5, 0.4, 0.3], crop: 0.9, crop_mode: squash, interpolation: bicubic}\n"
+        SHORT + "data: {name: imagenet, mean: [0.5], std: [0.5, 0.4, 0.3], crop: 0.9,"
+        " crop_mode: squash, interpolation: bicubic}\n"
     )
     data = space.load(text, "a.yaml").data
     assert (data.mean, data.std, data.crop, data.crop_mode, data.interpolation) == (
@@ -194,15 +282,39 @@ def test_how_files_are_prepared_is_said_under_data() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ("{name: digits, crop: 0.9}", "a.yaml:5: data.crop = 0.9 works on image files; digits is in memory and tested whole"),
-        ("{name: digits, mean: [0.5, 0.5], std: [1]}", "a.yaml:5: data.mean has 2 numbers; digits has 1 channel: write one"),
-        ("{name: imagenet, std: [0.5]}", "a.yaml:5: data.std comes with data.mean; write both"),
-        ("{name: imagenet, std: [0]}", "a.yaml:5: data.std.0: must be greater than 0, found 0"),
-        ("{name: imagenet, mean: 0.5}", "a.yaml:5: data.mean: must be a valid list, found 0.5"),
-        ("{name: imagenet, crop: 1.5}", "a.yaml:5: data.crop: must be less than or equal to 1, found 1.5"),
+        (
+            "{name: digits, crop: 0.9}",
+            (
+                "a.yaml:5: data.crop = 0.9 works on image files; digits is in memory"
+                " and tested whole"
+            ),
+        ),
+        (
+            "{name: digits, mean: [0.5, 0.5], std: [1]}",
+            "a.yaml:5: data.mean has 2 numbers; digits has 1 channel: write one",
+        ),
+        (
+            "{name: imagenet, std: [0.5]}",
+            "a.yaml:5: data.std comes with data.mean; write both",
+        ),
+        (
+            "{name: imagenet, std: [0]}",
+            "a.yaml:5: data.std.0: must be greater than 0, found 0",
+        ),
+        (
+            "{name: imagenet, mean: 0.5}",
+            "a.yaml:5: data.mean: must be a valid list, found 0.5",
+        ),
+        (
+            "{name: imagenet, crop: 1.5}",
+            "a.yaml:5: data.crop: must be less than or equal to 1, found 1.5",
+        ),
         (
             "{name: imagenet, interpolation: cubic}",
-            "a.yaml:5: data.interpolation: 'cubic' is not allowed; allowed: bilinear, bicubic",
+            (
+                "a.yaml:5: data.interpolation: 'cubic' is not allowed; allowed:"
+                " bilinear, bicubic"
+            ),
         ),
     ],
 )
@@ -214,12 +326,21 @@ def test_preparations_that_are_refused(said: str, message: str) -> None:
 
 def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None:
     text = SHORT + "recipe: {preset: deit, rand_augment: ''}\ndata: "
-    in_memory, files = space.load(text + "cifar10", "a.yaml").recipe, space.load(text + "imagenet", "a.yaml").recipe
+    in_memory, files = (
+        space.load(text + "cifar10", "a.yaml").recipe,
+        space.load(text + "imagenet", "a.yaml").recipe,
+    )
     assert (in_memory.interpolation, in_memory.color_jitter) == ("bilinear", 0.0)
     assert (files.interpolation, files.color_jitter) == ("bicubic", 0.3)
     refuse_recipe(space.load(text + "cifar10", "a.yaml").data, in_memory)
-    assert space.load(SHORT + "recipe: deit\ndata: cifar10", "a.yaml").recipe.rand_augment, "it is refused, not dropped"
-    said = space.load(SHORT + "recipe: {preset: deit, rand_augment: '', color_jitter: 0.2}\ndata: cifar10", "a.yaml")
+    assert space.load(
+        SHORT + "recipe: deit\ndata: cifar10", "a.yaml"
+    ).recipe.rand_augment, "it is refused, not dropped"
+    said = space.load(
+        SHORT
+        + "recipe: {preset: deit, rand_augment: '', color_jitter: 0.2}\ndata: cifar10",
+        "a.yaml",
+    )
     with pytest.raises(Infeasible, match="recipe.color_jitter works on image files"):
         refuse_recipe(said.data, said.recipe)
 
@@ -235,21 +356,37 @@ data: {{name: imagenet, mean: {mean}, std: {std}}}
 recipe: {{epochs: 1, warmup_epochs: 0}}
 seeds: 1
 """
-        plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+        plan = make_plan(
+            space.load(text, "a.yaml"),
+            lambda architecture: Cost(
+                params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+            ),
+        )
         return plan.cells[0].trials[0].hash
 
-    assert hash_of("[0.5]", "[0.25]") == hash_of("[0.5, 0.5, 0.5]", "[0.25, 0.25, 0.25]")
+    assert hash_of("[0.5]", "[0.25]") == hash_of(
+        "[0.5, 0.5, 0.5]", "[0.25, 0.25, 0.25]"
+    )
     assert hash_of("[0.5]", "[0.25]") != hash_of("[0.5]", "[0.5]")
 
 
 @pytest.mark.parametrize("pool", ["token", "mean", "norm-mean", "distilled"])
 def test_a_declared_backbone_says_its_pooling(pool: str, tiny: str) -> None:
-    backbone = f"backbone: {{family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, pool: {pool}}}"
+    backbone = (
+        "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, pool:"
+        f" {pool}}}"
+    )
     text = re.sub(r"^backbone: .*$", backbone, tiny, flags=re.MULTILINE)
     assert space.load(text, "tiny.yaml").fixed["size.pool"] == pool
 
 
 def test_a_summary_of_a_recipe_shows_a_zero_that_is_no_default() -> None:
-    told = Recipe(beta1=0.0, mixup=0.8, cutmix=1.0, mixup_switch=0.0, weight_decay=0.0).told()
-    assert (told["beta1"], told["mixup_switch"], told["weight_decay"]) == (0.0, 0.0, 0.0)
+    told = Recipe(
+        beta1=0.0, mixup=0.8, cutmix=1.0, mixup_switch=0.0, weight_decay=0.0
+    ).told()
+    assert (told["beta1"], told["mixup_switch"], told["weight_decay"]) == (
+        0.0,
+        0.0,
+        0.0,
+    )
     assert "ema" not in told, "a default is not said"

@@ -1,4 +1,6 @@
-"""Malformed YAML: each gives one clear error with file and line, exit code 2, and no traceback."""
+"""Malformed YAML: each gives one clear error with file and line, exit code 2, and no
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -43,41 +45,85 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "control character": (changed("help", "he\x07lp"), 1, "not valid YAML"),
     "two documents": (GOOD + "---\n" + GOOD, 9, "not valid YAML"),
     "unknown alias": (changed("seeds: 2", "seeds: *two"), 6, "not valid YAML"),
-    "python object": (changed("seeds: 2", "seeds: !!python/object/apply:os.system ['true']"), 6, "the tag"),
-    "custom tag": (changed("digits", "!mine digits"), 7, "the tag !mine is not allowed"),
+    "python object": (
+        changed("seeds: 2", "seeds: !!python/object/apply:os.system ['true']"),
+        6,
+        "the tag",
+    ),
+    "custom tag": (
+        changed("digits", "!mine digits"),
+        7,
+        "the tag !mine is not allowed",
+    ),
     "binary tag": (changed("digits", "!!binary aGk="), 7, "is not allowed"),
     "key twice": (added("seeds: 3"), 9, "the key 'seeds' stands twice"),
-    "factor twice": (changed("  layout:", "  shortcuts.count: [0, 2]\n  layout:"), 5, "the key 'shortcuts.count' stands twice"),
+    "factor twice": (
+        changed("  layout:", "  shortcuts.count: [0, 2]\n  layout:"),
+        5,
+        "the key 'shortcuts.count' stands twice",
+    ),
     "key is a number": (added("5: x"), 9, "a key must be text"),
     "key is a list": (added("[a, b]: x"), 9, "a key must be text"),
-    "endless alias": ("question: &a [*a]\n", 1, "nested deeper than 30 levels, or refers to itself"),
+    "endless alias": (
+        "question: &a [*a]\n",
+        1,
+        "nested deeper than 30 levels, or refers to itself",
+    ),
     "alias bomb": (
         "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
-        + "".join(f"{n}: &{n} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n" for p, n in zip("abcdef", "bcdefg", strict=True)),
+        + "".join(
+            f"{n}: &{n} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n"
+            for p, n in zip("abcdef", "bcdefg", strict=True)
+        ),
         1,
         "the document is too large",
     ),
-    "backbone twice": (changed("factors:", "factors:\n  backbone: [pvt_small, lvt_r1]"), 2, "name the backbone in one place"),
+    "backbone twice": (
+        changed("factors:", "factors:\n  backbone: [pvt_small, lvt_r1]"),
+        2,
+        "name the backbone in one place",
+    ),
     "unknown backbone among factors": (
         changed(
-            "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\nfactors:",
+            "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads:"
+            " 2}\nfactors:",
             "factors:\n  backbone: [pvt_small, pvt_smal]",
         ),
         3,
         "did you mean 'pvt_small'",
     ),
-    "family without a declared form": (changed("family: vit", "family: swin"), 2, "unknown family 'swin'"),
-    "image side that is none": (changed("factors:", "factors:\n  data.image_size: [8, big]"), 4, "'big' is not a level"),
+    "family without a declared form": (
+        changed("family: vit", "family: swin"),
+        2,
+        "unknown family 'swin'",
+    ),
+    "image side that is none": (
+        changed("factors:", "factors:\n  data.image_size: [8, big]"),
+        4,
+        "'big' is not a level",
+    ),
     "fixed data": (added("fixed: {data.image_size: 8}"), 9, "belongs under `data`"),
-    "rows without the design": (added("rows: [{}]"), 9, "rows is read by design rows, not by grid"),
+    "rows without the design": (
+        added("rows: [{}]"),
+        9,
+        "rows is read by design rows, not by grid",
+    ),
     "design rows without rows": (added("design: rows"), 9, "design rows needs cells"),
     "row of an unknown factor": (
         added("design: rows\nrows:\n  - {}\n  - {shortcuts.cout: 1}"),
         12,
         "did you mean 'shortcuts.count'",
     ),
-    "row at an unlisted level": (added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 3}"), 12, "3 is not among the levels"),
-    "level of no row": (added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 1}"), 5, "no row is at the level 'parallel'"),
+    "row at an unlisted level": (
+        added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 3}"),
+        12,
+        "3 is not among the levels",
+    ),
+    "level of no row": (
+        added("design: rows\nrows:\n  - {}\n  - {shortcuts.count: 1}"),
+        5,
+        "no row is at the level 'parallel'",
+    ),
     "image side twice": (
         changed("data: digits", "data: {name: digits, image_size: 8}").replace(
             "factors:", "factors:\n  data.image_size: [8, 16]"
@@ -85,27 +131,82 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         8,
         "data.image_size varies under factors",
     ),
-    "path of what is embedded": (changed("data: digits", "data: {name: digits, path: x}"), 7, "leave path out"),
-    "diagnostic twice": (added("diagnostics: [diversity, diversity]"), 9, "diversity stands twice"),
-    "row twice": (added("design: rows\nrows:\n  - {}\n  - {}"), 12, "row 1 stands twice"),
-    "rows and a baseline": (added("design: rows\nrows:\n  - {}\nbaseline: {layout: parallel}"), 12, "leave `baseline` out"),
-    "unknown published table": (added("published: augvit/tabel3"), 9, "did you mean 'augvit/table3'"),
-    "pretrained file that is not there": (added("pretrained: nowhere.pth"), 9, "no file nowhere.pth"),
-    "unknown diagnostic": (added("diagnostics: [token_cosin]"), 9, "did you mean 'token_cosine'"),
-    "unknown diagnostic in full": (added("diagnostics:\n  names: [x]"), 10, "unknown diagnostic 'x'"),
-    "no diagnostic images": (added("diagnostics: {images: 0}"), 9, "must be greater than or equal to 1"),
-    "deep": ("question: " + "[" * 200 + "]" * 200 + "\n", 1, "nested deeper than 30 levels"),
+    "path of what is embedded": (
+        changed("data: digits", "data: {name: digits, path: x}"),
+        7,
+        "leave path out",
+    ),
+    "diagnostic twice": (
+        added("diagnostics: [diversity, diversity]"),
+        9,
+        "diversity stands twice",
+    ),
+    "row twice": (
+        added("design: rows\nrows:\n  - {}\n  - {}"),
+        12,
+        "row 1 stands twice",
+    ),
+    "rows and a baseline": (
+        added("design: rows\nrows:\n  - {}\nbaseline: {layout: parallel}"),
+        12,
+        "leave `baseline` out",
+    ),
+    "unknown published table": (
+        added("published: augvit/tabel3"),
+        9,
+        "did you mean 'augvit/table3'",
+    ),
+    "pretrained file that is not there": (
+        added("pretrained: nowhere.pth"),
+        9,
+        "no file nowhere.pth",
+    ),
+    "unknown diagnostic": (
+        added("diagnostics: [token_cosin]"),
+        9,
+        "did you mean 'token_cosine'",
+    ),
+    "unknown diagnostic in full": (
+        added("diagnostics:\n  names: [x]"),
+        10,
+        "unknown diagnostic 'x'",
+    ),
+    "no diagnostic images": (
+        added("diagnostics: {images: 0}"),
+        9,
+        "must be greater than or equal to 1",
+    ),
+    "deep": (
+        "question: " + "[" * 200 + "]" * 200 + "\n",
+        1,
+        "nested deeper than 30 levels",
+    ),
     "unknown key": (added("sedes: 3"), 9, "unknown key 'sedes'; did you mean 'seeds'?"),
     "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
-    "no question": (changed("question: Does it help?\n", ""), 1, "missing key 'question'"),
+    "no question": (
+        changed("question: Does it help?\n", ""),
+        1,
+        "missing key 'question'",
+    ),
     "no backbone": (
-        changed("backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\n", ""),
+        changed(
+            "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}\n",
+            "",
+        ),
         1,
         "name the backbone in one place",
     ),
     "empty question": (changed("Does it help?", '""'), 1, "question:"),
-    "question is a number": (changed("Does it help?", "3"), 1, "question: must be a valid string, found 3"),
-    "no factors": (changed("  shortcuts.count: [0, 1]\n  layout: [serial, parallel]\n", "  {}\n"), 3, "factors is empty"),
+    "question is a number": (
+        changed("Does it help?", "3"),
+        1,
+        "question: must be a valid string, found 3",
+    ),
+    "no factors": (
+        changed("  shortcuts.count: [0, 1]\n  layout: [serial, parallel]\n", "  {}\n"),
+        3,
+        "factors is empty",
+    ),
     "unknown factor": (
         changed("shortcuts.count", "shortcut.count"),
         4,
@@ -121,58 +222,141 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         4,
         "shortcuts.count: '1' is not a level; allowed: whole numbers from 0 to 64",
     ),
-    "truth for a number": (changed("[0, 1]", "[0, true]"), 4, "shortcuts.count: True is not a level"),
-    "level out of range": (changed("layout: [serial, parallel]", "drop.path: [0, 1.0]"), 5, "numbers from 0 to below 1"),
+    "truth for a number": (
+        changed("[0, 1]", "[0, true]"),
+        4,
+        "shortcuts.count: True is not a level",
+    ),
+    "level out of range": (
+        changed("layout: [serial, parallel]", "drop.path: [0, 1.0]"),
+        5,
+        "numbers from 0 to below 1",
+    ),
     "negative count": (changed("[0, 1]", "[0, -1]"), 4, "-1 is not a level"),
     "level twice": (changed("[0, 1]", "[0, 1, 1]"), 4, "the level 1 stands twice"),
-    "level twice in two types": (changed("layout: [serial, parallel]", "drop.path: [0, 0.0]"), 5, "the level 0.0 stands twice"),
-    "baseline of another type": (added("baseline: {shortcuts.count: true}"), 9, "baseline: True is not among the levels"),
+    "level twice in two types": (
+        changed("layout: [serial, parallel]", "drop.path: [0, 0.0]"),
+        5,
+        "the level 0.0 stands twice",
+    ),
+    "baseline of another type": (
+        added("baseline: {shortcuts.count: true}"),
+        9,
+        "baseline: True is not among the levels",
+    ),
     "recipe not read": (
         changed("epochs: 2,", "momentum: 0.5, epochs: 2,"),
         8,
         "recipe.momentum is not read unless optimizer is sgd",
     ),
     "one level": (changed("[0, 1]", "[1]"), 4, "needs two levels or more, has 1"),
-    "levels not a list": (changed("[0, 1]", "1"), 4, "factors.shortcuts.count: must be a valid list, found 1"),
+    "levels not a list": (
+        changed("[0, 1]", "1"),
+        4,
+        "factors.shortcuts.count: must be a valid list, found 1",
+    ),
     "level is null": (changed("[0, 1]", "[0, null]"), 4, "found None"),
     "number too large": (changed("[0, 1]", "[0, 1e999]"), 4, "is no finite float"),
     "not a number": (changed("[0, 1]", "[0, .nan]"), 4, "is no finite float"),
-    "fixed and varied": (added("fixed: {layout: parallel}"), 9, "layout stands under factors and under fixed"),
-    "fixed unknown": (added("fixed:\n  shortcuts.bb: 2"), 10, "unknown factor 'shortcuts.bb'; did you mean 'shortcuts.b'?"),
+    "fixed and varied": (
+        added("fixed: {layout: parallel}"),
+        9,
+        "layout stands under factors and under fixed",
+    ),
+    "fixed unknown": (
+        added("fixed:\n  shortcuts.bb: 2"),
+        10,
+        "unknown factor 'shortcuts.bb'; did you mean 'shortcuts.b'?",
+    ),
     "fixed recipe": (added("fixed: {recipe.lr: 0.1}"), 9, "belongs under `recipe`"),
     "baseline not listed": (
         added("baseline: {shortcuts.count: 5}"),
         9,
         "baseline: 5 is not among the levels of shortcuts.count: 0, 1",
     ),
-    "baseline unknown": (added("baseline: {layuot: serial}"), 9, "unknown factor 'layuot'; did you mean 'layout'?"),
+    "baseline unknown": (
+        added("baseline: {layuot: serial}"),
+        9,
+        "unknown factor 'layuot'; did you mean 'layout'?",
+    ),
     "full in a grid": (
         added("full: {shortcuts.count: 1}"),
         9,
-        "full is read by the designs leave-one-out, add-one-in, fractional and plackett-burman, not by grid",
+        (
+            "full is read by the designs leave-one-out, add-one-in, fractional and"
+            " plackett-burman, not by grid"
+        ),
     ),
-    "unknown design": (added("design: gird"), 9, "unknown design 'gird'; did you mean 'grid'?"),
-    "random without a number": (added("design: random"), 9, "design random needs a number of cells"),
-    "cells in a grid": (added("design: {name: grid, cells: 4}"), 9, "cells is read by design random, not by grid"),
-    "unknown family": (changed("family: vit", "family: vti"), 2, "unknown family 'vti'; did you mean 'vit'?"),
+    "unknown design": (
+        added("design: gird"),
+        9,
+        "unknown design 'gird'; did you mean 'grid'?",
+    ),
+    "random without a number": (
+        added("design: random"),
+        9,
+        "design random needs a number of cells",
+    ),
+    "cells in a grid": (
+        added("design: {name: grid, cells: 4}"),
+        9,
+        "cells is read by design random, not by grid",
+    ),
+    "unknown family": (
+        changed("family: vit", "family: vti"),
+        2,
+        "unknown family 'vti'; did you mean 'vit'?",
+    ),
     "size said twice": (
         changed("layout: [serial, parallel]", "size.width: [16, 32]"),
         5,
         "size.width varies, but backbone says width too",
     ),
-    "unknown size": (changed("heads", "haeds"), 2, "unknown key 'haeds'; did you mean 'heads'?"),
+    "unknown size": (
+        changed("heads", "haeds"),
+        2,
+        "unknown key 'haeds'; did you mean 'heads'?",
+    ),
     "zero width": (changed("width: 16", "width: 0"), 2, "greater than or equal to 1"),
-    "seeds a word": (changed("seeds: 2", "seeds: two"), 6, "seeds: must be a valid integer, found 'two'"),
+    "seeds a word": (
+        changed("seeds: 2", "seeds: two"),
+        6,
+        "seeds: must be a valid integer, found 'two'",
+    ),
     "no seeds": (changed("seeds: 2", "seeds: 0"), 6, "greater than or equal to 1"),
     "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "a seed stands twice"),
-    "negative seed": (changed("seeds: 2", "seeds: [-1]"), 6, "greater than or equal to 0"),
-    "unknown data": (changed("digits", "digit"), 7, "unknown data set 'digit'; did you mean 'digits'?"),
+    "negative seed": (
+        changed("seeds: 2", "seeds: [-1]"),
+        6,
+        "greater than or equal to 0",
+    ),
+    "unknown data": (
+        changed("digits", "digit"),
+        7,
+        "unknown data set 'digit'; did you mean 'digits'?",
+    ),
     "no such npz": (changed("digits", "missing.npz"), 7, "no file missing.npz"),
     "npz without a path": (changed("digits", "npz"), 7, "npz needs a path"),
-    "unknown recipe": (changed("{epochs: 2, warmup_epochs: 0}", "samll"), 8, "unknown recipe 'samll'; did you mean 'small'?"),
-    "unknown recipe key": (changed("warmup_epochs", "warmup"), 8, "unknown key 'warmup'"),
-    "fractional epochs": (changed("epochs: 2,", "epochs: 2.5,"), 8, "recipe.epochs: must be a valid integer, found 2.5"),
-    "warm-up eats all": (changed("warmup_epochs: 0", "warmup_epochs: 2"), 8, "2 warm-up epochs leave nothing of 2 epochs"),
+    "unknown recipe": (
+        changed("{epochs: 2, warmup_epochs: 0}", "samll"),
+        8,
+        "unknown recipe 'samll'; did you mean 'small'?",
+    ),
+    "unknown recipe key": (
+        changed("warmup_epochs", "warmup"),
+        8,
+        "unknown key 'warmup'",
+    ),
+    "fractional epochs": (
+        changed("epochs: 2,", "epochs: 2.5,"),
+        8,
+        "recipe.epochs: must be a valid integer, found 2.5",
+    ),
+    "warm-up eats all": (
+        changed("warmup_epochs: 0", "warmup_epochs: 2"),
+        8,
+        "2 warm-up epochs leave nothing of 2 epochs",
+    ),
     "unknown optimiser": (
         changed("epochs: 2,", "optimizer: adam,"),
         8,
@@ -189,43 +373,120 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "unknown factor 'recipe.lrr'; did you mean 'recipe.lr'?",
     ),
     "unknown metric": (added("metric: {top2: max}"), 9, "top2"),
-    "two metrics": (added("metric: {top1: max, loss: min}"), 9, "a design has one metric, as {top1: max}"),
-    "direction": (added("metric: {top1: up}"), 9, "'up' is not allowed; allowed: max, min"),
-    "limit without a bound": (added("limits: {flops: small}"), 9, "limits.flops: 'small' is no bound; write one like"),
-    "limit that would run code": (added("limits: {flops: \"<= __import__('os')\"}"), 9, "is no bound"),
-    "limit on an unknown cost": (added('limits: {flop: "<= 1"}'), 9, "'flop' is not allowed; allowed: params, flops"),
-    "unknown resource": (added("resources: {cpu: 1}"), 9, "unknown key 'cpu'; did you mean 'cpus'?"),
+    "two metrics": (
+        added("metric: {top1: max, loss: min}"),
+        9,
+        "a design has one metric, as {top1: max}",
+    ),
+    "direction": (
+        added("metric: {top1: up}"),
+        9,
+        "'up' is not allowed; allowed: max, min",
+    ),
+    "limit without a bound": (
+        added("limits: {flops: small}"),
+        9,
+        "limits.flops: 'small' is no bound; write one like",
+    ),
+    "limit that would run code": (
+        added("limits: {flops: \"<= __import__('os')\"}"),
+        9,
+        "is no bound",
+    ),
+    "limit on an unknown cost": (
+        added('limits: {flop: "<= 1"}'),
+        9,
+        "'flop' is not allowed; allowed: params, flops",
+    ),
+    "unknown resource": (
+        added("resources: {cpu: 1}"),
+        9,
+        "unknown key 'cpu'; did you mean 'cpus'?",
+    ),
     "no cpu": (added("resources: {cpus: 0}"), 9, "greater than 0"),
-    "one and a half gpus": (added("resources: {gpus: 1.5}"), 9, "above 1 it must be a whole number"),
+    "one and a half gpus": (
+        added("resources: {gpus: 1.5}"),
+        9,
+        "above 1 it must be a whole number",
+    ),
     "unknown scheduler": (added("scheduler: hyper"), 9, "unknown scheduler 'hyper'"),
-    "reduction in fifo": (added("scheduler: {name: fifo, reduction: 3}"), 9, "reduction is not read by scheduler fifo"),
-    "samples in asha": (added("scheduler: {name: asha, samples: 3}"), 9, "samples is not read by scheduler asha"),
+    "reduction in fifo": (
+        added("scheduler: {name: fifo, reduction: 3}"),
+        9,
+        "reduction is not read by scheduler fifo",
+    ),
+    "samples in asha": (
+        added("scheduler: {name: asha, samples: 3}"),
+        9,
+        "samples is not read by scheduler asha",
+    ),
     "strategy without a number of cells": (
         added("strategy: tpe"),
         9,
         "needs a number of cells: strategy: {name: tpe, cells: 40}",
     ),
-    "unknown strategy": (added("strategy: {name: tpee, cells: 3}"), 9, "'tpee' is not allowed"),
-    "unknown short strategy": (added("strategy: bruteforce"), 9, "did you mean 'brute-force'"),
-    "strategy and design": (added("strategy: brute-force\ndesign: grid"), 9, "two ways to choose cells"),
-    "cmaes on words": (added("strategy: {name: cmaes, cells: 5}"), 9, "cmaes needs levels that are numbers, layout has others"),
-    "adaptive seeds in a design": (changed("seeds: 2", "seeds: {adaptive: 3}"), 6, "adaptive seeds belong to a search"),
-    "costs as the only goal": (added("strategy: brute-force\nmetric: {flops: min}"), 10, "metric names first one of top1, top5"),
+    "unknown strategy": (
+        added("strategy: {name: tpee, cells: 3}"),
+        9,
+        "'tpee' is not allowed",
+    ),
+    "unknown short strategy": (
+        added("strategy: bruteforce"),
+        9,
+        "did you mean 'brute-force'",
+    ),
+    "strategy and design": (
+        added("strategy: brute-force\ndesign: grid"),
+        9,
+        "two ways to choose cells",
+    ),
+    "cmaes on words": (
+        added("strategy: {name: cmaes, cells: 5}"),
+        9,
+        "cmaes needs levels that are numbers, layout has others",
+    ),
+    "adaptive seeds in a design": (
+        changed("seeds: 2", "seeds: {adaptive: 3}"),
+        6,
+        "adaptive seeds belong to a search",
+    ),
+    "costs as the only goal": (
+        added("strategy: brute-force\nmetric: {flops: min}"),
+        10,
+        "metric names first one of top1, top5",
+    ),
     "goals and a scheduler": (
-        added("strategy: brute-force\nscheduler: asha\nmetric: {top1: max, flops: min}"),
+        added(
+            "strategy: brute-force\nscheduler: asha\nmetric: {top1: max, flops: min}"
+        ),
         11,
         "a scheduler that stops trials compares one metric",
     ),
-    "limit that is a call": (added('limits: ["flops() <= 3"]'), 9, "'flops() <= 3' is no bound on costs; write one like"),
-    "limit on nothing known": (added('limits: ["flop <= 3"]'), 9, "is no bound on costs"),
-    "limit on the baseline alone": (added('limits: ["baseline.flops <= 3"]'), 9, "is no bound on costs"),
+    "limit that is a call": (
+        added('limits: ["flops() <= 3"]'),
+        9,
+        "'flops() <= 3' is no bound on costs; write one like",
+    ),
+    "limit on nothing known": (
+        added('limits: ["flop <= 3"]'),
+        9,
+        "is no bound on costs",
+    ),
+    "limit on the baseline alone": (
+        added('limits: ["baseline.flops <= 3"]'),
+        9,
+        "is no bound on costs",
+    ),
     "name with spaces": (added("name: my study"), 9, "name:"),
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_mistake_is_told_with_its_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     document, line, message = MALFORMED[name]
     monkeypatch.chdir(tmp_path)
@@ -255,18 +516,33 @@ def test_there_are_forty() -> None:
 
 def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
-    file.write_text(changed("[0, 1]", "[0, -1]").replace("parallel]", "paralel]").replace("digits", "digit"))
+    file.write_text(
+        changed("[0, 1]", "[0, -1]")
+        .replace("parallel]", "paralel]")
+        .replace("digits", "digit")
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "ablate", "run", str(file)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-m", "ablate", "run", str(file)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 2
     lines = done.stderr.strip().splitlines()
-    assert [line.partition("space.yaml:")[2].partition(":")[0] for line in lines] == ["4", "5", "7"]
+    assert [line.partition("space.yaml:")[2].partition(":")[0] for line in lines] == [
+        "4",
+        "5",
+        "7",
+    ]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"question: \xe4\n", None])
 def test_files_that_are_no_text(
-    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    content: bytes | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = tmp_path / "space.yaml"
     if content is not None:

@@ -1,4 +1,6 @@
-"""A real PostgreSQL for a test: a cluster of its own in a temporary folder, on the loopback only."""
+"""A real PostgreSQL for a test: a cluster of its own in a temporary folder, on the
+loopback only.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ USER = "postgres"
 
 def _programs() -> Path:
     """The folder of initdb and pg_ctl: Debian keeps them off the PATH."""
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=lambda path: float(path.split("/")[4]))
+    found = sorted(
+        glob.glob("/usr/lib/postgresql/*/bin/initdb"),
+        key=lambda path: float(path.split("/")[4]),
+    )
     if found:
         return Path(found[-1]).parent
     on_path = shutil.which("initdb")
@@ -29,7 +34,11 @@ def _programs() -> Path:
 
 def _as_owner(*words: str) -> None:
     """PostgreSQL refuses to run as root; Debian's package has made a user for it."""
-    command = ["runuser", "-u", USER, "--", *words] if getpass.getuser() == "root" else list(words)
+    command = (
+        ["runuser", "-u", USER, "--", *words]
+        if getpass.getuser() == "root"
+        else list(words)
+    )
     subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL)
 
 
@@ -45,12 +54,42 @@ def postgres() -> Iterator[str]:
         if getpass.getuser() == "root":
             shutil.chown(folder, USER)
         data = folder / "data"
-        _as_owner(str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", USER, "--no-sync")
-        options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
-        _as_owner(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", os.devnull, "-o", options, "start")
+        _as_owner(
+            str(programs / "initdb"),
+            "-D",
+            str(data),
+            "-A",
+            "trust",
+            "-U",
+            USER,
+            "--no-sync",
+        )
+        options = (
+            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories="
+            " -c fsync=off"
+        )
+        _as_owner(
+            str(programs / "pg_ctl"),
+            "-D",
+            str(data),
+            "-w",
+            "-l",
+            os.devnull,
+            "-o",
+            options,
+            "start",
+        )
         try:
             yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
         finally:
-            _as_owner(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
+            _as_owner(
+                str(programs / "pg_ctl"),
+                "-D",
+                str(data),
+                "-m",
+                "immediate",
+                "-w",
+                "stop",
+            )
     finally:
         shutil.rmtree(folder, ignore_errors=True)

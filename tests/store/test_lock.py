@@ -1,4 +1,6 @@
-"""One store has one writer, whatever name it is opened by; what is no store is left as it was."""
+"""One store has one writer, whatever name it is opened by; what is no store is left as
+it was.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def names_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["symbolic link", "link to the folder", "hard link"])
-def test_another_name_of_the_same_file_has_the_same_lock(kind: str, tmp_path: Path) -> None:
+def test_another_name_of_the_same_file_has_the_same_lock(
+    kind: str, tmp_path: Path
+) -> None:
     file = tmp_path / "first" / "ablate.db"
     Writer(str(file)).close()
     other = tmp_path / "other.db"
@@ -36,9 +40,17 @@ def test_another_name_of_the_same_file_has_the_same_lock(kind: str, tmp_path: Pa
     else:
         (tmp_path / "second").symlink_to(file.parent)
         other = tmp_path / "second" / "ablate.db"
-    with Writer(str(file)), pytest.raises(StoreError, match=rf"process {os.getpid()} is writing to {other}"):
+    with (
+        Writer(str(file)),
+        pytest.raises(
+            StoreError, match=rf"process {os.getpid()} is writing to {other}"
+        ),
+    ):
         Writer(str(other))
-    with Writer(str(other)), pytest.raises(StoreError, match=rf"process {os.getpid()} is writing to {file}"):
+    with (
+        Writer(str(other)),
+        pytest.raises(StoreError, match=rf"process {os.getpid()} is writing to {file}"),
+    ):
         Writer(str(file))
     Writer(str(file)).close()
 
@@ -91,14 +103,25 @@ def folder(file: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (foreign, "is a database of another program (it has customers); name a store of its own with --store"),
-        (foreign_with_migrations, "is a database of another program (it has customers)"),
+        (
+            foreign,
+            (
+                "is a database of another program (it has customers); name a store of"
+                " its own with --store"
+            ),
+        ),
+        (
+            foreign_with_migrations,
+            "is a database of another program (it has customers)",
+        ),
         (text_file, "is not a SQLite database; name a store such as runs/ablate.db"),
         (fifo, "is not a regular file; name a store such as runs/ablate.db"),
         (folder, "is not a regular file; name a store such as runs/ablate.db"),
     ],
 )
-def test_what_is_no_store_is_refused_and_left_alone(make: object, words: str, tmp_path: Path, tiny: str) -> None:
+def test_what_is_no_store_is_refused_and_left_alone(
+    make: object, words: str, tmp_path: Path, tiny: str
+) -> None:
     file = tmp_path / "other.db"
     assert callable(make)
     make(file)
@@ -125,7 +148,9 @@ def test_a_device_is_no_store_and_gets_no_lock_beside_it() -> None:
         lambda text: text + "limits: ['params <= 1']\n",
     ],
 )
-def test_what_is_refused_leaves_no_store_behind(change: object, tmp_path: Path, tiny: str) -> None:
+def test_what_is_refused_leaves_no_store_behind(
+    change: object, tmp_path: Path, tiny: str
+) -> None:
     assert callable(change)
     options = Options(runs=tmp_path / "runs", executor="inline")
     with pytest.raises(AblateError):
@@ -150,9 +175,14 @@ connection.close()
 """
 
 
-def test_another_program_that_closes_the_store_takes_nothing_from_its_writer(tmp_path: Path, tiny: str) -> None:
-    """The last one to close a database in WAL mode removes its log. The writer's lock on the file says that it is not the last;
-    the kernel drops that lock when any descriptor of the file is closed in the writer's process."""
+def test_another_program_that_closes_the_store_takes_nothing_from_its_writer(
+    tmp_path: Path, tiny: str
+) -> None:
+    """The last one to close a database in WAL mode removes its log.
+
+    The writer's lock on the file says that it is not the last; the kernel drops that
+    lock when any descriptor of the file is closed in the writer's process.
+    """
     file = tmp_path / "ablate.db"
     with Writer(str(file)) as writer:
         assert writer.store_id

@@ -1,4 +1,6 @@
-"""`ablate import`: studies of another store, merged by the identity of trials; and trials to files."""
+"""`ablate import`: studies of another store, merged by the identity of trials; and
+trials to files.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +20,63 @@ from ablate.study import Study
 from tests.conftest import TINY, Say
 
 
-def run(folder: Path, text: str, name: str = "tiny", stop_after: int | None = None) -> Options:
+def run(
+    folder: Path, text: str, name: str = "tiny", stop_after: int | None = None
+) -> Options:
     options = Options(runs=folder, cpus=1)
     ended: list[Event] = []
     hooks = Hooks(
-        event=lambda happened: ended.append(happened) if isinstance(happened, Ended) else None,
+        event=lambda happened: (
+            ended.append(happened) if isinstance(happened, Ended) else None
+        ),
         stop=lambda: stop_after is not None and len(ended) >= stop_after,
     )
-    pipeline.run(space.load(text, f"{name}.yaml"), f"{name}.yaml", options, hooks, SimulatedExecutor())
+    pipeline.run(
+        space.load(text, f"{name}.yaml"),
+        f"{name}.yaml",
+        options,
+        hooks,
+        SimulatedExecutor(),
+    )
     return options
 
 
 def test_a_study_arrives_whole(tmp_path: Path) -> None:
-    here, there = run(tmp_path / "here", TINY, "other"), run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3"))
+    here, there = (
+        run(tmp_path / "here", TINY, "other"),
+        run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
+    )
     with Writer(here.url) as writer:
         found = writer.take(there.url, [])
-    assert (found.studies, found.trials, found.known) == (("tiny",), 4, 8), "two of three seeds were known by their identity"
+    assert (found.studies, found.trials, found.known) == (
+        ("tiny",),
+        4,
+        8,
+    ), "two of three seeds were known by their identity"
     for form in ("json", "md"):
-        assert Study("tiny", here.url).table(form) == Study("tiny", there.url).table(form)
+        assert Study("tiny", here.url).table(form) == Study("tiny", there.url).table(
+            form
+        )
     assert Study("tiny", here.url).frame().equals(Study("tiny", there.url).frame())
     with Reader(here.url) as mine, Reader(there.url) as theirs:
-        assert len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
+        assert (
+            len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
+        )
     with Writer(here.url) as writer:
         again = writer.take(there.url, ["tiny"])
     assert (again.studies, again.trials, again.known) == ((), 0, 12)
     declared = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
-    assert pipeline.run(declared, "tiny.yaml", here, executor=SimulatedExecutor()).trained == 0, "it can go on here"
+    assert (
+        pipeline.run(declared, "tiny.yaml", here, executor=SimulatedExecutor()).trained
+        == 0
+    ), "it can go on here"
 
 
 def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
-    here, there = run(tmp_path / "here", TINY, "other", stop_after=3), run(tmp_path / "there", TINY, stop_after=5)
+    here, there = (
+        run(tmp_path / "here", TINY, "other", stop_after=3),
+        run(tmp_path / "there", TINY, stop_after=5),
+    )
     with Writer(here.url) as writer:
         found = writer.take(there.url, [])
     assert found.known == 3
@@ -64,29 +93,46 @@ def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
         writer.take(there.url, [])
     for text in (
         "SELECT status, COUNT(*) FROM study_results WHERE study = 'tiny' GROUP BY 1",
-        "SELECT COUNT(*) FROM epochs JOIN trials ON hash = trial_hash WHERE trials.epochs = 3",
+        (
+            "SELECT COUNT(*) FROM epochs JOIN trials ON hash = trial_hash WHERE"
+            " trials.epochs = 3"
+        ),
     ):
         with Reader(here.url) as mine, Reader(there.url) as theirs:
             assert mine.query(text) == theirs.query(text)
     with Reader(there.url) as theirs:
-        assert "pruned" in {trial["status"] for trial in theirs.trials("tiny")}, "the test is of no use without"
+        assert "pruned" in {trial["status"] for trial in theirs.trials("tiny")}, (
+            "the test is of no use without"
+        )
 
 
 def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
     until = TINY.replace("seeds: 2", "seeds: {until_decided: 4, start: 2, step: 2}")
-    here, there = run(tmp_path / "here", until, stop_after=8), run(tmp_path / "there", until)
+    here, there = (
+        run(tmp_path / "here", until, stop_after=8),
+        run(tmp_path / "there", until),
+    )
     with Writer(here.url) as writer:
         writer.take(there.url, [])
-    assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table("json")
+    assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table(
+        "json"
+    )
 
 
 def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
-    here, there = run(tmp_path / "here", TINY), run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3"))
+    here, there = (
+        run(tmp_path / "here", TINY),
+        run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
+    )
     before = Study("tiny", here.url).table()
     with Writer(here.url) as writer:
-        with pytest.raises(StoreError, match="both stores have a study 'tiny', declared differently"):
+        with pytest.raises(
+            StoreError, match="both stores have a study 'tiny', declared differently"
+        ):
             writer.take(there.url, [])
-        with pytest.raises(UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"):
+        with pytest.raises(
+            UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"
+        ):
             writer.take(there.url, ["tiney"])
         with pytest.raises(StoreError, match="no store at"):
             writer.take(str(tmp_path / "nowhere.db"), [])
@@ -99,7 +145,9 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     readers = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
     for ending, read in readers.items():
         file = tmp_path / f"tiny.{ending}"
-        code, _, err = say("export", "tiny", "--to", str(file), "--runs", str(options.runs))
+        code, _, err = say(
+            "export", "tiny", "--to", str(file), "--runs", str(options.runs)
+        )
         assert (code, "wrote 8 trials" in err) == (0, True)
         assert read(file)["top1"].tolist() == pytest.approx(frame["top1"].tolist())
     code, _, err = say("export", "tiny", "--to", "x.xlsx", "--runs", str(options.runs))
@@ -107,4 +155,7 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     code, _, err = say("export", "tiny", "--runs", str(options.runs))
     assert (code, "say where to" in err) == (2, True)
     code, _, err = say("import", options.url, "--store", str(tmp_path / "other.db"))
-    assert (code, "tiny: 8 trials with a result are new here, 0 were known" in err) == (0, True)
+    assert (code, "tiny: 8 trials with a result are new here, 0 were known" in err) == (
+        0,
+        True,
+    )

@@ -1,4 +1,6 @@
-"""A statement that somebody types only reads, ends in time and takes little memory: on SQLite and on PostgreSQL."""
+"""A statement that somebody types only reads, ends in time and takes little memory: on
+SQLite and on PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 from tests.store.postgres import postgres
 
-ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+ENDLESS = (
+    "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*)"
+    " FROM c"
+)
 WRITES = [
     "DELETE FROM epochs",
     "COMMIT",
@@ -35,7 +40,10 @@ WRITES = [
     "DO $$ BEGIN DELETE FROM stores; END $$",
     "CALL nothing()",
     "VACUUM",
-    "SELECT set_config('transaction_read_only', 'off', false), nextval('studies_id_seq')",
+    (
+        "SELECT set_config('transaction_read_only', 'off', false),"
+        " nextval('studies_id_seq')"
+    ),
 ]
 
 
@@ -70,25 +78,34 @@ def url(tmp_path: Path) -> str:
 def stores(url: str) -> int:
     engine = create_engine(url)
     with engine.connect() as connection:
-        found = int(connection.execute(text("SELECT COUNT(*) FROM stores")).scalar_one())
+        found = int(
+            connection.execute(text("SELECT COUNT(*) FROM stores")).scalar_one()
+        )
     engine.dispose()
     return found
 
 
 @pytest.mark.parametrize("statement", WRITES)
-def test_on_postgresql_no_statement_writes_even_for_the_owner(statement: str, owner: str) -> None:
+def test_on_postgresql_no_statement_writes_even_for_the_owner(
+    statement: str, owner: str
+) -> None:
     with Reader(owner) as reader, pytest.raises(StoreError, match="the query failed"):
         reader.query(statement)
     assert stores(owner) == 1
     assert not Path("/tmp/ablate-test-program").exists()
 
 
-def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reader(server: str, owner: str) -> None:
+def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reader(
+    server: str, owner: str
+) -> None:
     with Reader(server) as reader, pytest.raises(StoreError) as refused:
         reader.query("SELECT 1")
     assert questions.READER_ROLE in str(refused.value)
     with Reader(server.replace("postgres@", "ablate_reader:CHOOSE@")) as reader:
-        assert reader.query("SELECT COUNT(*) AS stores FROM stores") == (["stores"], [(1,)])
+        assert reader.query("SELECT COUNT(*) AS stores FROM stores") == (
+            ["stores"],
+            [(1,)],
+        )
         assert reader.studies() == []
     with Reader(owner) as reader:
         assert reader.query("SELECT 'x%s' AS word") == (["word"], [("x%s",)])
@@ -109,19 +126,27 @@ def test_postgresql_keeps_to_time_and_size(owner: str) -> None:
         with pytest.raises(StoreError, match="takes more than 200 MB"):
             reader.query("SELECT repeat('x', 1000000) FROM generate_series(1, 1000000)")
         assert time.monotonic() - began < 20
-        assert len(reader.query("SELECT generate_series(1, 100000)", most=1000)[1]) == 1000
+        assert (
+            len(reader.query("SELECT generate_series(1, 100000)", most=1000)[1]) == 1000
+        )
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         ENDLESS,
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT sum(length(hex(randomblob(9000000)))) FROM c",
+        (
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT"
+            " sum(length(hex(randomblob(9000000)))) FROM c"
+        ),
     ],
 )
 def test_sqlite_keeps_to_its_time(statement: str, url: str) -> None:
     began = time.monotonic()
-    with Reader(url) as reader, pytest.raises(StoreError, match=r"it took longer than 0.5 s; ask for less"):
+    with (
+        Reader(url) as reader,
+        pytest.raises(StoreError, match=r"it took longer than 0.5 s; ask for less"),
+    ):
         reader.query(statement, seconds=0.5)
     assert time.monotonic() - began < 3
 
@@ -129,10 +154,15 @@ def test_sqlite_keeps_to_its_time(statement: str, url: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT hex(zeroblob(1000000)) FROM c",
+        (
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT"
+            " hex(zeroblob(1000000)) FROM c"
+        ),
         "SELECT randomblob(1000000000)",
-        "SELECT group_concat(hex(zeroblob(1000000))) FROM (WITH RECURSIVE c(x) AS"
-        " (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 500) SELECT x FROM c)",
+        (
+            "SELECT group_concat(hex(zeroblob(1000000))) FROM (WITH RECURSIVE c(x) AS"
+            " (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 500) SELECT x FROM c)"
+        ),
     ],
 )
 def test_sqlite_keeps_to_its_size(statement: str, url: str) -> None:
@@ -149,9 +179,19 @@ def test_ctrl_c_ends_an_endless_query(url: str) -> None:
     assert time.monotonic() - began < 3
 
 
-@pytest.mark.parametrize("statement", ["SELECT 1; SELECT 2", "ATTACH '/tmp/ablate-test-copy.db' AS x", "PRAGMA journal_mode"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1; SELECT 2",
+        "ATTACH '/tmp/ablate-test-copy.db' AS x",
+        "PRAGMA journal_mode",
+    ],
+)
 def test_sqlite_takes_one_reading_statement(statement: str, url: str) -> None:
-    with Reader(url) as reader, pytest.raises(StoreError, match="a query can only read: one SELECT"):
+    with (
+        Reader(url) as reader,
+        pytest.raises(StoreError, match="a query can only read: one SELECT"),
+    ):
         reader.query(statement)
 
 

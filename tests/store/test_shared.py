@@ -1,4 +1,6 @@
-"""Several drivers on one PostgreSQL store: leases, heartbeat, fencing, and a study that two finish while they are killed."""
+"""Several drivers on one PostgreSQL store: leases, heartbeat, fencing, and a study that
+two finish while they are killed.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,19 @@ def url(server: str) -> Iterator[str]:
 
 @pytest.fixture
 def plan() -> Plan:
-    return make_plan(space.load(TINY, "tiny.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    return make_plan(
+        space.load(TINY, "tiny.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    )
 
 
 def opened(url: str, plan: Plan) -> Writer:
     writer = Writer(url)
-    writer.begin(writer.register(plan, "tiny.yaml", 1), plan.space.document, provenance.collect())
+    writer.begin(
+        writer.register(plan, "tiny.yaml", 1), plan.space.document, provenance.collect()
+    )
     return writer
 
 
@@ -106,10 +115,15 @@ def test_a_silent_driver_loses_its_trial_and_may_not_write_about_it(
             assert not silent.write(Ended(key, Status.FAILED, "later"))
     with Reader(url) as reader:
         assert reader.known([key])[key].status == Status.COMPLETED
-        assert [attempt["status"] for attempt in reader.attempts(key)] == ["lost", "completed"]
+        assert [attempt["status"] for attempt in reader.attempts(key)] == [
+            "lost",
+            "completed",
+        ]
 
 
-def test_a_heart_keeps_leases_alive(url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heart_keeps_leases_alive(
+    url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer_module, "LEASE_SECONDS", 0.8)
     key = plan.trials[0].hash
     with opened(url, plan) as one, opened(url, plan) as other:
@@ -128,14 +142,18 @@ def test_two_drivers_in_one_process_share_a_study(url: str, tmp_path: Path) -> N
             events.append(happened)
             time.sleep(0.003)
 
-        assert not pipeline.run(declared, "tiny.yaml", options, Hooks(event=event), SimulatedExecutor()).interrupted
+        assert not pipeline.run(
+            declared, "tiny.yaml", options, Hooks(event=event), SimulatedExecutor()
+        ).interrupted
 
     drivers = [threading.Thread(target=drive, args=(events,)) for events in told]
     for driver in drivers:
         driver.start()
     for driver in drivers:
         driver.join()
-    completed = [Counter(e.trial for e in events if isinstance(e, Ended)) for events in told]
+    completed = [
+        Counter(e.trial for e in events if isinstance(e, Ended)) for events in told
+    ]
     assert not set(completed[0]) & set(completed[1]), "no trial was trained twice"
     assert len(completed[0]) + len(completed[1]) == 20
     alone = Options(runs=tmp_path / "alone", cpus=2)
@@ -144,14 +162,23 @@ def test_two_drivers_in_one_process_share_a_study(url: str, tmp_path: Path) -> N
 
 
 def test_two_drivers_share_a_search(url: str, tmp_path: Path) -> None:
-    text_ = TINY.replace("design: grid", "strategy: {name: tpe, cells: 7, parallel: 2}").replace(
-        "layout: [serial, parallel]", "layout: [serial, parallel]\n  recipe.lr: [1e-3, 2e-3, 4e-3]"
+    text_ = TINY.replace(
+        "design: grid", "strategy: {name: tpe, cells: 7, parallel: 2}"
+    ).replace(
+        "layout: [serial, parallel]",
+        "layout: [serial, parallel]\n  recipe.lr: [1e-3, 2e-3, 4e-3]",
     )
     declared = space.load(text_, "tiny.yaml")
     drivers = [
         threading.Thread(
             target=pipeline.run,
-            args=(declared, "tiny.yaml", Options(runs=tmp_path, store=url, cpus=1), None, SimulatedExecutor()),
+            args=(
+                declared,
+                "tiny.yaml",
+                Options(runs=tmp_path, store=url, cpus=1),
+                None,
+                SimulatedExecutor(),
+            ),
         )
         for _ in range(2)
     ]
@@ -164,16 +191,32 @@ def test_two_drivers_share_a_search(url: str, tmp_path: Path) -> None:
     assert Study("tiny", url).table() == Study("tiny", alone.url).table()
 
 
-def test_another_declaration_of_a_running_study_is_refused(url: str, plan: Plan, tmp_path: Path) -> None:
+def test_another_declaration_of_a_running_study_is_refused(
+    url: str, plan: Plan, tmp_path: Path
+) -> None:
     changed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
     options = Options(runs=tmp_path, store=url)
     with opened(url, plan):
-        with pytest.raises(StoreError, match="another driver is at work on study 'tiny'"):
+        with pytest.raises(
+            StoreError, match="another driver is at work on study 'tiny'"
+        ):
             pipeline.run(changed, "tiny.yaml", options, executor=SimulatedExecutor())
         other = space.load(TINY, "other.yaml")
-        with opened(url, make_plan(other, lambda architecture: Cost(1, 1, 1, 1, 1))) as writer:
-            assert writer.claim(plan.trials[0].hash, RESULTS) == "granted", "the same trial in a study of another name"
-    assert not pipeline.run(changed, "tiny.yaml", options, executor=SimulatedExecutor()).interrupted, "the other one has ended"
+        with opened(
+            url,
+            make_plan(
+                other,
+                lambda architecture: Cost(
+                    params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+                ),
+            ),
+        ) as writer:
+            assert writer.claim(plan.trials[0].hash, RESULTS) == "granted", (
+                "the same trial in a study of another name"
+            )
+    assert not pipeline.run(
+        changed, "tiny.yaml", options, executor=SimulatedExecutor()
+    ).interrupted, "the other one has ended"
 
 
 FORTY = """
@@ -189,24 +232,57 @@ recipe: {epochs: 12, batch_size: 20, warmup_epochs: 0}
 
 
 @pytest.mark.proof
-def test_two_drivers_finish_forty_cells_while_they_are_killed(url: str, tmp_path: Path) -> None:
-    """Two processes on one PostgreSQL; one of them, chosen by chance, is killed at a random moment, again and again."""
+def test_two_drivers_finish_forty_cells_while_they_are_killed(
+    url: str, tmp_path: Path
+) -> None:
+    """Two processes on one PostgreSQL; one of them, chosen by chance, is killed at a
+    random moment, again and again.
+    """
     (tmp_path / "space.yaml").write_text(FORTY)
-    environment = {**os.environ, "ABLATE_LEASE_SECONDS": "2", "ABLATE_CHECKPOINT_SECONDS": "0.2", "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "ablate", "run", "space.yaml", "--store", url, "--executor", "inline"]
+    environment = {
+        **os.environ,
+        "ABLATE_LEASE_SECONDS": "2",
+        "ABLATE_CHECKPOINT_SECONDS": "0.2",
+        "OMP_NUM_THREADS": "1",
+    }
+    words = [
+        sys.executable,
+        "-m",
+        "ablate",
+        "run",
+        "space.yaml",
+        "--store",
+        url,
+        "--executor",
+        "inline",
+    ]
     kills, draw = int(os.environ.get("ABLATE_TEST_KILLS", "3")), random.Random(0)
 
     def start() -> subprocess.Popen[bytes]:
         log = (tmp_path / "log.txt").open("ab")
         with log:
-            return subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=log)
+            return subprocess.Popen(
+                words,
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
 
     engine = create_engine(url, poolclass=NullPool)
 
     def attempts() -> int:
         with engine.connect() as connection:
             has = connection.execute(text("SELECT to_regclass('attempts')")).scalar()
-            return int(connection.execute(text("SELECT COUNT(*) FROM attempts")).scalar_one()) if has else 0
+            return (
+                int(
+                    connection.execute(
+                        text("SELECT COUNT(*) FROM attempts")
+                    ).scalar_one()
+                )
+                if has
+                else 0
+            )
 
     drivers, killed, deadline = [start(), start()], 0, time.monotonic() + 300
     while any(driver.poll() is None for driver in drivers):
@@ -222,16 +298,25 @@ def test_two_drivers_finish_forty_cells_while_they_are_killed(url: str, tmp_path
                 drivers[chosen] = start()
                 killed += 1
         time.sleep(0.05)
-    assert [driver.returncode for driver in drivers] == [0, 0], (tmp_path / "log.txt").read_text()
+    assert [driver.returncode for driver in drivers] == [0, 0], (
+        tmp_path / "log.txt"
+    ).read_text()
     assert killed == kills
     with engine.connect() as connection:
-        states = connection.execute(text("SELECT status, COUNT(*) FROM trials GROUP BY status")).all()
+        states = connection.execute(
+            text("SELECT status, COUNT(*) FROM trials GROUP BY status")
+        ).all()
         results = connection.execute(
-            text("SELECT COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY trial_hash")
+            text(
+                "SELECT COUNT(*) FROM attempts WHERE status = 'completed' GROUP BY"
+                " trial_hash"
+            )
         ).scalars()
         assert [tuple(row) for row in states] == [("completed", 40)]
         assert list(results) == [1] * 40
-        hosts = connection.execute(text("SELECT COUNT(DISTINCT pid) FROM attempts WHERE status = 'completed'")).scalar_one()
+        hosts = connection.execute(
+            text("SELECT COUNT(DISTINCT pid) FROM attempts WHERE status = 'completed'")
+        ).scalar_one()
         assert hosts >= 2, "both drivers trained"
     undisturbed = Options(runs=tmp_path / "undisturbed", executor="inline", cpus=1)
     pipeline.run(space.load(FORTY, "space.yaml"), "space.yaml", undisturbed)

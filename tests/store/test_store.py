@@ -1,4 +1,6 @@
-"""The store: one writer, readers that cannot write, results that stand, tables that migrations make."""
+"""The store: one writer, readers that cannot write, results that stand, tables that
+migrations make.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ PLACE = Place("simulated", "here", 1, "cpu", 1)
 
 
 def fake_cost(architecture: Architecture) -> Cost:
-    return Cost(1000, 100, 90, 10, 5)
+    return Cost(params=1000, flops=100, flops_paper=90, activations=10, elementwise=5)
 
 
 @pytest.fixture
@@ -55,7 +57,15 @@ def url(tmp_path: Path) -> str:
 
 
 def epoch(number: int, top1: float = 50.0) -> Epoch:
-    return Epoch(number, 1.0, 1.0, top1, 90.0, 0.1, 0.5)
+    return Epoch(
+        number=number,
+        train_loss=1.0,
+        loss=1.0,
+        top1=top1,
+        top5=90.0,
+        lr=0.1,
+        seconds=0.5,
+    )
 
 
 def begun(url: str, plan: Plan) -> Writer:
@@ -66,7 +76,11 @@ def begun(url: str, plan: Plan) -> Writer:
 
 
 def finish(writer: Writer, trial: str, top1: float = 50.0) -> None:
-    for event in (Started(trial, PLACE, 0), Progressed(trial, (epoch(1), epoch(2, top1))), Ended(trial, Status.COMPLETED)):
+    for event in (
+        Started(trial, PLACE, 0),
+        Progressed(trial, (epoch(1), epoch(2, top1))),
+        Ended(trial, Status.COMPLETED),
+    ):
         writer.write(event)
 
 
@@ -82,13 +96,27 @@ def test_migrations_make_the_tables_that_the_code_declares(url: str) -> None:
     Writer(url).close()
     with create_engine(f"sqlite:///{url}").connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == database.HEAD
+        assert (
+            connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            == database.HEAD
+        )
         assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
-        assert connection.execute(text("SELECT COUNT(*) FROM pragma_table_info('trials') WHERE type = 'BLOB'")).scalar() == 0
+        assert (
+            connection.execute(
+                text(
+                    "SELECT COUNT(*) FROM pragma_table_info('trials') WHERE type ="
+                    " 'BLOB'"
+                )
+            ).scalar()
+            == 0
+        )
 
 
 def test_a_second_writer_is_refused_and_told_by_whom(url: str) -> None:
-    with Writer(url), pytest.raises(StoreError, match=r"process \d+ is writing to .*ablate.db"):
+    with (
+        Writer(url),
+        pytest.raises(StoreError, match=r"process \d+ is writing to .*ablate.db"),
+    ):
         Writer(url)
     Writer(url).close()
 
@@ -96,7 +124,9 @@ def test_a_second_writer_is_refused_and_told_by_whom(url: str) -> None:
 def test_readers_read_while_the_writer_writes(url: str, plan: Plan) -> None:
     with begun(url, plan) as writer:
         finish(writer, plan.trials[0].hash)
-        assert rows(url, "SELECT COUNT(*) FROM trials WHERE status = 'completed'") == [(1,)]
+        assert rows(url, "SELECT COUNT(*) FROM trials WHERE status = 'completed'") == [
+            (1,)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +172,9 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no ablate store"):
         Reader(str(other))
     broken = tmp_path / "broken.db"
-    broken.write_bytes(b"this is no database at all, but long enough to look like one" * 50)
+    broken.write_bytes(
+        b"this is no database at all, but long enough to look like one" * 50
+    )
     with pytest.raises(StoreError, match="is not a SQLite database"):
         Reader(str(broken))
     with pytest.raises(StoreError, match="is not a SQLite database"):
@@ -158,7 +190,16 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
         Writer(str(newer))
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "nonsense://x", "://", "mysql+nothing://localhost/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://",
+        "sqlite:///:memory:",
+        "nonsense://x",
+        "://",
+        "mysql+nothing://localhost/x",
+    ],
+)
 def test_stores_that_cannot_be(url: str) -> None:
     with pytest.raises(StoreError):
         Writer(url)
@@ -170,7 +211,9 @@ def test_a_result_stands_whatever_late_events_say(url: str, plan: Plan) -> None:
         finish(writer, key, 77.0)
         writer.write(Started(key, PLACE, 0))
         writer.write(Ended(key, Status.FAILED, "late"))
-    assert rows(url, f"SELECT status, top1 FROM trials WHERE hash = '{key}'") == [("completed", 77.0)]
+    assert rows(url, f"SELECT status, top1 FROM trials WHERE hash = '{key}'") == [
+        ("completed", 77.0)
+    ]
 
 
 def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
@@ -182,33 +225,48 @@ def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
     assert rows(url, "SELECT COUNT(*) FROM epochs") == [(2,)]
 
 
-def test_epochs_told_again_after_two_lost_workers_are_the_same_epochs(url: str, plan: Plan) -> None:
-    """The second worker begins at an older checkpoint and is lost sooner than the first one; the third tells both's epochs."""
+def test_epochs_told_again_after_two_lost_workers_are_the_same_epochs(
+    url: str, plan: Plan
+) -> None:
+    """The second worker begins at an older checkpoint and is lost sooner than the first
+    one; the third tells both's epochs.
+    """
     key = plan.trials[0].hash
     with Writer(url) as writer:
-        writer.begin(writer.register(plan, "tiny.yaml", 1), "document", provenance.collect())
+        writer.begin(
+            writer.register(plan, "tiny.yaml", 1), "document", provenance.collect()
+        )
         for first, last in ((0, 5), (2, 3), (2, 7)):
             writer.write(Started(key, PLACE, first))
             for number in range(first + 1, last + 1):
                 writer.write(Progressed(key, (epoch(number),)))
         writer.write(Ended(key, Status.COMPLETED))
-    assert rows(url, "SELECT number FROM epochs ORDER BY number") == [(number,) for number in range(1, 8)]
+    assert rows(url, "SELECT number FROM epochs ORDER BY number") == [
+        (number,) for number in range(1, 8)
+    ]
 
 
-def test_what_a_killed_run_left_open_is_lost_and_planned_again(url: str, plan: Plan) -> None:
+def test_what_a_killed_run_left_open_is_lost_and_planned_again(
+    url: str, plan: Plan
+) -> None:
     key = plan.trials[0].hash
     writer = begun(url, plan)
     writer.write(Started(key, PLACE, 0))
     writer.close()
     begun(url, plan).close()
     assert rows(url, "SELECT status FROM attempts") == [("lost",)]
-    assert rows(url, f"SELECT status FROM trials WHERE hash = '{key}'") == [("planned",)]
+    assert rows(url, f"SELECT status FROM trials WHERE hash = '{key}'") == [
+        ("planned",)
+    ]
 
 
 def test_provenance_stands_with_every_attempt(url: str, plan: Plan) -> None:
     with begun(url, plan) as writer:
         finish(writer, plan.trials[0].hash)
-    statement = "SELECT p.document, p.python, p.torch, p.cores FROM attempts a JOIN provenance p ON p.id = a.provenance_id"
+    statement = (
+        "SELECT p.document, p.python, p.torch, p.cores FROM attempts a JOIN provenance"
+        " p ON p.id = a.provenance_id"
+    )
     [(document, python, torch, cores)] = rows(url, statement)
     assert document == plan.space.document
     assert python
@@ -216,10 +274,14 @@ def test_provenance_stands_with_every_attempt(url: str, plan: Plan) -> None:
     assert int(str(cores)) > 0
 
 
-def test_a_new_plan_takes_the_place_of_the_old_one_and_loses_no_trial(url: str, plan: Plan, tiny: str) -> None:
+def test_a_new_plan_takes_the_place_of_the_old_one_and_loses_no_trial(
+    url: str, plan: Plan, tiny: str
+) -> None:
     with begun(url, plan) as writer:
         finish(writer, plan.trials[0].hash)
-    fewer = make_plan(space.load(tiny.replace("seeds: 2", "seeds: 1"), "tiny.yaml"), fake_cost)
+    fewer = make_plan(
+        space.load(tiny.replace("seeds: 2", "seeds: 1"), "tiny.yaml"), fake_cost
+    )
     with begun(url, fewer):
         pass
     assert rows(url, "SELECT COUNT(*) FROM trials") == [(8,)]
@@ -232,21 +294,47 @@ def test_stale_costs_are_renewed(url: str, plan: Plan) -> None:
     with Reader(url) as reader:
         assert len(reader.costs(1)) == 4
         assert reader.costs(2) == {}
-    doubled = replace(plan, cells=tuple(replace(cell, cost=Cost(2, 2, 2, 2, 2)) for cell in plan.cells))
+    doubled = replace(
+        plan,
+        cells=tuple(
+            replace(
+                cell,
+                cost=Cost(
+                    params=2, flops=2, flops_paper=2, activations=2, elementwise=2
+                ),
+            )
+            for cell in plan.cells
+        ),
+    )
     with Writer(url) as writer:
         writer.register(doubled, "tiny.yaml", 2)
     with Reader(url) as reader:
-        assert list(reader.costs(2).values()) == [Cost(2, 2, 2, 2, 2)] * 4
+        assert (
+            list(reader.costs(2).values())
+            == [Cost(params=2, flops=2, flops_paper=2, activations=2, elementwise=2)]
+            * 4
+        )
         assert reader.costs(1) == {}
 
 
-def test_the_wide_view_has_a_column_for_each_factor_metric_and_cost(url: str, plan: Plan) -> None:
+def test_the_wide_view_has_a_column_for_each_factor_metric_and_cost(
+    url: str, plan: Plan
+) -> None:
     with begun(url, plan) as writer:
         for trial in plan.trials:
             finish(writer, trial.hash)
     with Reader(url) as reader:
         columns, found = reader.query("SELECT * FROM results_tiny ORDER BY cell, seed")
-    assert {"cell", "seed", "shortcuts.count", "layout", "top1", "params", "flops", "status"} <= set(columns)
+    assert {
+        "cell",
+        "seed",
+        "shortcuts.count",
+        "layout",
+        "top1",
+        "params",
+        "flops",
+        "status",
+    } <= set(columns)
     assert len(found) == 8
     first = dict(zip(columns, found[2], strict=True))
     assert (first["shortcuts.count"], first["layout"]) == (0, "parallel")
@@ -255,7 +343,9 @@ def test_the_wide_view_has_a_column_for_each_factor_metric_and_cost(url: str, pl
 def test_studies_of_like_names_have_views_of_their_own(url: str, plan: Plan) -> None:
     with Writer(url) as writer:
         for name in ("a/b", "a-b", "A_B"):
-            writer.register(replace(plan, space=replace(plan.space, name=name)), "f.yaml", 1)
+            writer.register(
+                replace(plan, space=replace(plan.space, name=name)), "f.yaml", 1
+            )
     with Reader(url) as reader:
         views = [study.results_view for study in reader.studies()]
         assert len(set(views)) == 3
@@ -269,7 +359,9 @@ def test_unknown_studies_name_the_nearest(url: str, plan: Plan) -> None:
         reader.study("tinny")
 
 
-def test_the_python_frame_is_the_wide_view(run_text: Callable[..., object], tiny: str, options: Options) -> None:
+def test_the_python_frame_is_the_wide_view(
+    run_text: Callable[..., object], tiny: str, options: Options
+) -> None:
     run_text(tiny)
     frame = Study("tiny", options.url).frame()
     assert frame.shape[0] == 8
@@ -279,7 +371,19 @@ def test_the_python_frame_is_the_wide_view(run_text: Callable[..., object], tiny
 
 events = st.lists(
     st.tuples(
-        st.integers(0, 2), st.sampled_from(["start", "epoch", "completed", "failed", "diverged", "pruned", "running", "killed"])
+        st.integers(0, 2),
+        st.sampled_from(
+            [
+                "start",
+                "epoch",
+                "completed",
+                "failed",
+                "diverged",
+                "pruned",
+                "running",
+                "killed",
+            ]
+        ),
     ),
     max_size=25,
 )
@@ -291,7 +395,9 @@ events = st.lists(
 def test_any_order_of_events_keeps_one_result_a_trial(
     tmp_path_factory: pytest.TempPathFactory, happened: list[tuple[int, str]]
 ) -> None:
-    """However events come, doubled, late or cut off: a result that was stored stands, and epochs are never doubled."""
+    """However events come, doubled, late or cut off: a result that was stored stands,
+    and epochs are never doubled.
+    """
     from tests.conftest import TINY
 
     url = str(tmp_path_factory.mktemp("store") / "a.db")
@@ -321,12 +427,23 @@ def test_any_order_of_events_keeps_one_result_a_trial(
     writer.close()
     stored = dict(rows(url, "SELECT hash, status FROM trials"))
     assert {key: stored[key] for key in results} == results
-    assert dict(rows(url, "SELECT trial_hash, COUNT(*) FROM epochs GROUP BY trial_hash")) == {k: n for k, n in done.items() if n}
-    assert rows(url, "SELECT COUNT(*) FROM attempts WHERE ended_at IS NULL GROUP BY trial_hash HAVING COUNT(*) > 1") == []
+    assert dict(
+        rows(url, "SELECT trial_hash, COUNT(*) FROM epochs GROUP BY trial_hash")
+    ) == {k: n for k, n in done.items() if n}
+    assert (
+        rows(
+            url,
+            "SELECT COUNT(*) FROM attempts WHERE ended_at IS NULL GROUP BY trial_hash"
+            " HAVING COUNT(*) > 1",
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("at", [1, 4, 9])
-def test_a_kill_during_the_first_migration_leaves_nothing_behind(at: int, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_during_the_first_migration_leaves_nothing_behind(
+    at: int, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from alembic import op
 
     class Killed(BaseException):
@@ -354,7 +471,12 @@ def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
     with sqlite3.connect(url) as connection:
         connection.execute("DROP TABLE cell_trials")
     connection.close()
-    with Reader(url) as reader, pytest.raises(StoreError, match="the store cannot be read: no such table: cell_trials"):
+    with (
+        Reader(url) as reader,
+        pytest.raises(
+            StoreError, match="the store cannot be read: no such table: cell_trials"
+        ),
+    ):
         reader.studies()
 
 
@@ -362,33 +484,52 @@ def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
     ("statement", "hint"),
     [
         ("SELECT top1x FROM trials", "no such column: top1x; did you mean 'top1'?"),
-        ("SELECT t.zzz FROM Cell_trials t", "no such column: t.zzz; cell_trials has cell_id, seed, trial_hash"),
+        (
+            "SELECT t.zzz FROM Cell_trials t",
+            "no such column: t.zzz; cell_trials has cell_id, seed, trial_hash",
+        ),
         ("SELECT * FROM trial", "no such table: trial; did you mean 'trials'?"),
-        ("SELECT * FROM zzz", "no such table: zzz; there are architectures, attempts, cell_trials, "),
+        (
+            "SELECT * FROM zzz",
+            "no such table: zzz; there are architectures, attempts, cell_trials, ",
+        ),
         ("SELECT zzz", "no such column: zzz$"),
     ],
 )
-def test_a_query_for_a_name_that_is_not_there(url: str, plan: Plan, statement: str, hint: str) -> None:
+def test_a_query_for_a_name_that_is_not_there(
+    url: str, plan: Plan, statement: str, hint: str
+) -> None:
     begun(url, plan).close()
-    with Reader(url) as reader, pytest.raises(StoreError, match=hint.replace("?", "[?]")):
+    with (
+        Reader(url) as reader,
+        pytest.raises(StoreError, match=hint.replace("?", "[?]")),
+    ):
         reader.query(statement)
 
 
 def test_postgresql_tells_of_names_in_its_own_words() -> None:
-    for said in ('column "zzz" does not exist', "column t.zzz does not exist", 'relation "zzz" does not exist'):
+    for said in (
+        'column "zzz" does not exist',
+        "column t.zzz does not exist",
+        'relation "zzz" does not exist',
+    ):
         found = MISSING.search(said)
         assert found is not None
         assert found["name"] == "zzz"
     assert not MISSING.search('column "zzz" is ambiguous')
 
 
-def test_two_files_may_not_share_a_name_unsaid(url: str, plan: Plan, tmp_path: Path) -> None:
+def test_two_files_may_not_share_a_name_unsaid(
+    url: str, plan: Plan, tmp_path: Path
+) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "tiny.yaml").write_text(plan.space.document)
     with Writer(url) as writer:
         writer.register(plan, str(tmp_path / "a" / "tiny.yaml"), 1)
-        with pytest.raises(StoreError, match="declares a study 'tiny' too; write `name:`"):
+        with pytest.raises(
+            StoreError, match="declares a study 'tiny' too; write `name:`"
+        ):
             writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
         (tmp_path / "a" / "tiny.yaml").rename(tmp_path / "moved.yaml")
         writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
@@ -412,20 +553,39 @@ def test_a_store_where_none_can_be(tmp_path: Path) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Plan) -> None:
-    """Alembic goes back to the first revision's tables; what was stored then is read after the next write."""
+def test_a_store_of_the_first_revision_is_brought_up_to_date(
+    url: str, plan: Plan
+) -> None:
+    """Alembic goes back to the first revision's tables; what was stored then is read
+    after the next write.
+    """
     with Writer(url) as writer:
         study = writer.register(plan, "tiny.yaml", 1)
         writer.begin(study, "document", provenance.collect())
-        writer.write(Started(plan.trials[0].hash, Place("inline", "host", 1, "cpu", 1), 0))
+        writer.write(
+            Started(plan.trials[0].hash, Place("inline", "host", 1, "cpu", 1), 0)
+        )
     with create_engine(f"sqlite:///{url}").begin() as connection:
-        for view in connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'view'")).scalars().all():
+        for view in (
+            connection.execute(
+                text("SELECT name FROM sqlite_master WHERE type = 'view'")
+            )
+            .scalars()
+            .all()
+        ):
             connection.execute(text(f'DROP VIEW "{view}"'))
         connection.execute(text("DROP TABLE diagnostics"))
         connection.execute(text("DROP TABLE drivers"))
         connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
         connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
-        later = ("trials.owner", "trials.fence", "trials.leased_until", "cells.digest", "cells.control_of", "studies.finished_at")
+        later = (
+            "trials.owner",
+            "trials.fence",
+            "trials.leased_until",
+            "cells.digest",
+            "cells.control_of",
+            "studies.finished_at",
+        )
         later += ("trials.selected_epoch", "trials.teacher", "epochs.joules")
         for table, column in (name.split(".") for name in later):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
@@ -434,19 +594,41 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(url: str, plan: Pla
         Reader(url)
     with Writer(url) as writer:
         writer.register(plan, "tiny.yaml", 1)
-        writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.5),)))
-        writer.write(Measured(plan.trials[0].hash, (Measurement(1, "diversity", 0, 0.25), Measurement(1, "diversity", 1, 0.75))))
-    assert rows(url, "SELECT layer, value FROM layer_results ORDER BY layer") == [(0, 0.25), (1, 0.75)]
+        writer.write(
+            Measured(
+                plan.trials[0].hash,
+                (Measurement(epoch=1, name="diversity", layer=0, value=0.5),),
+            )
+        )
+        writer.write(
+            Measured(
+                plan.trials[0].hash,
+                (
+                    Measurement(epoch=1, name="diversity", layer=0, value=0.25),
+                    Measurement(epoch=1, name="diversity", layer=1, value=0.75),
+                ),
+            )
+        )
+    assert rows(url, "SELECT layer, value FROM layer_results ORDER BY layer") == [
+        (0, 0.25),
+        (1, 0.75),
+    ]
 
 
-def test_a_store_that_another_program_holds_is_said_in_one_message(url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_another_program_holds_is_said_in_one_message(
+    url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.store.database.BUSY_SECONDS", 0.1)
     key = plan.trials[0].hash
     with begun(url, plan) as writer:
         other = sqlite3.connect(url, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(
-            StoreError, match=r"cannot be written to: database is locked; end the other program .* Go on with: ablate resume"
+            StoreError,
+            match=(
+                r"cannot be written to: database is locked; end the other program .* Go"
+                r" on with: ablate resume"
+            ),
         ):
             writer.write(Progressed(key, (epoch(1),)))
         other.close()
@@ -455,12 +637,18 @@ def test_a_store_that_another_program_holds_is_said_in_one_message(url: str, pla
     assert rows(url, "SELECT number FROM epochs") == [(1,)]
 
 
-def test_a_full_store_is_said_in_one_message_and_stays_whole(url: str, plan: Plan) -> None:
+def test_a_full_store_is_said_in_one_message_and_stays_whole(
+    url: str, plan: Plan
+) -> None:
     key = plan.trials[0].hash
     with begun(url, plan) as writer:
         writer.write(Progressed(key, (epoch(1),)))
         with writer._engine.begin() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1")
-        with pytest.raises(StoreError, match=r"database or disk is full; free some room"):
-            writer.write(Progressed(key, tuple(epoch(number) for number in range(2, 5000))))
+        with pytest.raises(
+            StoreError, match=r"database or disk is full; free some room"
+        ):
+            writer.write(
+                Progressed(key, tuple(epoch(number) for number in range(2, 5000)))
+            )
     assert rows(url, "SELECT number FROM epochs") == [(1,)]

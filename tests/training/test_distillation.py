@@ -1,4 +1,6 @@
-"""Distillation: the loss is DeiT's, the teacher only predicts, and its content is part of a trial's identity."""
+"""Distillation: the loss is DeiT's, the teacher only predicts, and its content is part
+of a trial's identity.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,29 @@ from ablate.models import build
 from ablate.pipeline import Options, run
 from ablate.plan.plan import make_plan
 from ablate.plan.teacher import find_teacher
-from ablate.records import Architecture, Cost, Data, DeclaredTeacher, Level, Recipe, Start, Teacher, Trial
+from ablate.records import (
+    Architecture,
+    Cost,
+    Data,
+    DeclaredTeacher,
+    Level,
+    Recipe,
+    Start,
+    Teacher,
+    Trial,
+)
 from ablate.store.reader import Reader
 from ablate.training import Training
 from ablate.training.teacher import Distillation, TeacherNetwork, build_teacher
 from tests.training.test_training import RECIPE, numbers, trial
 
-SIZES: dict[str, Level] = {"size.patch_size": 4, "size.width": 16, "size.depth": 2, "size.heads": 2, "size.mlp_ratio": 2.0}
+SIZES: dict[str, Level] = {
+    "size.patch_size": 4,
+    "size.width": 16,
+    "size.depth": 2,
+    "size.heads": 2,
+    "size.mlp_ratio": 2.0,
+}
 HARD = replace(RECIPE, distillation="hard")
 LOGITS = (5, 7)
 
@@ -42,12 +60,16 @@ def logits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def cross_entropy(own: Tensor, classes: Tensor) -> float:
     """The mean over images, in numpy."""
     rows = log_softmax(own.numpy(), axis=1)
-    return float(-np.mean([rows[image, wanted] for image, wanted in enumerate(classes.tolist())]))
+    return float(
+        -np.mean([rows[image, wanted] for image, wanted in enumerate(classes.tolist())])
+    )
 
 
 def divergence(own: Tensor, taught: Tensor, temperature: float) -> float:
     """KL(teacher || student) of softened probabilities, the mean over images, in numpy."""
-    student, teacher = (log_softmax(rows.numpy() / temperature, axis=1) for rows in (own, taught))
+    student, teacher = (
+        log_softmax(rows.numpy() / temperature, axis=1) for rows in (own, taught)
+    )
     return float((np.exp(teacher) * (teacher - student)).sum(axis=1).mean())
 
 
@@ -55,22 +77,39 @@ def loss_of(recipe: Recipe) -> Distillation:
     return Distillation(nn.CrossEntropyLoss(), recipe)
 
 
-def test_hard_distillation_is_equation_3(logits: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_hard_distillation_is_equation_3(
+    logits: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> None:
     own, of_token, taught, labels = logits
-    expected = 0.5 * cross_entropy(own, labels) + 0.5 * cross_entropy(of_token, taught.argmax(dim=1))
-    assert loss_of(HARD)((own, of_token), labels, taught).item() == pytest.approx(expected, rel=1e-12)
+    expected = 0.5 * cross_entropy(own, labels) + 0.5 * cross_entropy(
+        of_token, taught.argmax(dim=1)
+    )
+    assert loss_of(HARD)((own, of_token), labels, taught).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(("kind", "classes"), [("soft", 1), ("soft-code", LOGITS[1])])
 @pytest.mark.parametrize(("share", "temperature"), [(0.1, 3.0), (0.5, 1.0), (1.0, 2.0)])
 def test_soft_distillation_is_equation_2(
-    kind: str, classes: int, share: float, temperature: float, logits: tuple[Tensor, Tensor, Tensor, Tensor]
+    kind: str,
+    classes: int,
+    share: float,
+    temperature: float,
+    logits: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> None:
     own, _, taught, labels = logits
-    recipe = replace(RECIPE, distillation=kind, distillation_share=share, distillation_temperature=temperature)
+    recipe = replace(
+        RECIPE,
+        distillation=kind,
+        distillation_share=share,
+        distillation_temperature=temperature,
+    )
     teaching = temperature**2 * divergence(own, taught, temperature) / classes
     expected = (1 - share) * cross_entropy(own, labels) + share * teaching
-    assert loss_of(recipe)(own, labels, taught).item() == pytest.approx(expected, rel=1e-12)
+    assert loss_of(recipe)(own, labels, taught).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", ["soft", "soft-code", "hard"])
@@ -88,15 +127,23 @@ def test_distillation_in_half_precision_keeps_its_digits(kind: str) -> None:
 
 
 def test_a_declared_distillation_token_is_that_of_timm() -> None:
-    """The same parameters under the same names, and with equal weights the same numbers, from one head and from both."""
-    published = timm.create_model("deit_tiny_distilled_patch16_224", num_classes=10, img_size=32)
-    declared = build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"size.pool": "distilled"}))
+    """The same parameters under the same names, and with equal weights the same
+    numbers, from one head and from both.
+    """
+    published = timm.create_model(
+        "deit_tiny_distilled_patch16_224", num_classes=10, img_size=32
+    )
+    declared = build(
+        resolve("deit_tiny_patch16_224", 32, 3, 10, {"size.pool": "distilled"})
+    )
     declared.load_state_dict(published.state_dict())
     images = torch.randn(2, 3, 32, 32)
     for made in (published, declared):
         made.set_distilled_training(True)
     with torch.no_grad():
-        for one, other in zip(published.train()(images), declared.train()(images), strict=True):
+        for one, other in zip(
+            published.train()(images), declared.train()(images), strict=True
+        ):
             assert torch.equal(one, other)
         own, of_token = declared(images)
         torch.testing.assert_close(declared.eval()(images), (own + of_token) / 2)
@@ -105,24 +152,42 @@ def test_a_declared_distillation_token_is_that_of_timm() -> None:
 def test_a_distillation_token_leaves_the_other_weights_as_they_are_drawn() -> None:
     def made(pool: str) -> dict[str, Tensor]:
         torch.manual_seed(5)
-        return build(resolve("vit", 8, 1, 10, {**SIZES, "size.pool": pool, "ffn.kernel": 3})).state_dict()
+        return build(
+            resolve("vit", 8, 1, 10, {**SIZES, "size.pool": pool, "ffn.kernel": 3})
+        ).state_dict()
 
     plain, distilled = made("token"), made("distilled")
-    assert set(distilled) - set(plain) == {"dist_token", "head_dist.weight", "head_dist.bias"}
-    assert all(torch.equal(distilled[name], plain[name]) for name in plain if name != "pos_embed")
+    assert set(distilled) - set(plain) == {
+        "dist_token",
+        "head_dist.weight",
+        "head_dist.bias",
+    }
+    assert all(
+        torch.equal(distilled[name], plain[name])
+        for name in plain
+        if name != "pos_embed"
+    )
     position = distilled["pos_embed"]
     assert not torch.equal(position[0, 1], distilled["dist_token"][0, 0])
-    assert torch.equal(torch.cat((position[:, :1], position[:, 2:]), dim=1), plain["pos_embed"])
+    assert torch.equal(
+        torch.cat((position[:, :1], position[:, 2:]), dim=1), plain["pos_embed"]
+    )
 
 
 @pytest.mark.parametrize(
     ("backbone", "pool", "why"),
     [
         ("deit_tiny_distilled_patch16_224", "token", "has two heads"),
-        ("vit_small_patch14_reg4_dinov2", "distilled", "not a plain ViT with a class token"),
+        (
+            "vit_small_patch14_reg4_dinov2",
+            "distilled",
+            "not a plain ViT with a class token",
+        ),
     ],
 )
-def test_poolings_that_a_backbone_cannot_have(backbone: str, pool: str, why: str) -> None:
+def test_poolings_that_a_backbone_cannot_have(
+    backbone: str, pool: str, why: str
+) -> None:
     with pytest.raises(Infeasible, match=why):
         build(resolve(backbone, 224, 3, 10, {"size.pool": pool}))
 
@@ -130,7 +195,9 @@ def test_poolings_that_a_backbone_cannot_have(backbone: str, pool: str, why: str
 @pytest.fixture
 def teacher(tmp_path: Path) -> Teacher:
     """A network of the digits, trained for two epochs."""
-    training = Training(trial(replace(RECIPE, epochs=2, warmup_epochs=0)), tmp_path / "teacher")
+    training = Training(
+        trial(replace(RECIPE, epochs=2, warmup_epochs=0)), tmp_path / "teacher"
+    )
     while not training.finished:
         training.epoch()
     training.save()
@@ -158,10 +225,15 @@ def trained(
         training.save()
         training.close()
         if training.finished:
-            return numbers(training.epochs), torch.load(folder / "last.pt", weights_only=True)["model"]
+            return (
+                numbers(training.epochs),
+                torch.load(folder / "last.pt", weights_only=True)["model"],
+            )
 
 
-def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(teacher: Teacher, tmp_path: Path) -> None:
+def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     recipe = replace(HARD, distillation_share=1.0, epochs=40, lr=4e-3)
     network = build_teacher(teacher, trial().data)
 
@@ -172,14 +244,20 @@ def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(teacher
             training.epoch()
         training.close()
         with torch.no_grad():
-            return float((training._model.eval()(images).argmax(1) == network(images).argmax(1)).double().mean())
+            return float(
+                (training._model.eval()(images).argmax(1) == network(images).argmax(1))
+                .double()
+                .mean()
+            )
 
     with_teacher = agreement(taught(teacher, recipe), tmp_path / "taught")
     alone = agreement(trial(replace(recipe, distillation="none")), tmp_path / "alone")
     assert with_teacher > alone + 0.1
 
 
-def test_the_teacher_stays_as_it_is_and_out_of_the_checkpoint(teacher: Teacher, tmp_path: Path) -> None:
+def test_the_teacher_stays_as_it_is_and_out_of_the_checkpoint(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     training = Training(taught(teacher, **{"size.pool": "distilled"}), tmp_path / "run")
     network = training._teacher
     assert isinstance(network, TeacherNetwork)
@@ -188,7 +266,10 @@ def test_the_teacher_stays_as_it_is_and_out_of_the_checkpoint(teacher: Teacher, 
     training.save()
     training.close()
     assert not network.training
-    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert all(
+        torch.equal(tensor, before[name])
+        for name, tensor in network.state_dict().items()
+    )
     state = torch.load(tmp_path / "run" / "last.pt", weights_only=True)
     assert set(state["model"]) == set(training._model.state_dict())
     assert "head_dist.weight" in state["model"]
@@ -200,7 +281,9 @@ def test_both_heads_learn(teacher: Teacher, tmp_path: Path) -> None:
     training._optimizer.step = lambda *_: None
     training._update(images, labels)
     training.close()
-    gradients = {name: parameter.grad for name, parameter in training._model.named_parameters()}
+    gradients = {
+        name: parameter.grad for name, parameter in training._model.named_parameters()
+    }
     for head in ("head.weight", "head_dist.weight"):
         assert gradients[head] is not None
         assert gradients[head].abs().max() > 0
@@ -217,28 +300,54 @@ def test_resumed_it_is_the_same(kind: str, teacher: Teacher, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_parts_and_processes_change_nothing_but_rounding(teacher: Teacher, tmp_path: Path) -> None:
+def test_parts_and_processes_change_nothing_but_rounding(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     recipe = replace(HARD, distillation="soft", batch_size=40, epochs=2)
     whole, weights = trained(taught(teacher, recipe), tmp_path / "whole")
     for name, parts, processes in (("parts", 4, 1), ("processes", 1, 2)):
-        curve, others = trained(taught(teacher, replace(recipe, accumulate=parts)), tmp_path / name, processes=processes)
+        curve, others = trained(
+            taught(teacher, replace(recipe, accumulate=parts)),
+            tmp_path / name,
+            processes=processes,
+        )
         for one, other in zip(whole, curve, strict=True):
             assert other == pytest.approx(one, abs=1e-4)
-        assert all(torch.allclose(others[key], weights[key], atol=1e-4) for key in weights)
+        assert all(
+            torch.allclose(others[key], weights[key], atol=1e-4) for key in weights
+        )
 
 
-def test_a_teacher_from_timm_sees_images_as_it_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teacher_from_timm_sees_images_as_it_was_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Published weights of this ViT want a mean of 0.5; DeiT's images have ImageNet's."""
     name = "vit_tiny_patch16_224"
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=1000)
-    monkeypatch.setattr("ablate.training.teacher.read_weights", lambda *_, **__: network.state_dict())
-    data = Data("imagenet", "", 224, 3, 1000)
-    made = build_teacher(Teacher(Architecture(name, 224, 3, 1000), Start("timm some")), data)
+    monkeypatch.setattr(
+        "ablate.training.teacher.read_weights", lambda *_, **__: network.state_dict()
+    )
+    data = Data(name="imagenet", path="", image_size=224, channels=3, classes=1000)
+    made = build_teacher(
+        Teacher(
+            Architecture(backbone=name, image_size=224, channels=3, classes=1000),
+            Start("timm some"),
+        ),
+        data,
+    )
     raw = torch.rand(2, 3, 224, 224)
-    mean, std = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+    mean, std = (
+        torch.tensor([0.485, 0.456, 0.406])[:, None, None],
+        torch.tensor([0.229, 0.224, 0.225])[:, None, None],
+    )
     with torch.no_grad():
-        torch.testing.assert_close(made((raw - mean) / std), network.eval()((raw - 0.5) / 0.5), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            made((raw - mean) / std),
+            network.eval()((raw - 0.5) / 0.5),
+            atol=1e-5,
+            rtol=1e-4,
+        )
 
 
 DOCUMENT = """question: What does a teacher give?
@@ -256,10 +365,12 @@ recipe: {{epochs: 2, batch_size: 50, warmup_epochs: 0}}
 
 
 def no_cost(architecture: Architecture) -> Cost:
-    return Cost(1, 1, 1, 1, 1)
+    return Cost(params=1, flops=1, flops_paper=1, activations=1, elementwise=1)
 
 
-def test_a_trial_is_named_by_what_its_teacher_holds(teacher: Teacher, tmp_path: Path) -> None:
+def test_a_trial_is_named_by_what_its_teacher_holds(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     def hashes(file: Path) -> list[str]:
         plan = make_plan(space.load(DOCUMENT.format(weights=file), "s.yaml"), no_cost)
         return [found.hash for cell in plan.cells for found in cell.trials]
@@ -273,10 +384,17 @@ def test_a_trial_is_named_by_what_its_teacher_holds(teacher: Teacher, tmp_path: 
     state["model"]["head.bias"][0] += 1
     torch.save(state, moved)
     changed = hashes(moved)
-    assert [one == other for one, other in zip(first, changed, strict=True)] == [True, True, False, False]
+    assert [one == other for one, other in zip(first, changed, strict=True)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-def test_a_study_with_a_teacher_runs_and_its_store_says_so(teacher: Teacher, tmp_path: Path) -> None:
+def test_a_study_with_a_teacher_runs_and_its_store_says_so(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     declared = space.load(DOCUMENT.format(weights=teacher.weights.path), "s.yaml")
     options = Options(runs=tmp_path / "runs", executor="inline")
     outcome = run(declared, "s.yaml", options)
@@ -289,21 +407,58 @@ def test_a_study_with_a_teacher_runs_and_its_store_says_so(teacher: Teacher, tmp
 @pytest.mark.parametrize(
     ("change", "line", "message"),
     [
-        (("  weights: {weights}", "  weights: nowhere.pt"), 5, "teacher: no file nowhere.pt; name a checkpoint"),
+        (
+            ("  weights: {weights}", "  weights: nowhere.pt"),
+            5,
+            "teacher: no file nowhere.pt; name a checkpoint",
+        ),
         (("[none, hard]", "[none, none]"), 3, "no cell learns from the teacher"),
         (("seeds: 1", "seeds: 1\npretrained: false"), 0, ""),
-        (("  weights: {weights}", "  weights: {weights}\n  settings: {{shortcuts.count: -1}}"), 6, "shortcuts.count"),
-        (("  weights: {weights}", "  weights: {weights}\n  settings: {{recipe.lr: 1}}"), 6, "recipe.lr is no setting"),
-        (("  weights: {weights}", "  weights: {weights}\n  settings: {{size.width: 8}}"), 6, "size.width is also among"),
         (
-            ("  weights: {weights}", "  weights: {weights}\n  settings: {{drop.path: 0.1}}"),
+            (
+                "  weights: {weights}",
+                "  weights: {weights}\n  settings: {{shortcuts.count: -1}}",
+            ),
+            6,
+            "shortcuts.count",
+        ),
+        (
+            (
+                "  weights: {weights}",
+                "  weights: {weights}\n  settings: {{recipe.lr: 1}}",
+            ),
+            6,
+            "recipe.lr is no setting",
+        ),
+        (
+            (
+                "  weights: {weights}",
+                "  weights: {weights}\n  settings: {{size.width: 8}}",
+            ),
+            6,
+            "size.width is also among",
+        ),
+        (
+            (
+                "  weights: {weights}",
+                "  weights: {weights}\n  settings: {{drop.path: 0.1}}",
+            ),
             6,
             "drop.path is read in training only",
         ),
-        (("  weights: {weights}", "  weights: {weights}\n  settings: {{shortcuts.b: 8}}"), 6, "shortcuts.b is not read"),
+        (
+            (
+                "  weights: {weights}",
+                "  weights: {weights}\n  settings: {{shortcuts.b: 8}}",
+            ),
+            6,
+            "shortcuts.b is not read",
+        ),
     ],
 )
-def test_mistakes_are_told_with_their_line(change: tuple[str, str], line: int, message: str, teacher: Teacher) -> None:
+def test_mistakes_are_told_with_their_line(
+    change: tuple[str, str], line: int, message: str, teacher: Teacher
+) -> None:
     text = DOCUMENT.replace(*change).format(weights=teacher.weights.path)
     if not message:
         space.load(text, "s.yaml")
@@ -316,35 +471,69 @@ def test_mistakes_are_told_with_their_line(change: tuple[str, str], line: int, m
 
 def test_distillation_without_a_teacher_is_refused() -> None:
     text = DOCUMENT.replace("  weights: {weights}\n", "").format()
-    lines = [line for line in text.splitlines() if not line.startswith(("teacher", "  backbone"))]
-    with pytest.raises(SpaceError, match=r"s.yaml:4: distillation needs a teacher; write teacher: \{backbone"):
+    lines = [
+        line
+        for line in text.splitlines()
+        if not line.startswith(("teacher", "  backbone"))
+    ]
+    with pytest.raises(
+        SpaceError,
+        match=r"s.yaml:4: distillation needs a teacher; write teacher: \{backbone",
+    ):
         space.load("\n".join(lines), "s.yaml")
-    alone = [line.replace("epochs: 2", "distillation: soft, epochs: 2") for line in lines if "recipe.distillation" not in line]
+    alone = [
+        line.replace("epochs: 2", "distillation: soft, epochs: 2")
+        for line in lines
+        if "recipe.distillation" not in line
+    ]
     with pytest.raises(SpaceError, match="distillation needs a teacher"):
         space.load("\n".join(alone), "s.yaml")
 
 
-def test_weights_of_another_network_are_refused(teacher: Teacher, tmp_path: Path) -> None:
+def test_weights_of_another_network_are_refused(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     data = trial().data
-    with pytest.raises(Infeasible, match="teacher: last.pt is of another network than vit"):
-        find_teacher(DeclaredTeacher("vit", teacher.weights.path, {**SIZES, "size.width": 32}), HARD, data)
-    with pytest.raises(Infeasible, match="teacher: last.pt is of another network than resnet10t"):
+    with pytest.raises(
+        Infeasible, match="teacher: last.pt is of another network than vit"
+    ):
+        find_teacher(
+            DeclaredTeacher("vit", teacher.weights.path, {**SIZES, "size.width": 32}),
+            HARD,
+            data,
+        )
+    with pytest.raises(
+        Infeasible, match="teacher: last.pt is of another network than resnet10t"
+    ):
         find_teacher(DeclaredTeacher("resnet10t", teacher.weights.path), HARD, data)
-    with pytest.raises(Infeasible, match="timm's weights are for image files; name a checkpoint"):
+    with pytest.raises(
+        Infeasible, match="timm's weights are for image files; name a checkpoint"
+    ):
         find_teacher(DeclaredTeacher("resnet10t", "timm"), HARD, data)
     (tmp_path / "words.pt").write_text("no tensors")
-    with pytest.raises(CheckpointError, match="teacher: .*words.pt is no checkpoint that can be read safely"):
-        find_teacher(DeclaredTeacher("vit", str(tmp_path / "words.pt"), SIZES), HARD, data)
-    assert find_teacher(DeclaredTeacher("vit", "nowhere"), RECIPE, data) is None, "nothing is read where nothing distils"
+    with pytest.raises(
+        CheckpointError,
+        match="teacher: .*words.pt is no checkpoint that can be read safely",
+    ):
+        find_teacher(
+            DeclaredTeacher("vit", str(tmp_path / "words.pt"), SIZES), HARD, data
+        )
+    assert find_teacher(DeclaredTeacher("vit", "nowhere"), RECIPE, data) is None, (
+        "nothing is read where nothing distils"
+    )
 
 
 def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     data = trial().data
     network = timm.create_model("resnet10t", in_chans=1, num_classes=10)
     torch.save(network.state_dict(), tmp_path / "resnet.pth")
-    teacher = find_teacher(DeclaredTeacher("resnet10t", str(tmp_path / "resnet.pth")), HARD, data)
+    teacher = find_teacher(
+        DeclaredTeacher("resnet10t", str(tmp_path / "resnet.pth")), HARD, data
+    )
     assert teacher is not None
-    training = Training(taught(teacher, replace(HARD, epochs=1, warmup_epochs=0)), tmp_path / "run")
+    training = Training(
+        taught(teacher, replace(HARD, epochs=1, warmup_epochs=0)), tmp_path / "run"
+    )
     assert np.isfinite(training.epoch().train_loss)
     training.close()
 
@@ -353,15 +542,29 @@ def test_a_teacher_of_another_side_is_refused_in_the_plan(tmp_path: Path) -> Non
     """This one takes no other side than its own."""
     data = trial().data
     name = "mobilevit_xxs"
-    torch.save(timm.create_model(name, in_chans=1, num_classes=10).state_dict(), tmp_path / "weights.pth")
-    assert find_teacher(DeclaredTeacher(name, str(tmp_path / "weights.pth")), HARD, data) is not None
+    torch.save(
+        timm.create_model(name, in_chans=1, num_classes=10).state_dict(),
+        tmp_path / "weights.pth",
+    )
+    assert (
+        find_teacher(DeclaredTeacher(name, str(tmp_path / "weights.pth")), HARD, data)
+        is not None
+    )
     name = "eva02_tiny_patch14_224"
-    torch.save(timm.create_model(name, in_chans=1, num_classes=10).state_dict(), tmp_path / "eva.pth")
+    torch.save(
+        timm.create_model(name, in_chans=1, num_classes=10).state_dict(),
+        tmp_path / "eva.pth",
+    )
     with pytest.raises(Infeasible, match=f"teacher: .*{name}"):
         find_teacher(DeclaredTeacher(name, str(tmp_path / "eva.pth")), HARD, data)
 
 
-def test_a_file_that_changed_since_the_plan_is_refused(teacher: Teacher, tmp_path: Path) -> None:
+def test_a_file_that_changed_since_the_plan_is_refused(
+    teacher: Teacher, tmp_path: Path
+) -> None:
     Path(teacher.weights.path).write_bytes(b"something else")
-    with pytest.raises(CheckpointError, match="teacher: .*last.pt has changed since the trial was planned"):
+    with pytest.raises(
+        CheckpointError,
+        match="teacher: .*last.pt has changed since the trial was planned",
+    ):
         Training(taught(teacher), tmp_path / "run")

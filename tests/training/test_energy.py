@@ -1,4 +1,6 @@
-"""Energy: counters of packages and GPUs, as Linux and NVML show them; made-up ones, since few machines let a test read them."""
+"""Energy: counters of packages and GPUs, as Linux and NVML show them; made-up ones,
+since few machines let a test read them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_cores_have_their_share_of_all_packages(powercap: Path) -> None:
     assert meter.joules() == pytest.approx((40 + 20) * 2 / 8)
 
 
-def test_a_counter_that_begins_again_within_an_epoch_is_seen(powercap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_that_begins_again_within_an_epoch_is_seen(
+    powercap: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.training.energy.TICK_SECONDS", 0.0)
     meter = Meter("cpu", 0, 8, powercap=powercap)
     meter.start()
@@ -54,7 +58,9 @@ def test_a_counter_that_begins_again_within_an_epoch_is_seen(powercap: Path, mon
     assert meter.joules() == pytest.approx(800 + 600 + 600 + 700)
 
 
-def test_counters_that_cannot_be_read_are_no_energy(powercap: Path, tmp_path: Path) -> None:
+def test_counters_that_cannot_be_read_are_no_energy(
+    powercap: Path, tmp_path: Path
+) -> None:
     meter = Meter("cpu", 0, 1, powercap=powercap)
     assert meter.joules() is None  # never started
     meter.start()
@@ -83,12 +89,18 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     fake.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
     fake.nvmlDeviceGetTotalEnergyConsumption = total
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(uuid="ab"[number]))
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda number: SimpleNamespace(uuid="ab"[number]),
+    )
     return counters
 
 
 @pytest.mark.parametrize(("gpus", "joules"), [(1, 10.0), (0.25, 2.5), (2, 13.0)])
-def test_gpus_tell_their_own(gpus: float, joules: float, nvml: dict[str, int], powercap: Path) -> None:
+def test_gpus_tell_their_own(
+    gpus: float, joules: float, nvml: dict[str, int], powercap: Path
+) -> None:
     meter = Meter("cuda", gpus, 2, powercap=powercap)
     meter.start()
     nvml["GPU-a"] += 10_000
@@ -103,7 +115,9 @@ def test_a_gpu_without_a_counter_is_no_energy(nvml: dict[str, int]) -> None:
     assert meter.joules() is None
 
 
-def test_no_library_is_no_energy(monkeypatch: pytest.MonkeyPatch, powercap: Path) -> None:
+def test_no_library_is_no_energy(
+    monkeypatch: pytest.MonkeyPatch, powercap: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     meter = Meter("cuda", 1, 2)
     meter.start()

@@ -1,4 +1,6 @@
-"""Losses on patch tokens: labels of patches by area, terms in the training loss, resumed bit for bit."""
+"""Losses on patch tokens: labels of patches by area, terms in the training loss,
+resumed bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from ablate.training.patches import PatchMixup, PatchTerms
 from tests.training.test_training import RECIPE, train, trial
 
 MIXED = replace(RECIPE, cutmix=1.0, epochs=3)
-ALL: dict[str, Level] = {"patch.cosine": 0.5, "patch.contrastive": 0.5, "patch.mixing": 0.5}
+ALL: dict[str, Level] = {
+    "patch.cosine": 0.5,
+    "patch.contrastive": 0.5,
+    "patch.mixing": 0.5,
+}
 
 
 def mixup(**changes: float) -> PatchMixup:
@@ -26,13 +32,17 @@ def mixup(**changes: float) -> PatchMixup:
     return made
 
 
-def slow_labels(share: np.ndarray, own: np.ndarray, other: np.ndarray, grid: int) -> np.ndarray:
+def slow_labels(
+    share: np.ndarray, own: np.ndarray, other: np.ndarray, grid: int
+) -> np.ndarray:
     """Each patch's label by counting pixels."""
     side = share.shape[0] // grid
     found = []
     for row in range(grid):
         for column in range(grid):
-            area = share[row * side : (row + 1) * side, column * side : (column + 1) * side].mean()
+            area = share[
+                row * side : (row + 1) * side, column * side : (column + 1) * side
+            ].mean()
             found.append(area * own + (1 - area) * other)
     return np.stack(found)
 
@@ -61,7 +71,9 @@ def test_mixup_gives_every_patch_the_same_blend() -> None:
     labels = torch.tensor([0, 1, 2, 3])
     _, soft = mix(torch.randn(4, 3, 8, 8), labels)
     found = mix.patch_labels(labels, 4, (2, 2))
-    torch.testing.assert_close(found, soft.float()[:, None].expand(4, 4, 4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        found, soft.float()[:, None].expand(4, 4, 4), atol=1e-6, rtol=0
+    )
 
 
 def test_the_network_is_left_as_it_is() -> None:
@@ -90,18 +102,26 @@ def test_each_term_changes_what_is_learnt(name: str, tmp_path: Path) -> None:
     assert with_ != without
 
 
-CODE: dict[str, Level] = {"patch.contrastive": 0.5, "patch.mixing": 0.5, "patch.variant": "code"}
+CODE: dict[str, Level] = {
+    "patch.contrastive": 0.5,
+    "patch.mixing": 0.5,
+    "patch.variant": "code",
+}
 
 
 def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
-    text, _ = train(trial(MIXED, **(CODE | {"patch.variant": "text"})), tmp_path / "text")
+    text, _ = train(
+        trial(MIXED, **(CODE | {"patch.variant": "text"})), tmp_path / "text"
+    )
     code, _ = train(trial(MIXED, **CODE), tmp_path / "code")
     assert code != text
     assert np.isfinite(np.array(code, dtype=float)).all()
 
 
 @pytest.mark.parametrize("settings", [ALL, CODE], ids=["text", "code"])
-def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(settings: dict[str, Level], tmp_path: Path) -> None:
+def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(
+    settings: dict[str, Level], tmp_path: Path
+) -> None:
     recipe = replace(MIXED, ema=0.9, clip_grad=1.0, mixup=0.3)
     whole = train(trial(recipe, **settings), tmp_path / "whole")
     parts = train(trial(recipe, **settings), tmp_path / "parts", stops=(1, 2))
@@ -109,12 +129,26 @@ def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(settings: dict[st
     assert all(torch.equal(whole[1][key], parts[1][key]) for key in whole[1])
 
 
-@pytest.mark.parametrize("recipe", [{"mixup": 0.8}, {"cutmix": 1.0}, {"mixup": 0.8, "cutmix": 1.0, "mixup_prob": 0.6}])
+@pytest.mark.parametrize(
+    "recipe",
+    [{"mixup": 0.8}, {"cutmix": 1.0}, {"mixup": 0.8, "cutmix": 1.0, "mixup_prob": 0.6}],
+)
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_are_mixed_as_timm_mixes_them(recipe: dict[str, float], seed: int) -> None:
+def test_batches_are_mixed_as_timm_mixes_them(
+    recipe: dict[str, float], seed: int
+) -> None:
     mix = mixup(**recipe, label_smoothing=0.1)
-    timms = Mixup(mix.mixup_alpha, mix.cutmix_alpha, prob=mix.mix_prob, label_smoothing=0.1, num_classes=4)
-    images, labels = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(seed)), torch.arange(6) % 4
+    timms = Mixup(
+        mix.mixup_alpha,
+        mix.cutmix_alpha,
+        prob=mix.mix_prob,
+        label_smoothing=0.1,
+        num_classes=4,
+    )
+    images, labels = (
+        torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(seed)),
+        torch.arange(6) % 4,
+    )
     np.random.seed(seed)
     own = mix(images.clone(), labels)
     np.random.seed(seed)

@@ -1,4 +1,6 @@
-"""Weights that training starts from: what fits is taken, resampled where the resolution differs, and told."""
+"""Weights that training starts from: what fits is taken, resampled where the resolution
+differs, and told.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from ablate.training import Training
 from ablate.training.start import read_start
 from tests.training.test_training import trial
 
-SIZES: dict[str, Level] = {"size.patch_size": 4, "size.width": 16, "size.depth": 2, "size.heads": 2, "size.mlp_ratio": 2.0}
+SIZES: dict[str, Level] = {
+    "size.patch_size": 4,
+    "size.width": 16,
+    "size.depth": 2,
+    "size.heads": 2,
+    "size.mlp_ratio": 2.0,
+}
 
 
 def vit(side: int = 16, classes: int = 10, **settings: Level) -> torch.nn.Module:
@@ -34,7 +42,9 @@ def vit(side: int = 16, classes: int = 10, **settings: Level) -> torch.nn.Module
     return build(resolve("vit", side, 3, classes, {**SIZES, **settings}))
 
 
-def started(state: dict[str, torch.Tensor], side: int = 16, classes: int = 10, **settings: Level):
+def started(
+    state: dict[str, torch.Tensor], side: int = 16, classes: int = 10, **settings: Level
+):
     torch.manual_seed(8)
     return build_from(resolve("vit", side, 3, classes, {**SIZES, **settings}), state)
 
@@ -49,14 +59,22 @@ def test_the_same_network_takes_everything() -> None:
 
 def test_a_modified_network_takes_what_it_shares_and_says_what_is_new() -> None:
     source = vit().state_dict()
-    model, loaded = started(source, **{"shortcuts.count": 1, "attnscale": True, "ffn.agelu": 2})
+    model, loaded = started(
+        source, **{"shortcuts.count": 1, "attnscale": True, "ffn.agelu": 2}
+    )
     state = model.state_dict()
-    assert torch.equal(state["blocks.0.attn.qkv.weight"], source["blocks.0.attn.qkv.weight"])
+    assert torch.equal(
+        state["blocks.0.attn.qkv.weight"], source["blocks.0.attn.qkv.weight"]
+    )
     assert "blocks.0.attn.edits.weights.0.w" in loaded.new
     assert "blocks.0.msa_paths.0.projection.c" in loaded.new
     # The narrower first layer keeps the first rows of the trained one.
-    assert loaded.kept == {f"blocks.{b}.mlp.fc1.{p}" for b in (0, 1) for p in ("weight", "bias")}
-    assert torch.equal(state["blocks.1.mlp.fc1.weight"], source["blocks.1.mlp.fc1.weight"][:16])
+    assert loaded.kept == {
+        f"blocks.{b}.mlp.fc1.{p}" for b in (0, 1) for p in ("weight", "bias")
+    }
+    assert torch.equal(
+        state["blocks.1.mlp.fc1.weight"], source["blocks.1.mlp.fc1.weight"][:16]
+    )
     assert "kept in part" in str(loaded)
 
 
@@ -87,7 +105,9 @@ def test_other_classes_and_other_resolution() -> None:
     # The class token's embedding stays; a constant embedding stays constant.
     assert torch.equal(model.state_dict()["pos_embed"][:, 0], source["pos_embed"][:, 0])
     source["pos_embed"].fill_(0.5)
-    assert torch.allclose(started(source, 32)[0].state_dict()["pos_embed"], torch.tensor(0.5))
+    assert torch.allclose(
+        started(source, 32)[0].state_dict()["pos_embed"], torch.tensor(0.5)
+    )
 
 
 def test_a_network_without_class_token_takes_the_grids_part() -> None:
@@ -122,9 +142,18 @@ def test_taking_draws_nothing_random() -> None:
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "vit.pth"
     torch.manual_seed(9)
-    sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_ratio": 2.0, "patch_size": 4, "img_size": 8}
+    sizes = {
+        "embed_dim": 16,
+        "depth": 2,
+        "num_heads": 2,
+        "mlp_ratio": 2.0,
+        "patch_size": 4,
+        "img_size": 8,
+    }
     model = timm.models.VisionTransformer(in_chans=1, num_classes=10, **sizes)
-    torch.save({"state_dict": {f"module.{k}": v for k, v in model.state_dict().items()}}, path)
+    torch.save(
+        {"state_dict": {f"module.{k}": v for k, v in model.state_dict().items()}}, path
+    )
     return path
 
 
@@ -138,7 +167,9 @@ def test_training_starts_from_a_file_and_says_so(file: Path, tmp_path: Path) -> 
     state = training._model.state_dict()
     training.close()
     source = torch.load(file, weights_only=True)["state_dict"]
-    assert torch.equal(state["blocks.0.attn.qkv.weight"], source["module.blocks.0.attn.qkv.weight"])
+    assert torch.equal(
+        state["blocks.0.attn.qkv.weight"], source["module.blocks.0.attn.qkv.weight"]
+    )
     assert "tensors taken from the checkpoint" in training.weights
 
 
@@ -150,7 +181,8 @@ def test_a_trials_own_checkpoint_starts_another(tmp_path: Path) -> None:
     start = find_start(str(tmp_path / "first" / "last.pt"), "vit")
     second = Training(replace(trial(attnscale=True), start=start), tmp_path / "second")
     assert torch.equal(
-        second._model.state_dict()["patch_embed.proj.weight"], first._model.state_dict()["patch_embed.proj.weight"]
+        second._model.state_dict()["patch_embed.proj.weight"],
+        first._model.state_dict()["patch_embed.proj.weight"],
     )
     second.close()
 
@@ -173,7 +205,9 @@ def test_published_weights_are_named_by_their_tag_or_refused() -> None:
             find_start("timm", name)
 
 
-def test_published_weights_are_timms_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_published_weights_are_timms_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The real loading code, on weights that lie here instead of on the hub."""
     torch.manual_seed(3)
     source = timm.create_model("cait_xxs24_224")
@@ -182,12 +216,20 @@ def test_published_weights_are_timms_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     def local(name: str, pretrained: bool = False, **arguments: object) -> object:
         overlay = {"file": str(tmp_path / "cait.pth"), "hf_hub_id": None, "url": ""}
-        return create(name, pretrained=pretrained, pretrained_cfg_overlay=overlay, **arguments)
+        return create(
+            name, pretrained=pretrained, pretrained_cfg_overlay=overlay, **arguments
+        )
 
     monkeypatch.setattr(timm, "create_model", local)
-    wanted = replace(trial(), architecture=resolve("cait_xxs24_224", 224, 3, 10, {}), start=Start("timm cait_xxs24_224"))
+    wanted = replace(
+        trial(),
+        architecture=resolve("cait_xxs24_224", 224, 3, 10, {}),
+        start=Start("timm cait_xxs24_224"),
+    )
     state = read_start(wanted)
-    assert all(torch.equal(state[key], tensor) for key, tensor in source.state_dict().items())
+    assert all(
+        torch.equal(state[key], tensor) for key, tensor in source.state_dict().items()
+    )
 
 
 def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,14 +237,19 @@ def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         raise OSError("no route to host\nmore")
 
     monkeypatch.setattr(timm, "create_model", offline)
-    with pytest.raises(CheckpointError, match=r"could not be fetched \(no route to host\).*name the file"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"could not be fetched \(no route to host\).*name the file",
+    ):
         read_start(replace(trial(), start=Start("timm x")))
 
 
 def test_a_file_that_changed_since_the_plan_is_refused(file: Path) -> None:
     wanted = replace(trial(), start=find_start(str(file), "vit"))
     torch.save({"patch_embed.proj.bias": torch.zeros(16)}, file)
-    with pytest.raises(CheckpointError, match="has changed since the trial was planned"):
+    with pytest.raises(
+        CheckpointError, match="has changed since the trial was planned"
+    ):
         read_start(wanted)
 
 
@@ -244,25 +291,46 @@ def test_a_file_without_tensors_and_one_that_is_not_there(tmp_path: Path) -> Non
 def test_files_are_prepared_as_published_weights_want_them(backbone: str) -> None:
     weights = timm.models.get_pretrained_cfg(backbone)
     made = prepared(describe("imagenet"), Recipe(), "timm", backbone)
-    wanted = (tuple(weights.mean), tuple(weights.std), weights.crop_pct, weights.crop_mode, weights.interpolation)
+    wanted = (
+        tuple(weights.mean),
+        tuple(weights.std),
+        weights.crop_pct,
+        weights.crop_mode,
+        weights.interpolation,
+    )
     found = (made.crop or 0.875, made.crop_mode or "center", made.interpolation)
     assert (normalisation(made), *found) == (wanted[:2], *wanted[2:])
     assert made.canonical() != describe("imagenet").canonical(), "it changes numbers"
 
 
 def test_what_the_space_says_of_the_data_goes_before_the_weights() -> None:
-    said = describe("imagenet", mean=[0.1], std=[0.2], crop=0.875, interpolation="bilinear")
+    said = describe(
+        "imagenet", mean=[0.1], std=[0.2], crop=0.875, interpolation="bilinear"
+    )
     made = prepared(said, Recipe(), "timm", "vit_base_patch16_224")
-    assert (made.mean, made.std, made.crop, made.interpolation) == ((0.1, 0.1, 0.1), (0.2, 0.2, 0.2), 0.0, "")
+    assert (made.mean, made.std, made.crop, made.interpolation) == (
+        (0.1, 0.1, 0.1),
+        (0.2, 0.2, 0.2),
+        0.0,
+        "",
+    )
     assert evaluation_transform(made, Recipe()).transforms[0].size == 256
-    cropped = prepared(describe("imagenet", crop=1.0), Recipe(), "timm", "vit_base_patch16_224")
+    cropped = prepared(
+        describe("imagenet", crop=1.0), Recipe(), "timm", "vit_base_patch16_224"
+    )
     assert (cropped.crop, cropped.mean) == (1.0, (0.5, 0.5, 0.5))
 
 
 def test_files_of_weights_and_data_in_memory_are_prepared_as_ever(file: Path) -> None:
-    assert prepared(describe("imagenet"), Recipe(), "", "vit_base_patch16_224") == describe("imagenet")
-    assert prepared(describe("imagenet"), Recipe(), str(file), "vit_base_patch16_224") == describe("imagenet")
-    assert prepared(describe("cifar10"), Recipe(), "timm", "vit_base_patch16_224") == describe("cifar10")
+    assert prepared(
+        describe("imagenet"), Recipe(), "", "vit_base_patch16_224"
+    ) == describe("imagenet")
+    assert prepared(
+        describe("imagenet"), Recipe(), str(file), "vit_base_patch16_224"
+    ) == describe("imagenet")
+    assert prepared(
+        describe("cifar10"), Recipe(), "timm", "vit_base_patch16_224"
+    ) == describe("cifar10")
 
 
 SPACE = """
@@ -276,10 +344,20 @@ seeds: 1
 
 
 def test_each_backbone_of_a_plan_gets_the_data_of_its_weights() -> None:
-    text = SPACE.replace("FACTORS", "backbone: [vit_base_patch16_224, deit_small_patch16_224]")
-    plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    text = SPACE.replace(
+        "FACTORS", "backbone: [vit_base_patch16_224, deit_small_patch16_224]"
+    )
+    plan = make_plan(
+        space.load(text, "a.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    )
     vit_data, deit_data = (cell.trials[0].data for cell in plan.cells)
-    assert vit_data.canonical() | {"mean": [0.5] * 3, "std": [0.5] * 3, "crop": 0.9} == vit_data.canonical()
+    assert (
+        vit_data.canonical() | {"mean": [0.5] * 3, "std": [0.5] * 3, "crop": 0.9}
+        == vit_data.canonical()
+    )
     assert (deit_data.mean, deit_data.crop) == ((), 0.9)
 
 
@@ -304,12 +382,33 @@ def own(tmp_path: Path) -> Path:
 
 def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
     declared = space.load(STARTS.format(file=own), "s.yaml")
-    without, with_ = make_plan(declared, lambda architecture: Cost(1, 1, 1, 1, 1)).cells
+    without, with_ = make_plan(
+        declared,
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    ).cells
     assert without.trials[0].start is None
     assert with_.trials[0].start == find_start(str(own), "vit")
     assert without.trials[0].hash != with_.trials[0].hash
-    alone = space.load(STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]").format(), "s.yaml")
-    assert make_plan(alone, lambda architecture: Cost(1, 1, 1, 1, 1)).cells[0].trials[0].hash == without.trials[0].hash
+    alone = space.load(
+        STARTS.replace(
+            "pretrained: [false, {file}]", "attnscale: [false, true]"
+        ).format(),
+        "s.yaml",
+    )
+    assert (
+        make_plan(
+            alone,
+            lambda architecture: Cost(
+                params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+            ),
+        )
+        .cells[0]
+        .trials[0]
+        .hash
+        == without.trials[0].hash
+    )
     options = Options(runs=tmp_path / "runs", executor="inline")
     outcome = run(declared, "s.yaml", options)
     assert (outcome.trained, outcome.failed) == (2, 0)
@@ -322,26 +421,46 @@ def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("[false, {file}]", "[false, nowhere.pth]"), "s.yaml:4: pretrained: no file nowhere.pth"),
+        (
+            ("[false, {file}]", "[false, nowhere.pth]"),
+            "s.yaml:4: pretrained: no file nowhere.pth",
+        ),
         (("[false, {file}]", "[false, 3]"), "s.yaml:4: pretrained: 3 is not a level"),
-        (("seeds: 1", "seeds: 1\npretrained: true"), "s.yaml:8: pretrained varies under factors; say it in one place"),
+        (
+            ("seeds: 1", "seeds: 1\npretrained: true"),
+            "s.yaml:8: pretrained varies under factors; say it in one place",
+        ),
         (("seeds: 1", "seeds: 1\nfixed: {{pretrained: true}}"), "pretrained"),
     ],
 )
-def test_mistakes_of_weights_that_vary_are_told(change: tuple[str, str], message: str, own: Path) -> None:
+def test_mistakes_of_weights_that_vary_are_told(
+    change: tuple[str, str], message: str, own: Path
+) -> None:
     with pytest.raises(SpaceError, match=re.escape(message)):
         space.load(STARTS.replace(*change).format(file=own), "s.yaml")
 
 
-@pytest.mark.parametrize(("of", "to"), [("token", "distilled"), ("distilled", "token"), ("distilled", "mean"), ("mean", "token")])
+@pytest.mark.parametrize(
+    ("of", "to"),
+    [
+        ("token", "distilled"),
+        ("distilled", "token"),
+        ("distilled", "mean"),
+        ("mean", "token"),
+    ],
+)
 def test_prefix_tokens_take_the_positions_that_are_theirs(of: str, to: str) -> None:
     prefixes = {"mean": 0, "token": 1, "distilled": 2}
     torch.manual_seed(1)
     source = build(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": of})).state_dict()
     torch.manual_seed(2)
-    drawn = build(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to})).state_dict()["pos_embed"]
+    drawn = build(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to})).state_dict()[
+        "pos_embed"
+    ]
     torch.manual_seed(2)
-    model, loaded = build_from(resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to}), source)
+    model, loaded = build_from(
+        resolve("vit", 16, 3, 10, {**SIZES, "size.pool": to}), source
+    )
     found, given = model.state_dict()["pos_embed"], source["pos_embed"]
     old, new = prefixes[of], prefixes[to]
     shared = min(old, new)
@@ -352,9 +471,21 @@ def test_prefix_tokens_take_the_positions_that_are_theirs(of: str, to: str) -> N
 
 
 def test_a_row_that_names_no_weights_starts_without_them(own: Path) -> None:
-    rows = "rows: [{attnscale: true}, {attnscale: true, pretrained: FILE}]\ndesign: rows\n".replace("FILE", str(own))
-    text = STARTS.format(file=own).replace("[false, ", "[").replace("factors:", "factors:\n  attnscale: [true]") + rows
-    first, second = make_plan(space.load(text, "s.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1)).cells
+    rows = "rows: [{attnscale: true}, {attnscale: true, pretrained: FILE}]\ndesign: rows\n".replace(
+        "FILE", str(own)
+    )
+    text = (
+        STARTS.format(file=own)
+        .replace("[false, ", "[")
+        .replace("factors:", "factors:\n  attnscale: [true]")
+        + rows
+    )
+    first, second = make_plan(
+        space.load(text, "s.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    ).cells
     assert first.trials[0].start is None
     assert second.trials[0].start is not None
 
@@ -367,5 +498,8 @@ def test_a_long_name_of_a_file_is_refused_as_a_level_only(tmp_path: Path) -> Non
     with pytest.raises(SpaceError, match="a level has at most 200 characters"):
         space.load(STARTS.format(file=file), "s.yaml")
     space.load(STARTS.format(file=file), "s.yaml", stored=True)
-    alone = STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]") + "pretrained: {file}\n"
+    alone = (
+        STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]")
+        + "pretrained: {file}\n"
+    )
     assert space.load(alone.format(file=file), "s.yaml").pretrained == str(file)

@@ -25,7 +25,10 @@ from tests.training.test_training import numbers, trial
 
 
 class Shared(LocalFileSystem):
-    """A file system of fsspec that is not the local one. `broken` breaks an upload in its middle."""
+    """A file system of fsspec that is not the local one.
+
+    `broken` breaks an upload in its middle.
+    """
 
     protocol = "shared"
     broken: ClassVar[bool] = False
@@ -35,7 +38,9 @@ class Shared(LocalFileSystem):
     def _strip_protocol(cls, path: str) -> str:
         return str(path).removeprefix("shared://").removeprefix("bucket://")
 
-    def put_file(self, lpath: str, rpath: str, callback: Any = None, **settings: Any) -> None:
+    def put_file(
+        self, lpath: str, rpath: str, callback: Any = None, **settings: Any
+    ) -> None:
         if Shared.broken:
             Path(rpath).write_bytes(Path(lpath).read_bytes()[:100])
             raise OSError("connection reset")
@@ -67,7 +72,9 @@ def systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("damage", ["none", "truncated", "empty", "flipped", "text"])
-def test_a_trial_goes_on_from_a_url_or_starts_anew_where_it_is_damaged(damage: str, tmp_path: Path) -> None:
+def test_a_trial_goes_on_from_a_url_or_starts_anew_where_it_is_damaged(
+    damage: str, tmp_path: Path
+) -> None:
     straight = Training(trial(), tmp_path / "straight")
     while not straight.finished:
         straight.epoch()
@@ -80,7 +87,13 @@ def test_a_trial_goes_on_from_a_url_or_starts_anew_where_it_is_damaged(damage: s
     content = file.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    damaged = {"none": content, "truncated": content[:middle], "empty": b"", "flipped": flipped, "text": b"not a checkpoint"}
+    damaged = {
+        "none": content,
+        "truncated": content[:middle],
+        "empty": b"",
+        "flipped": flipped,
+        "text": b"not a checkpoint",
+    }
     file.write_bytes(damaged[damage])
     again = Training(trial(), url)
     assert len(again.epochs) == (1 if damage == "none" else 0)
@@ -92,27 +105,38 @@ def test_a_trial_goes_on_from_a_url_or_starts_anew_where_it_is_damaged(damage: s
 
 
 @pytest.mark.parametrize("protocol", ["shared", "bucket"])
-def test_a_checkpoint_is_replaced_in_one_step(protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_replaced_in_one_step(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = CheckpointFolder(f"{protocol}://{tmp_path}/x", "t")
     assert folder.load() is None
     folder.save({"epochs": 1})
-    assert Shared.moved == ([] if protocol == "bucket" else [f"{tmp_path}/x/last.pt"]), "an object store needs no move"
+    assert Shared.moved == (
+        [] if protocol == "bucket" else [f"{tmp_path}/x/last.pt"]
+    ), "an object store needs no move"
     if protocol == "shared":
         monkeypatch.setattr(Shared, "broken", True)
         with pytest.raises(OSError, match="connection reset"):
             folder.save({"epochs": 2})
     with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", lambda state, stream: stream.write(b"half") and 1 / 0)
+        patch.setattr(
+            torch, "save", lambda state, stream: stream.write(b"half") and 1 / 0
+        )
         with pytest.raises(ZeroDivisionError):
             folder.save({"epochs": 3})
     loaded = folder.load()
     assert loaded is not None
     assert loaded["epochs"] == 1
-    with pytest.raises(CheckpointError, match=rf"{protocol}://.*last.pt is a checkpoint of trial t, not of u"):
+    with pytest.raises(
+        CheckpointError,
+        match=rf"{protocol}://.*last.pt is a checkpoint of trial t, not of u",
+    ):
         CheckpointFolder(f"{protocol}://{tmp_path}/x", "u").load()
 
 
-def test_a_file_url_is_a_folder_with_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_url_is_a_folder_with_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.training.checkpoint.LOCK_SECONDS", 0.2)
     assert isinstance(storage(f"file://{tmp_path}/x"), Folder)
     held = CheckpointFolder(f"file://{tmp_path}/x", "t")
@@ -130,28 +154,51 @@ def test_looking_makes_nothing(tmp_path: Path) -> None:
 def test_a_url_that_cannot_be_written_is_told_before_training(
     tiny: str, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CheckpointError, match="--checkpoints nosuch://x/.*Protocol not known: nosuch.*folder or a URL"):
+    with pytest.raises(
+        CheckpointError,
+        match="--checkpoints nosuch://x/.*Protocol not known: nosuch.*folder or a URL",
+    ):
         try_out("nosuch://x")
     try_out(f"shared://{tmp_path}/root")
     assert not list((tmp_path / "root").iterdir()), "what was written to try is gone"
     monkeypatch.setattr(Shared, "broken", True)
     declared = space.load(tiny, "tiny.yaml")
-    with pytest.raises(CheckpointError, match="cannot be written: OSError: connection reset"):
-        pipeline.run(declared, "tiny.yaml", replace(options, checkpoints=f"shared://{tmp_path}/root"))
+    with pytest.raises(
+        CheckpointError, match="cannot be written: OSError: connection reset"
+    ):
+        pipeline.run(
+            declared,
+            "tiny.yaml",
+            replace(options, checkpoints=f"shared://{tmp_path}/root"),
+        )
 
 
 @pytest.mark.slow
-def test_a_study_with_its_checkpoints_at_a_url(tiny: str, options: Options, tmp_path: Path) -> None:
+def test_a_study_with_its_checkpoints_at_a_url(
+    tiny: str, options: Options, tmp_path: Path
+) -> None:
     """Trained, left, gone on with, and looked into."""
     wanted = replace(options, checkpoints=f"shared://{tmp_path}/far/")
     declared = space.load(tiny.replace("seeds: 2", "seeds: 1"), "tiny.yaml")
     heard: list[object] = []
-    outcome = pipeline.run(declared, "tiny.yaml", wanted, pipeline.Hooks(event=heard.append, stop=lambda: len(heard) > 2))
+    outcome = pipeline.run(
+        declared,
+        "tiny.yaml",
+        wanted,
+        pipeline.Hooks(event=heard.append, stop=lambda: len(heard) > 2),
+    )
     assert outcome.interrupted
     pipeline.resume(None, wanted)
     found = list((tmp_path / "far").glob("*/*/last.pt"))
     assert len(found) == 4
     assert not (options.runs / "checkpoints").exists()
-    looked = diagnosis.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), wanted)
+    looked = diagnosis.diagnose(
+        ("tiny",), Diagnostics(("token_similarity",), 8), wanted
+    )
     assert (looked.trials, looked.without) == (4, 0)
-    assert diagnosis.diagnose(("tiny",), Diagnostics(("token_similarity",), 8), options).without == 4
+    assert (
+        diagnosis.diagnose(
+            ("tiny",), Diagnostics(("token_similarity",), 8), options
+        ).without
+        == 4
+    )

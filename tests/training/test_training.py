@@ -41,9 +41,20 @@ EVERYTHING = replace(
 
 
 def trial(recipe: Recipe = RECIPE, seed: int = 0, **settings: Level) -> Trial:
-    sizes: dict[str, Level] = {"size.patch_size": 4, "size.width": 16, "size.depth": 2, "size.heads": 2, "size.mlp_ratio": 2.0}
+    sizes: dict[str, Level] = {
+        "size.patch_size": 4,
+        "size.width": 16,
+        "size.depth": 2,
+        "size.heads": 2,
+        "size.mlp_ratio": 2.0,
+    }
     data = describe("digits", train_images=200, test_images=60)
-    return Trial(resolve("vit", 8, 1, 10, sizes | settings), recipe, data, seed)
+    return Trial(
+        architecture=resolve("vit", 8, 1, 10, sizes | settings),
+        recipe=recipe,
+        data=data,
+        seed=seed,
+    )
 
 
 def numbers(epochs: list[Epoch]) -> list[tuple[float, ...]]:
@@ -51,8 +62,12 @@ def numbers(epochs: list[Epoch]) -> list[tuple[float, ...]]:
     return [(e.number, e.train_loss, e.loss, e.top1, e.top5, e.lr) for e in epochs]
 
 
-def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[list[tuple[float, ...]], dict[str, torch.Tensor]]:
-    """Trains to the end, in a new `Training` after each epoch in `stops`; gives the numbers and the weights."""
+def train(
+    wanted: Trial, folder: Path, stops: tuple[int, ...] = ()
+) -> tuple[list[tuple[float, ...]], dict[str, torch.Tensor]]:
+    """Trains to the end, in a new `Training` after each epoch in `stops`; gives the
+    numbers and the weights.
+    """
     training = Training(wanted, folder)
     while not training.finished:
         epoch = training.epoch()
@@ -64,7 +79,10 @@ def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[lis
             assert len(training.epochs) == epoch.number
     training.save()
     training.close()
-    return numbers(training.epochs), torch.load(folder / "last.pt", weights_only=True)["model"]
+    return (
+        numbers(training.epochs),
+        torch.load(folder / "last.pt", weights_only=True)["model"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,16 +90,37 @@ def train(wanted: Trial, folder: Path, stops: tuple[int, ...] = ()) -> tuple[lis
     [
         trial(),
         trial(
-            EVERYTHING, **{"drop.path": 0.3, "drop.dropout": 0.1, "drop.attention": 0.1, "ffn.kernel": 3, "shortcuts.count": 2}
+            EVERYTHING,
+            **{
+                "drop.path": 0.3,
+                "drop.dropout": 0.1,
+                "drop.attention": 0.1,
+                "ffn.kernel": 3,
+                "shortcuts.count": 2,
+            },
         ),
         trial(replace(EVERYTHING, precision="bfloat16", optimizer="sgd", loss="bce")),
         trial(replace(RECIPE, schedule="constant", optimizer="lamb", warmup_epochs=0)),
         trial(
-            replace(EVERYTHING, layer_decay=0.7, accumulate=3, ema_warmup=True, mixup_off_epoch=2, mixup_mode="pair", beta2=0.95),
+            replace(
+                EVERYTHING,
+                layer_decay=0.7,
+                accumulate=3,
+                ema_warmup=True,
+                mixup_off_epoch=2,
+                mixup_mode="pair",
+                beta2=0.95,
+            ),
             **{"drop.path": 0.3},
         ),
     ],
-    ids=["plain", "everything", "bfloat16 sgd bce", "constant lamb", "parts and layers"],
+    ids=[
+        "plain",
+        "everything",
+        "bfloat16 sgd bce",
+        "constant lamb",
+        "parts and layers",
+    ],
 )
 def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) -> None:
     epochs, weights = train(wanted, tmp_path / "straight")
@@ -92,9 +131,14 @@ def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) ->
 
 
 def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
-    """The same trial first, after another one of another kind, and after one that left its mark on every global state."""
+    """The same trial first, after another one of another kind, and after one that left
+    its mark on every global state.
+    """
     cold = train(trial(seed=3), tmp_path / "cold")
-    train(trial(replace(EVERYTHING, precision="bfloat16"), seed=1, layout="parallel"), tmp_path / "other")
+    train(
+        trial(replace(EVERYTHING, precision="bfloat16"), seed=1, layout="parallel"),
+        tmp_path / "other",
+    )
     torch.set_num_threads(2)
     torch.manual_seed(99)
     np.random.seed(99)
@@ -106,7 +150,10 @@ def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
 
 def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
     recipe = Recipe(epochs=12, batch_size=50, lr=5e-3)
-    one, other = train(trial(recipe), tmp_path / "a")[0], train(trial(recipe, seed=1), tmp_path / "b")[0]
+    one, other = (
+        train(trial(recipe), tmp_path / "a")[0],
+        train(trial(recipe, seed=1), tmp_path / "b")[0],
+    )
     assert one != other
     assert one[-1][1] < one[0][1], "the training loss falls"
     assert one[-1][3] > 40, "far above the ten per cent of chance"
@@ -149,17 +196,25 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
     ],
     ids=lambda change: " ".join(f"{k}={v}" for k, v in change.items()),
 )
-def test_every_field_of_a_recipe_is_read(change: dict[str, object], tmp_path: Path) -> None:
+def test_every_field_of_a_recipe_is_read(
+    change: dict[str, object], tmp_path: Path
+) -> None:
     base = replace(RECIPE, epochs=2)
     companions = {k: v for k, v in change.items() if k != list(change)[-1]}
     without = replace(base, **companions)
     with_it = replace(base, **change)
     assert with_it.canonical() != without.canonical()
-    assert train(trial(with_it), tmp_path / "with")[0] != train(trial(without), tmp_path / "without")[0]
+    assert (
+        train(trial(with_it), tmp_path / "with")[0]
+        != train(trial(without), tmp_path / "without")[0]
+    )
 
 
 def test_learning_rate_rises_and_falls(tmp_path: Path) -> None:
-    rates = [e[5] for e in train(trial(replace(RECIPE, epochs=6, warmup_epochs=2)), tmp_path)[0]]
+    rates = [
+        e[5]
+        for e in train(trial(replace(RECIPE, epochs=6, warmup_epochs=2)), tmp_path)[0]
+    ]
     assert rates[0] < rates[1]
     assert max(rates) == pytest.approx(2e-3, rel=0.3)
     assert rates[1:] == sorted(rates[1:], reverse=True)
@@ -167,7 +222,9 @@ def test_learning_rate_rises_and_falls(tmp_path: Path) -> None:
 
 
 def test_divergence_is_told(tmp_path: Path) -> None:
-    training = Training(trial(replace(RECIPE, lr=1e30, optimizer="sgd", warmup_epochs=0)), tmp_path)
+    training = Training(
+        trial(replace(RECIPE, lr=1e30, optimizer="sgd", warmup_epochs=0)), tmp_path
+    )
     with pytest.raises(Diverged, match="loss is (nan|inf)"):
         for _ in range(4):
             training.epoch()
@@ -177,13 +234,23 @@ def test_divergence_is_told(tmp_path: Path) -> None:
 def test_checkpoints_hold_only_plain_values(tmp_path: Path) -> None:
     train(trial(EVERYTHING), tmp_path)
     state = torch.load(tmp_path / "last.pt", weights_only=True)
-    progress = {"schedule", "scaler", "random", "epochs", "measurements", "best", "tested"}
+    progress = {
+        "schedule",
+        "scaler",
+        "random",
+        "epochs",
+        "measurements",
+        "best",
+        "tested",
+    }
     assert {"trial", "model", "ema", "optimizer", "terms", *progress} == set(state)
     assert {"torch", "order", "numpy", "python"} <= set(state["random"])
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "text"])
-def test_a_damaged_checkpoint_costs_time_and_nothing_else(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(
+    damage: str, tmp_path: Path
+) -> None:
     expected = train(trial(), tmp_path / "whole")
     folder = tmp_path / "damaged"
     training = Training(trial(), folder)
@@ -193,8 +260,19 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(damage: str, tmp_path:
     file = folder / "last.pt"
     content = file.read_bytes()
     middle = len(content) // 2
-    flipped = content[:middle] + bytes(b ^ 0xFF for b in content[middle : middle + 64]) + content[middle + 64 :]
-    file.write_bytes({"truncated": content[:middle], "empty": b"", "flipped": flipped, "text": b"not a checkpoint"}[damage])
+    flipped = (
+        content[:middle]
+        + bytes(b ^ 0xFF for b in content[middle : middle + 64])
+        + content[middle + 64 :]
+    )
+    file.write_bytes(
+        {
+            "truncated": content[:middle],
+            "empty": b"",
+            "flipped": flipped,
+            "text": b"not a checkpoint",
+        }[damage]
+    )
     epochs, weights = train(trial(), folder)
     assert epochs == expected[0]
     assert all(torch.equal(weights[k], expected[1][k]) for k in weights)
@@ -207,7 +285,9 @@ def test_a_checkpoint_of_another_trial_is_refused(tmp_path: Path) -> None:
         Training(trial(seed=1), tmp_path)
 
 
-def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = CheckpointFolder(tmp_path, "t")
     folder.save({"epochs": 1})
 
@@ -223,7 +303,9 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: p
     folder.release()
 
 
-def test_only_one_process_trains_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_process_trains_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.training.checkpoint.LOCK_SECONDS", 0.2)
     first = CheckpointFolder(tmp_path, "t")
     with pytest.raises(CheckpointError, match="another process has been training t"):
@@ -236,8 +318,12 @@ def test_the_probe_gives_a_time() -> None:
     assert math.isfinite(seconds_per_image(trial().architecture, 32))
 
 
-def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first trial of a process imports what later ones find imported, and imports may draw random numbers."""
+def test_what_imports_draw_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first trial of a process imports what later ones find imported, and imports
+    may draw random numbers.
+    """
     wanted = trial(replace(RECIPE, random_erasing=0.5))
     expected = train(wanted, tmp_path / "plain")
     read, built = loop.batches, loop.build_from
@@ -258,11 +344,15 @@ def test_what_imports_draw_does_not_matter(tmp_path: Path, monkeypatch: pytest.M
     assert all(torch.equal(found[1][key], expected[1][key]) for key in expected[1])
 
 
-def test_a_full_disk_is_said_and_leaves_the_old_checkpoint_and_no_part(tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_leaves_the_old_checkpoint_and_no_part(
+    tmp_path: Path,
+) -> None:
     folder = CheckpointFolder(tmp_path, "t")
     folder.save({"epochs": [1]})
     (tmp_path / "last.part").symlink_to("/dev/full")
-    with pytest.raises(CheckpointError, match="No space left on device; the last one stays"):
+    with pytest.raises(
+        CheckpointError, match="No space left on device; the last one stays"
+    ):
         folder.save({"epochs": [1, 2]})
     assert not (tmp_path / "last.part").is_symlink()
     kept = folder.load()
@@ -271,7 +361,9 @@ def test_a_full_disk_is_said_and_leaves_the_old_checkpoint_and_no_part(tmp_path:
     assert kept["epochs"] == [1]
 
 
-def test_a_training_trial_gives_signs_of_life_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_trial_gives_signs_of_life_batch_by_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ablate.training.checkpoint.BEAT_SECONDS", 0.0)
     training = Training(trial(), tmp_path)
     touched = []
@@ -281,20 +373,35 @@ def test_a_training_trial_gives_signs_of_life_batch_by_batch(tmp_path: Path, mon
     assert len(touched) > 1
 
 
-def one_step(recipe: Recipe, tmp_path: Path, **settings: Level) -> tuple[float, dict[str, torch.Tensor]]:
+def one_step(
+    recipe: Recipe, tmp_path: Path, **settings: Level
+) -> tuple[float, dict[str, torch.Tensor]]:
     """The loss of the first batch of a trial, and the gradient that it left."""
     training = Training(trial(recipe, **settings), tmp_path)
     images, labels = next(iter(training._batches.train(training._order)))
     training._optimizer.step = lambda *_: None
     loss = training._update(images, labels).item()
-    gradients = {name: p.grad.clone() for name, p in training._model.named_parameters() if p.grad is not None}
+    gradients = {
+        name: p.grad.clone()
+        for name, p in training._model.named_parameters()
+        if p.grad is not None
+    }
     training.close()
     return loss, gradients
 
 
 @pytest.mark.parametrize("parts", [2, 3, 50])
-@pytest.mark.parametrize("change", [{}, {"mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1, "clip_grad": 0.5}, {"loss": "bce"}])
-def test_a_batch_parts_of_has_the_gradient_of_the_whole(change: dict[str, object], parts: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"mixup": 0.8, "cutmix": 1.0, "label_smoothing": 0.1, "clip_grad": 0.5},
+        {"loss": "bce"},
+    ],
+)
+def test_a_batch_parts_of_has_the_gradient_of_the_whole(
+    change: dict[str, object], parts: int, tmp_path: Path
+) -> None:
     whole = one_step(replace(RECIPE, **change), tmp_path / "whole")
     in_parts = one_step(replace(RECIPE, accumulate=parts, **change), tmp_path / "parts")
     assert in_parts[0] == pytest.approx(whole[0], rel=1e-6)
@@ -303,26 +410,42 @@ def test_a_batch_parts_of_has_the_gradient_of_the_whole(change: dict[str, object
 
 
 def test_patch_losses_are_taken_parts_of_too(tmp_path: Path) -> None:
-    recipe, terms = replace(RECIPE, cutmix=1.0), {"patch.contrastive": 1.0, "patch.mixing": 1.0}
-    whole, in_parts = (one_step(replace(recipe, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
+    recipe, terms = (
+        replace(RECIPE, cutmix=1.0),
+        {
+            "patch.contrastive": 1.0,
+            "patch.mixing": 1.0,
+        },
+    )
+    whole, in_parts = (
+        one_step(replace(recipe, accumulate=n), tmp_path / str(n), **terms)
+        for n in (1, 5)
+    )
     assert in_parts[0] == pytest.approx(whole[0], rel=1e-5)
 
 
 def test_regions_of_mixed_images_are_taken_parts_of_too(tmp_path: Path) -> None:
-    """As the published code of patch diversification mixes; its dropout before the heads is drawn part by part."""
+    """As the published code of patch diversification mixes; its dropout before the
+    heads is drawn part by part.
+    """
     regions = Regions(torch.tensor([1.0, 0.0]), torch.rand(5, 3), torch.rand(5, 3))
     parts = loop._parts_of(regions, 2)
     assert all(torch.equal(part.mask, regions.mask) for part in parts)
     assert torch.equal(torch.cat([part.own for part in parts]), regions.own)
     assert torch.equal(torch.cat([part.other for part in parts]), regions.other)
     terms = {"patch.contrastive": 1.0, "patch.mixing": 1.0, "patch.variant": "code"}
-    whole, in_parts = (one_step(replace(RECIPE, cutmix=1.0, accumulate=n), tmp_path / str(n), **terms) for n in (1, 5))
+    whole, in_parts = (
+        one_step(replace(RECIPE, cutmix=1.0, accumulate=n), tmp_path / str(n), **terms)
+        for n in (1, 5)
+    )
     assert in_parts[0] == pytest.approx(whole[0], rel=0.2)
     assert set(in_parts[1]) == set(whole[1])
 
 
 def test_a_batch_has_no_more_parts_than_images() -> None:
-    with pytest.raises(Infeasible, match="recipe.accumulate = 51 parts of a batch of 50 images"):
+    with pytest.raises(
+        Infeasible, match="recipe.accumulate = 51 parts of a batch of 50 images"
+    ):
         refuse_recipe(describe("digits"), replace(RECIPE, accumulate=51))
 
 
@@ -333,7 +456,12 @@ backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
 factors: {patch.mixing: [0.0, 1.0]}
 recipe: {epochs: 3, cutmix: 1.0, mixup_mode: pair}
 """
-    plan = make_plan(space.load(text, "a.yaml"), lambda architecture: Cost(1, 1, 1, 1, 1))
+    plan = make_plan(
+        space.load(text, "a.yaml"),
+        lambda architecture: Cost(
+            params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+        ),
+    )
     assert [cell.feasible for cell in plan.cells] == [True, False]
     assert "set recipe.mixup_mode to batch" in plan.cells[1].note
 
@@ -348,15 +476,22 @@ def rates(recipe: Recipe, tmp_path: Path) -> list[float]:
 def test_the_learning_rate_grows_with_the_batch(tmp_path: Path) -> None:
     scaled = replace(RECIPE, lr=5e-4, lr_batch=25, warmup_epochs=0)
     assert set(rates(scaled, tmp_path / "a")) == {1e-3}
-    assert scaled.canonical() == replace(RECIPE, lr=1e-3, warmup_epochs=0).canonical(), "one learning rate, said in two ways"
+    assert (
+        scaled.canonical() == replace(RECIPE, lr=1e-3, warmup_epochs=0).canonical()
+    ), "one learning rate, said in two ways"
     assert replace(scaled, batch_size=100).rate == 2e-3
     warm = replace(RECIPE, warmup_epochs=2, warmup_lr=1e-5)
     assert set(rates(warm, tmp_path / "b")) == {1e-5}
     assert set(rates(replace(warm, schedule="constant"), tmp_path / "c")) == {1e-5}
-    assert replace(warm, warmup_lr=RECIPE.lr / 1000).canonical() == replace(warm, warmup_lr=0.0).canonical()
+    assert (
+        replace(warm, warmup_lr=RECIPE.lr / 1000).canonical()
+        == replace(warm, warmup_lr=0.0).canonical()
+    )
 
 
-def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(tmp_path: Path) -> None:
+def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(
+    tmp_path: Path,
+) -> None:
     recipe = replace(RECIPE, layer_decay=0.5, warmup_epochs=0, schedule="constant")
     found = sorted(set(rates(recipe, tmp_path / "a")), reverse=True)
     assert found == [RECIPE.lr * 0.5**depth for depth in range(len(found))]
@@ -364,7 +499,8 @@ def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(t
     assert train(trial(recipe), tmp_path / "b")[0][0][5] == RECIPE.lr
 
 
-# Of each family one backbone, at a side that it takes, and a factor that stands in its blocks.
+# Of each family one backbone, at a side that it takes, and a factor that stands in its
+# blocks.
 LAYERED = {
     "deit_tiny_patch16_224": (32, {"shortcuts.count": 1}),
     "deit_tiny_distilled_patch16_224": (32, {"attnscale": True}),
@@ -380,33 +516,56 @@ LAYERED = {
 
 @pytest.mark.parametrize("backbone", LAYERED)
 def test_the_rate_decays_block_by_block_on_every_family(backbone: str) -> None:
-    """All of a block learns at one rate, a later block as fast or faster, and the classifier at the full one.
+    """All of a block learns at one rate, a later block as fast or faster, and the
+    classifier at the full one.
 
     timm takes a stage of PVT version 2 for one layer.
     """
     side, factors = LAYERED[backbone]
     model = build(resolve(backbone, side, 3, 5, factors))
     with layers_said(model):
-        optimizer = create_optimizer_v2(model, opt="adamw", lr=1.0, weight_decay=0.1, layer_decay=0.5)
-    scales = {id(p): group["lr_scale"] for group in optimizer.param_groups for p in group["params"]}
+        optimizer = create_optimizer_v2(
+            model, opt="adamw", lr=1.0, weight_decay=0.1, layer_decay=0.5
+        )
+    scales = {
+        id(p): group["lr_scale"]
+        for group in optimizer.param_groups
+        for p in group["params"]
+    }
     found = []
     for place in places_of(model):
         inside = {scales[id(p)] for p in model.get_submodule(place.name).parameters()}
         assert len(inside) == 1, place.name
         found += inside
     assert found == sorted(found)
-    assert len(set(found)) == (4 if backbone == "pvt_v2_b0" else len(found)), "each block has a rate of its own"
-    assert min(scales.values()) < found[0], "what makes the first tokens is slower still"
-    assert {scales[id(p)] for name, p in model.named_parameters() if name.startswith("head.")} == {1.0}
+    assert len(set(found)) == (4 if backbone == "pvt_v2_b0" else len(found)), (
+        "each block has a rate of its own"
+    )
+    assert min(scales.values()) < found[0], (
+        "what makes the first tokens is slower still"
+    )
+    assert {
+        scales[id(p)]
+        for name, p in model.named_parameters()
+        if name.startswith("head.")
+    } == {1.0}
 
 
 def test_the_optimiser_is_as_the_recipe_says(tmp_path: Path) -> None:
     for name in ("adamw", "lamb", "nadamw"):
         recipe = replace(RECIPE, optimizer=name)
-        own, said = Training(trial(recipe), None), Training(trial(replace(recipe, eps=1e-4, beta1=0.8, beta2=0.95)), None)
+        own, said = (
+            Training(trial(recipe), None),
+            Training(trial(replace(recipe, eps=1e-4, beta1=0.8, beta2=0.95)), None),
+        )
         usual = create_optimizer_v2(torch.nn.Linear(1, 1), opt=name, lr=1.0)
-        assert [own._optimizer.defaults[key] for key in ("eps", "betas")] == [usual.defaults[key] for key in ("eps", "betas")]
-        assert [said._optimizer.param_groups[0][key] for key in ("eps", "betas")] == [1e-4, (0.8, 0.95)]
+        assert [own._optimizer.defaults[key] for key in ("eps", "betas")] == [
+            usual.defaults[key] for key in ("eps", "betas")
+        ]
+        assert [said._optimizer.param_groups[0][key] for key in ("eps", "betas")] == [
+            1e-4,
+            (0.8, 0.95),
+        ]
 
 
 def test_mixing_ends_when_the_recipe_says(tmp_path: Path) -> None:
@@ -423,7 +582,9 @@ def test_mixing_ends_when_the_recipe_says(tmp_path: Path) -> None:
 def test_the_average_warms_up(tmp_path: Path) -> None:
     training = Training(trial(replace(RECIPE, ema=0.9999, ema_warmup=True)), None)
     assert training._ema.get_decay(10) == 1 - (1 + 9) ** (-2 / 3)
-    assert Training(trial(replace(RECIPE, ema=0.9999)), None)._ema.get_decay(10) == 0.9999
+    assert (
+        Training(trial(replace(RECIPE, ema=0.9999)), None)._ema.get_decay(10) == 0.9999
+    )
 
 
 @pytest.mark.parametrize(
@@ -442,7 +603,9 @@ def test_the_average_warms_up(tmp_path: Path) -> None:
         ("interpolation", "bicubic", Recipe(crop_padding=4)),
     ],
 )
-def test_what_is_not_read_is_not_in_the_identity_and_says_when_it_would_be(field: str, level: Level, recipe: Recipe) -> None:
+def test_what_is_not_read_is_not_in_the_identity_and_says_when_it_would_be(
+    field: str, level: Level, recipe: Recipe
+) -> None:
     changed = replace(recipe, **{field: level})
     assert changed.canonical() == recipe.canonical()
     assert changed.unread()[field]

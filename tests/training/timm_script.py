@@ -1,7 +1,9 @@
-"""What timm's training script `train.py` (version 1.0.31) does with a batch, an epoch and the test images, from timm's own parts.
+"""What timm's training script `train.py` (version 1.0.31) does with a batch, an epoch
+and the test images, from timm's own parts.
 
-The script is not in timm's package, and takes its images from a folder: here the same calls are made in its order on batches that
-are handed in. Arguments have the script's names and, where the tests do not set them, its defaults.
+The script is not in timm's package, and takes its images from a folder: here the same
+calls are made in its order on batches that are handed in. Arguments have the script's
+names and, where the tests do not set them, its defaults.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from functools import partial
 import torch
 from timm import utils
 from timm.data import Mixup
-from timm.loss import BinaryCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
+from timm.loss import (
+    BinaryCrossEntropy,
+    LabelSmoothingCrossEntropy,
+    SoftTargetCrossEntropy,
+)
 from timm.optim import create_optimizer_v2
 from timm.optim._optim_factory import optimizer_kwargs
 from timm.scheduler import create_scheduler_v2
@@ -64,19 +70,31 @@ class Script:
         rates: the learning rate of each parameter group after each update.
     """
 
-    def __init__(self, model: nn.Module, updates_per_epoch: int, **said: object) -> None:
+    def __init__(
+        self, model: nn.Module, updates_per_epoch: int, **said: object
+    ) -> None:
         args = Namespace(**{**DEFAULTS, **said})
         self.args, self.updates_per_epoch = args, updates_per_epoch
         self.autocast = nullcontext
         if args.amp_dtype is not None:
-            self.autocast = partial(torch.autocast, device_type="cpu", dtype=args.amp_dtype)
+            self.autocast = partial(
+                torch.autocast, device_type="cpu", dtype=args.amp_dtype
+            )
         self.mixup = self._mixup()
-        self.task = ClassificationTask(model=model, criterion=self._loss(), verbose=False)
-        self.optimizer = create_optimizer_v2(self.task.get_trainable_module(), **optimizer_kwargs(cfg=args))
+        self.task = ClassificationTask(
+            model=model, criterion=self._loss(), verbose=False
+        )
+        self.optimizer = create_optimizer_v2(
+            self.task.get_trainable_module(), **optimizer_kwargs(cfg=args)
+        )
         if args.model_ema:
-            self.task.setup_ema(decay=args.model_ema_decay, use_warmup=args.model_ema_warmup)
+            self.task.setup_ema(
+                decay=args.model_ema_decay, use_warmup=args.model_ema_warmup
+            )
         kwargs = scheduler_kwargs(args, decreasing_metric=False)
-        self.scheduler, self.epochs = create_scheduler_v2(self.optimizer, **kwargs, updates_per_epoch=updates_per_epoch)
+        self.scheduler, self.epochs = create_scheduler_v2(
+            self.optimizer, **kwargs, updates_per_epoch=updates_per_epoch
+        )
         self.losses: list[float] = []
         self.rates: list[list[float]] = []
 
@@ -100,13 +118,23 @@ class Script:
         if self.mixup is not None:
             return BinaryCrossEntropy() if args.bce_loss else SoftTargetCrossEntropy()
         if args.smoothing:
-            return BinaryCrossEntropy(smoothing=args.smoothing) if args.bce_loss else LabelSmoothingCrossEntropy(args.smoothing)
+            return (
+                BinaryCrossEntropy(smoothing=args.smoothing)
+                if args.bce_loss
+                else LabelSmoothingCrossEntropy(args.smoothing)
+            )
         return nn.CrossEntropyLoss()
 
     def train_one_epoch(self, epoch: int, batches: Batches) -> OrderedDict[str, float]:
-        """`train_one_epoch` of the script, for one process and without its loss scaler, which float16 alone needs."""
+        """`train_one_epoch` of the script, for one process and without its loss scaler,
+        which float16 alone needs.
+        """
         args, losses = self.args, utils.AverageMeter()
-        if args.mixup_off_epoch and epoch >= args.mixup_off_epoch and self.mixup is not None:
+        if (
+            args.mixup_off_epoch
+            and epoch >= args.mixup_off_epoch
+            and self.mixup is not None
+        ):
             self.mixup.mixup_enabled = False
         self.task.get_trainable_module().train()
         updates = epoch * self.updates_per_epoch
@@ -123,7 +151,11 @@ class Script:
             if (index + 1) % args.grad_accum_steps:
                 continue
             if args.clip_grad is not None:
-                utils.dispatch_clip_grad(self.task.get_clip_parameters(), value=args.clip_grad, mode=args.clip_mode)
+                utils.dispatch_clip_grad(
+                    self.task.get_clip_parameters(),
+                    value=args.clip_grad,
+                    mode=args.clip_mode,
+                )
             self.optimizer.step()
             updates += 1
             self.optimizer.zero_grad()
@@ -136,7 +168,11 @@ class Script:
     def validate(self, batches: Batches) -> OrderedDict[str, float]:
         """`validate` of the script, with the averaged weights where it keeps them."""
         model = self.task.get_eval_model(ema=self.args.model_ema)
-        losses, top1, top5 = utils.AverageMeter(), utils.AverageMeter(), utils.AverageMeter()
+        losses, top1, top5 = (
+            utils.AverageMeter(),
+            utils.AverageMeter(),
+            utils.AverageMeter(),
+        )
         model.eval()
         with torch.inference_mode():
             for images, labels in batches:
@@ -147,7 +183,9 @@ class Script:
                 losses.update(loss.item(), len(images))
                 top1.update(acc1.item(), len(images))
                 top5.update(acc5.item(), len(images))
-        return OrderedDict([("loss", losses.avg), ("top1", top1.avg), ("top5", top5.avg)])
+        return OrderedDict(
+            [("loss", losses.avg), ("top1", top1.avg), ("top5", top5.avg)]
+        )
 
     def step_epoch(self, epoch: int, top1: float) -> None:
         """What the script does between two epochs."""

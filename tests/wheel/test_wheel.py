@@ -1,4 +1,7 @@
-"""What is built for others holds everything, and works outside a checkout. `make wheel` installs it and does the main job."""
+"""What is built for others holds everything, and works outside a checkout.
+
+`make wheel` installs it and does the main job.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = {"ablate/": "ablate/", "dashboards/": "ablate_dashboards/", "search_spaces/": "ablate_examples/"}
-"""Folders of the checkout, and what they are called in the wheel."""
+# Folders of the checkout, and what they are called in the wheel.
+SHIPPED = {
+    "ablate/": "ablate/",
+    "dashboards/": "ablate_dashboards/",
+    "search_spaces/": "ablate_examples/",
+}
 pytestmark = pytest.mark.slow
 
 
 def git(*words: str) -> list[str]:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return done.stdout.split("\0")[:-1]
 
 
@@ -35,7 +44,16 @@ class Built:
 
 
 def build(source: Path, target: str, out: Path) -> Path:
-    words = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]
+    words = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        target,
+        "--directory",
+        str(out),
+    ]
     subprocess.run(words, cwd=source, check=True, capture_output=True)
     return next(out.iterdir())
 
@@ -52,7 +70,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     wheel = build(folder / "clone", "wheel", folder / "wheel")
     with tarfile.open(sdist) as packed:
         packed.extractall(folder / "unpacked", filter="data")
-    return Built(sdist, wheel, build(next((folder / "unpacked").iterdir()), "wheel", folder / "second"))
+    return Built(
+        sdist,
+        wheel,
+        build(next((folder / "unpacked").iterdir()), "wheel", folder / "second"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +92,12 @@ def test_no_tracked_file_is_ignored() -> None:
 
 def test_the_wheel_holds_each_shipped_file_and_no_other(built: Built) -> None:
     tracked = [name for name in git("ls-files", "-z") if (ROOT / name).exists()]
-    expected = {shipped + name.removeprefix(own) for own, shipped in SHIPPED.items() for name in tracked if name.startswith(own)}
+    expected = {
+        shipped + name.removeprefix(own)
+        for own, shipped in SHIPPED.items()
+        for name in tracked
+        if name.startswith(own)
+    }
     with zipfile.ZipFile(built.wheel) as packed:
         held = {name for name in packed.namelist() if ".dist-info/" not in name}
         for name in held & {name for name in tracked if name.startswith("ablate/")}:
@@ -81,56 +108,98 @@ def test_the_wheel_holds_each_shipped_file_and_no_other(built: Built) -> None:
 def test_the_sdist_holds_every_tracked_file(built: Built) -> None:
     with tarfile.open(built.sdist) as packed:
         held = {name.partition("/")[2] for name in packed.getnames()}
-    assert held - {"PKG-INFO"} == {name for name in git("ls-files", "-z") if (ROOT / name).exists()}
+    assert held - {"PKG-INFO"} == {
+        name for name in git("ls-files", "-z") if (ROOT / name).exists()
+    }
 
 
 def test_the_sdist_builds_the_same_wheel(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as first, zipfile.ZipFile(built.second) as second:
-        assert {name: first.read(name) for name in first.namelist()} == {name: second.read(name) for name in second.namelist()}
+        assert {name: first.read(name) for name in first.namelist()} == {
+            name: second.read(name) for name in second.namelist()
+        }
 
 
 def test_the_distribution_has_a_name_of_its_own(built: Built) -> None:
     assert built.wheel.name.startswith("ablate_harness-")
     with zipfile.ZipFile(built.wheel) as packed:
-        metadata = next(name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
-        assert message_from_string(packed.read(metadata).decode())["Name"] == "ablate-harness"
+        metadata = next(
+            name for name in packed.namelist() if name.endswith(".dist-info/METADATA")
+        )
+        assert (
+            message_from_string(packed.read(metadata).decode())["Name"]
+            == "ablate-harness"
+        )
 
 
 def ablate(installed: Path, folder: Path, *words: str) -> str:
     """Runs the installed `ablate` in a folder; gives what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "ablate", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
-def test_a_wheel_finds_its_version_its_examples_and_its_pages(installed: Path, tmp_path: Path) -> None:
+def test_a_wheel_finds_its_version_its_examples_and_its_pages(
+    installed: Path, tmp_path: Path
+) -> None:
     assert ablate(installed, tmp_path, "--version").startswith("ablate 0.")
     ablate(installed, tmp_path, "init")
     ablate(installed, tmp_path, "init", "--example", "augvit/table3-small", "small")
-    assert (tmp_path / "space.yaml").read_bytes() == (ROOT / "ablate" / "cli" / "space.yaml").read_bytes()
+    assert (tmp_path / "space.yaml").read_bytes() == (
+        ROOT / "ablate" / "cli" / "space.yaml"
+    ).read_bytes()
     assert "augvit/table3" in (tmp_path / "small.yaml").read_text()
     assert "12 to train" in ablate(installed, tmp_path, "plan", "space.yaml")
     words = "import ablate.cli.serve as s, pathlib; print(s.script())"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     found = subprocess.run(
-        [sys.executable, "-c", words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert Path(found.stdout.strip()) == installed / "ablate_dashboards" / "app.py"
 
 
-def test_an_environment_in_the_repository_of_another_project_has_no_commit(installed: Path, tmp_path: Path) -> None:
+def test_an_environment_in_the_repository_of_another_project_has_no_commit(
+    installed: Path, tmp_path: Path
+) -> None:
     repository = tmp_path / "other"
     shutil.copytree(installed, repository / "site")
     for words in (
         ("init", "--quiet"),
-        ("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "--allow-empty", "--message", "theirs"),
+        (
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "--message",
+            "theirs",
+        ),
     ):
         subprocess.run(["git", *words], cwd=repository, check=True)
     words = "from ablate import provenance; print(repr(provenance.collect().commit))"
     environment = {**os.environ, "PYTHONPATH": str(repository / "site")}
     found = subprocess.run(
-        [sys.executable, "-c", words], cwd=repository, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", words],
+        cwd=repository,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert found.stdout.strip() == "''"

@@ -1,9 +1,11 @@
 """Jobs on Ray Tune: the only package that imports Ray.
 
-SQL is the truth, so nothing of Tune's own state is ever restored: each run makes a new Tuner from the jobs still to do, and a
-trial that Tune starts again continues from its own checkpoint file. Workers stay warm from one trial to the next.
+SQL is the truth, so nothing of Tune's own state is ever restored: each run makes a new
+Tuner from the jobs still to do, and a trial that Tune starts again continues from its
+own checkpoint file. Workers stay warm from one trial to the next.
 
-This module is light, so that Ray can start while the plan is being costed; `driver` and `worker` are not.
+This module is light, so that Ray can start while the plan is being costed; `driver` and
+`worker` are not.
 """
 
 from __future__ import annotations
@@ -30,26 +32,31 @@ from ablate.records import Order, Resources
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.guard import Guard
 
+# How the user's clusters authenticate; a local Ray of our own always uses a token.
 USERS_AUTH_MODE = os.environ.get("RAY_AUTH_MODE")
-"""How the user's clusters authenticate; a local Ray of our own always uses a token."""
 
+# How long a local Ray may take to start: its own patience of 30 s is short on a busy
+# machine.
 START_SECONDS = seconds("ABLATE_RAY_START_SECONDS", 600)
-"""How long a local Ray may take to start: its own patience of 30 s is short on a busy machine."""
 SAY_SECONDS = 5.0
-SLOW = re.compile(r"timed out|[Tt]imeout|[Uu]nable to connect to GCS|[Ff]ailed to connect to GCS")
-"""What Ray says of processes that are merely slow."""
+# What Ray says of processes that are merely slow.
+SLOW = re.compile(
+    r"timed out|[Tt]imeout|[Uu]nable to connect to GCS|[Ff]ailed to connect to GCS"
+)
 
 # Before Ray is imported: it reads some of these at import.
 os.environ.update(
     {
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Off, every port of a local Ray listens on the loopback only; a cluster that is joined keeps its own addresses.
+        # Off, every port of a local Ray listens on the loopback only; a cluster that is
+        # joined keeps its own addresses.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_prestart_worker_first_driver": "0",
         "RAY_TRAIN_V2_ENABLED": "0",
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
-        # It takes SIGTERM from ours while Ray starts, prints a stack of addresses and aborts.
+        # It takes SIGTERM from ours while Ray starts, prints a stack of addresses and
+        # aborts.
         "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -62,8 +69,9 @@ os.environ.update(
 
 
 class RayExecutor:
-    """Runs on a local Ray of its own, which listens on the loopback only and ends with the process; or on the cluster at an
-    address, which it leaves running."""
+    """Runs on a local Ray of its own, which listens on the loopback only and ends with
+    the process; or on the cluster at an address, which it leaves running.
+    """
 
     name = "ray"
 
@@ -74,11 +82,13 @@ class RayExecutor:
         self._token = False
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._ready, self._done = threading.Event(), threading.Event()
+        self._ready = threading.Event()
+        self._done = threading.Event()
         self._failure: BaseException | None = None
 
     def prepare(self, cpus: int | None, gpus: int | None) -> None:
-        # The kernel ends Ray's processes with the thread that started them, so this one lives as long as Ray.
+        # The kernel ends Ray's processes with the thread that started them, so this one
+        # lives as long as Ray.
         def live() -> None:
             try:
                 self._start(cpus, gpus)
@@ -97,7 +107,8 @@ class RayExecutor:
             from ablate.execution.ray_tune import cluster
 
             logging.getLogger("ray").setLevel(logging.ERROR)
-            # Each lost worker is an error with a traceback to Tune, and a line with the trial's name to whoever hears the events.
+            # Each lost worker is an error with a traceback to Tune, and a line with the
+            # trial's name to whoever hears the events.
             logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             if self._address:
                 cluster.join(self._address, USERS_AUTH_MODE)
@@ -112,8 +123,11 @@ class RayExecutor:
         from ablate.execution.ray_tune.watch import died
 
         self._warden = Warden(advice.command("resume"))
-        # Ray would write a token of its own to a file that everybody can read; the environment is this user's alone.
-        self._token = not ({"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys())
+        # Ray would write a token of its own to a file that everybody can read; the
+        # environment is this user's alone.
+        self._token = not (
+            {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys()
+        )
         if self._token:
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         cluster.set_auth_mode("token")
@@ -139,10 +153,17 @@ class RayExecutor:
                 self._guard.close()
                 self._guard = None
                 ray.shutdown()
-                if self._closing.is_set() or not SLOW.search(str(error)) or time.monotonic() > deadline:
+                if (
+                    self._closing.is_set()
+                    or not SLOW.search(str(error))
+                    or time.monotonic() > deadline
+                ):
                     raise
                 print(
-                    escape.line("Ray's processes are slow to start on this busy machine; trying again ..."),
+                    escape.line(
+                        "Ray's processes are slow to start on this busy machine; trying"
+                        " again ..."
+                    ),
                     file=sys.stderr,
                     flush=True,
                 )
@@ -152,16 +173,25 @@ class RayExecutor:
         """Waits until Ray has started or failed to, and says so when it takes long."""
         began = time.monotonic()
         while not self._ready.wait(SAY_SECONDS):
-            print(escape.line(f"waiting for Ray to start ({time.monotonic() - began:.0f} s) ..."), file=sys.stderr, flush=True)
+            print(
+                escape.line(
+                    f"waiting for Ray to start ({time.monotonic() - began:.0f} s) ..."
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
 
     def ready(self) -> None:
         self._wait()
         if isinstance(self._failure, ExecutorError):
             raise self._failure
         if self._failure is not None:
-            raise ExecutorError(f"Ray did not start: {self._failure}") from self._failure
+            raise ExecutorError(
+                f"Ray did not start: {self._failure}"
+            ) from self._failure
         if threading.current_thread() is threading.main_thread():
-            # Ray put handlers of its own before these, which print a stack of addresses.
+            # Ray put handlers of its own before these, which print a stack of
+            # addresses.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 handler = signal.getsignal(number)
                 if callable(handler):
@@ -204,25 +234,41 @@ class RayExecutor:
 
 
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
-    """What Ray says of its own troubles, without the pages of its logs that come with it, and without what ablate says."""
+    """What Ray says of its own troubles, without the pages of its logs that come with
+    it, and without what ablate says.
+    """
     for line in data.get("lines", ()):
         if not line.startswith(("A worker died", "Raylet is terminated")):
-            print(escape.line(f"Ray: {line.splitlines()[0].split('. ')[0]}"), file=sys.stderr, flush=True)
+            print(
+                escape.line(f"Ray: {line.splitlines()[0].split('. ')[0]}"),
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _check_resources(resources: Resources, address: str) -> None:
-    """Raises ExecutorError where this machine could never run a trial: Tune would wait for ever. Of a cluster it is only said: an
-    autoscaler may bring a node that can."""
+    """Raises ExecutorError where this machine could never run a trial: Tune would wait
+    for ever.
+
+    Of a cluster it is only said: an autoscaler may bring a node that can.
+    """
     import ray
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    for name, key, number in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
+    for name, key, number in (
+        ("cpus", "CPU", resources.cpus),
+        ("gpus", "GPU", resources.gpus),
+    ):
         most = max((node.get(key, 0) for node in nodes), default=0)
         if number <= most:
             continue
         if not address:
-            raise ExecutorError(f"resources.{name} = {number:g}, but Ray has {most:g}; lower it in the space or raise --{name}")
+            raise ExecutorError(
+                f"resources.{name} = {number:g}, but Ray has {most:g}; lower it in the"
+                f" space or raise --{name}"
+            )
         print(
-            f"resources.{name} = {number:g}, but no node of {address} has more than {most:g}; waiting for one that has",
+            f"resources.{name} = {number:g}, but no node of {address} has more than"
+            f" {most:g}; waiting for one that has",
             file=sys.stderr,
         )

@@ -12,26 +12,35 @@ from ablate import provenance
 from ablate.errors import ExecutorError
 
 CONNECT_SECONDS = 5.0
-WORKER_SETTINGS = ("RAY_TRAIN_V2_ENABLED", "RAY_CHDIR_TO_TRIAL_DIR", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
-"""What a worker reads from its environment, which on another node is not the driver's."""
+# What a worker reads from its environment, which on another node is not the driver's.
+WORKER_SETTINGS = (
+    "RAY_TRAIN_V2_ENABLED",
+    "RAY_CHDIR_TO_TRIAL_DIR",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+)
 
 
 def join(address: str, users_mode: str | None) -> None:
-    """Connects this process to a cluster. `users_mode` is the user's own RAY_AUTH_MODE.
+    """Connects this process to a cluster.
+
+    `users_mode` is the user's own RAY_AUTH_MODE.
 
     Raises:
-        ExecutorError: nothing answers there, it wants another token, or this machine is not one of its nodes.
+        ExecutorError: nothing answers there, it wants another token, or this machine is
+            not one of its nodes.
     """
     if "://" in address:
         raise ExecutorError(
-            f"--ray-address {address}: Tune's driver cannot run through Ray's client; run ablate on a node of the cluster, "
-            "with --ray-address auto (for a job: ray job submit -- ablate run FILE --ray-address auto)"
+            f"--ray-address {address}: Tune's driver cannot run through Ray's client;"
+            " run ablate on a node of the cluster, with --ray-address auto (for a job:"
+            " ray job submit -- ablate run FILE --ray-address auto)"
         )
     # A wrong address or token is wrong at the first try.
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
     found = _reachable(address)
-    # A driver that uses tokens where the cluster does not can start no actor, and the other way round it is turned away at once;
-    # so where the user has not said which, the cluster's answer says it.
+    # A driver that uses tokens where the cluster does not can start no actor, and the
+    # other way round it is turned away at once; so where the user has not said which,
+    # the cluster's answer says it.
     set_auth_mode(users_mode or "disabled")
     try:
         _init(found)
@@ -45,14 +54,17 @@ def join(address: str, users_mode: str | None) -> None:
             except Exception as again:
                 error = again
         raise ExecutorError(
-            f"--ray-address {address}: the cluster does not take this token; set RAY_AUTH_MODE=token, and the cluster's token in "
-            "RAY_AUTH_TOKEN, in a file named by RAY_AUTH_TOKEN_PATH, or in ~/.ray/auth_token"
+            f"--ray-address {address}: the cluster does not take this token; set"
+            " RAY_AUTH_MODE=token, and the cluster's token in RAY_AUTH_TOKEN, in a"
+            " file named by RAY_AUTH_TOKEN_PATH, or in ~/.ray/auth_token"
         ) from error
     return None
 
 
 def set_auth_mode(mode: str) -> None:
-    """Sets how this process and those that it starts authenticate, also where Ray was imported before."""
+    """Sets how this process and those that it starts authenticate, also where Ray was
+    imported before.
+    """
     os.environ["RAY_AUTH_MODE"] = mode
     if "ray" in sys.modules:
         from ray import _raylet
@@ -63,7 +75,9 @@ def set_auth_mode(mode: str) -> None:
 
 
 def check_nodes() -> None:
-    """Raises ExecutorError where a node runs other code than this machine, or none: its results would not be the same study's."""
+    """Raises ExecutorError where a node runs other code than this machine, or none: its
+    results would not be the same study's.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -71,35 +85,56 @@ def check_nodes() -> None:
     nodes = {
         node["NodeID"]: node["NodeManagerHostname"]
         for node in ray.nodes()
-        if node["Alive"] and (node["Resources"].get("CPU") or node["Resources"].get("GPU"))
+        if node["Alive"]
+        and (node["Resources"].get("CPU") or node["Resources"].get("GPU"))
     }
     look = ray.remote(num_cpus=0, max_retries=0)(versions)
-    asked = {key: look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False)).remote() for key in nodes}
+    asked = {
+        key: (
+            look.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False)
+            ).remote()
+        )
+        for key in nodes
+    }
     for key, answer in asked.items():
         try:
             found: dict[str, str] = ray.get(answer, timeout=60)
         except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
             continue  # A node that has gone meanwhile trains nothing.
         except Exception as error:
-            raise ExecutorError(f"node {nodes[key]} cannot run trials: {_reason(error)}; install there what is here") from error
+            raise ExecutorError(
+                f"node {nodes[key]} cannot run trials: {_reason(error)}; install there"
+                " what is here"
+            ) from error
         for package, version in mine.items():
             if found[package] != version:
                 raise ExecutorError(
-                    f"node {nodes[key]} has {package} {found[package] or '(none)'}, this machine {version or '(none)'}; "
-                    "install the same versions on all nodes"
+                    f"node {nodes[key]} has {package} {found[package] or '(none)'},"
+                    f" this machine {version or '(none)'}; install the same versions on"
+                    " all nodes"
                 )
 
 
 def versions() -> dict[str, str]:
     """The versions on which numbers depend."""
     here = provenance.collect()
-    return {"ablate": here.ablate, "ablate's commit": here.commit, "torch": here.torch, "timm": here.timm}
+    return {
+        "ablate": here.ablate,
+        "ablate's commit": here.commit,
+        "torch": here.torch,
+        "timm": here.timm,
+    }
 
 
 def _init(address: str) -> None:
     import ray
 
-    settings = {key: value for key, value in os.environ.items() if key in WORKER_SETTINGS or key.startswith("ABLATE_")}
+    settings = {
+        key: value
+        for key, value in os.environ.items()
+        if key in WORKER_SETTINGS or key.startswith("ABLATE_")
+    }
     ray.init(
         address=address,
         log_to_driver=False,
@@ -110,27 +145,40 @@ def _init(address: str) -> None:
 
 
 def _reachable(address: str) -> str:
-    """HOST:PORT of an address. Raises ExecutorError where nothing listens: Ray itself would try for minutes."""
+    """HOST:PORT of an address.
+
+    Raises ExecutorError where nothing listens: Ray itself would try for minutes.
+    """
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        # Ray's own `auto` would also take any Ray that happens to run here, as that of another `ablate run`.
-        found: Any = canonicalize_bootstrap_address(None if address == "auto" else address)
+        # Ray's own `auto` would also take any Ray that happens to run here, as that of
+        # another `ablate run`.
+        found: Any = canonicalize_bootstrap_address(
+            None if address == "auto" else address
+        )
         if found is None:
-            raise ValueError("RAY_ADDRESS is not set, and ray start was not called on this machine")
+            raise ValueError(
+                "RAY_ADDRESS is not set, and ray start was not called on this machine"
+            )
         host, _, port = found.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise ExecutorError(
-            f"--ray-address {address}: no cluster answers ({_reason(error)}); allowed are HOST:PORT of its head (as ray start "
-            "--head says it) and auto; without the option, Ray starts on this machine"
+            f"--ray-address {address}: no cluster answers ({_reason(error)}); allowed"
+            " are HOST:PORT of its head (as ray start --head says it) and auto;"
+            " without the option, Ray starts on this machine"
         ) from error
     return str(found)
 
 
 def _unauthenticated(error: BaseException | None) -> bool:
     while error is not None:
-        if "Unauthenticated" in str(error) or "InvalidAuthToken" in str(error) or type(error).__name__ == "AuthenticationError":
+        if (
+            "Unauthenticated" in str(error)
+            or "InvalidAuthToken" in str(error)
+            or type(error).__name__ == "AuthenticationError"
+        ):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -141,4 +189,6 @@ def _reason(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    if lines:
+        return lines[-1]
+    return type(error).__name__

@@ -1,7 +1,9 @@
-"""Ends the driver in order when a part of Ray dies without which Ray would end it in its own way.
+"""Ends the driver in order when a part of Ray dies without which Ray would end it in
+its own way.
 
-Ray's C++ ends the process a moment after one of its agents died, and a minute after its GCS died, with lines of its own and
-exit code 1. The kernel reports a process's death at once, so this thread acts first.
+Ray's C++ ends the process a moment after one of its agents died, and a minute after its
+GCS died, with lines of its own and exit code 1. The kernel reports a process's death at
+once, so this thread acts first.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 RAYLET = "raylet"
 PARTS = ("gcs_server", RAYLET, *AGENTS)
 FIND_SECONDS = 0.5
+# How long the driver may take to end in order after its raylet died.
 GRACE_SECONDS = 30
-"""How long the driver may take to end in order after its raylet died."""
 EXIT_CODE = 2
 
 
 class Guard:
-    """Watches the parts of a local Ray from a thread, from before they start until `close`.
+    """Watches the parts of a local Ray from a thread, from before they start until
+    `close`.
 
     Args:
         message: what to say of a part, by its name.
@@ -39,7 +42,9 @@ class Guard:
         self._files: dict[int, str] = {}
         self._known: set[int] = set()
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="ray-guard", daemon=True)
+        self._thread = threading.Thread(
+            target=self._watch, name="ray-guard", daemon=True
+        )
         self._thread.start()
 
     def started(self) -> None:
@@ -64,7 +69,8 @@ class Guard:
         if self._ended in dead:
             return
         names = [self._files[file] for file in (dead | self._ready(0)) - {self._ended}]
-        # Ray raises an error of its own in these cases, and the driver may end in order.
+        # Ray raises an error of its own in these cases, and the driver may end in
+        # order.
         gentle = RAYLET in names or not self._started.is_set()
         if gentle and self._closes_within(GRACE_SECONDS):
             return
@@ -84,7 +90,9 @@ class Guard:
                     self._files[os.pidfd_open(pid)] = name
 
     def _ready(self, seconds: float) -> set[int]:
-        """Which of the watched files have something to say: a process's when it has died."""
+        """Which of the watched files have something to say: a process's when it has
+        died.
+        """
         poll = select.poll()
         for file in (*self._files, self._ended):
             poll.register(file, select.POLLIN)
@@ -97,7 +105,9 @@ class Guard:
 
 
 def ray_parts() -> dict[int, str]:
-    """The parts of this process's own Ray whose death ends the driver, by process number."""
+    """The parts of this process's own Ray whose death ends the driver, by process
+    number.
+    """
     found = {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

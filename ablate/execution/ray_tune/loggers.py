@@ -1,7 +1,9 @@
-"""Live logging: each epoch, once it is stored, is also told to TensorBoard, MLflow or Weights & Biases by Tune's own callbacks.
+"""Live logging: each epoch, once it is stored, is also told to TensorBoard, MLflow or
+Weights & Biases by Tune's own callbacks.
 
-The store stays the truth. A trial is one run there too: what a process tells of a trial replaces what an earlier one told of it.
-Each service has a thread: one that hangs keeps no trial waiting.
+The store stays the truth. A trial is one run there too: what a process tells of a trial
+replaces what an earlier one told of it. Each service has a thread: one that hangs keeps
+no trial waiting.
 """
 
 from __future__ import annotations
@@ -24,28 +26,44 @@ from ablate import escape
 from ablate.errors import ExecutorError
 from ablate.execution import Logs
 from ablate.identity import canonical_json
-from ablate.records import Ended, Event, Job, Measured, Progressed, Started, Status, Trial
+from ablate.records import (
+    Ended,
+    Event,
+    Job,
+    Measured,
+    Progressed,
+    Started,
+    Status,
+    Trial,
+)
 
+# Characters of a run's name that tell its levels; file systems take 255.
 NAME_LENGTH = 120
-"""Characters of a run's name that tell its levels; file systems take 255."""
+# When nothing was told for so long, what was is passed on: an epoch, its diagnostics
+# and its test are one step there.
 GATHER_SECONDS = 1.0
-"""When nothing was told for so long, what was is passed on: an epoch, its diagnostics and its test are one step there."""
+# After so long it is passed on although more is told.
 LONGEST_SECONDS = 10.0
-"""After so long it is passed on although more is told."""
+# How long the end of a run waits for a service. After a minute without its parts Ray
+# would take the process with it.
 CLOSE_SECONDS = 30.0
-"""How long the end of a run waits for a service. After a minute without its parts Ray would take the process with it."""
 LOGIN = (
-    "--log wandb: nobody is logged in to Weights & Biases; type `wandb login`, or set WANDB_MODE=offline and upload later with "
-    "`wandb sync`"
+    "--log wandb: nobody is logged in to Weights & Biases; type `wandb login`, or set"
+    " WANDB_MODE=offline and upload later with `wandb sync`"
 )
 
 
 class Run:
-    """A trial as Tune's callbacks look at it: they ask a trial of Tune's for these and for nothing else."""
+    """A trial as Tune's callbacks look at it: they ask a trial of Tune's for these and
+    for nothing else.
+    """
 
     def __init__(self, trial: Trial, factors: tuple[str, ...]) -> None:
         told = {**_levels(trial), "seed": trial.seed}
-        cell = ",".join(f"{name}={told[name]}" for name in factors if name in told) or "baseline"
+        cell = (
+            ",".join(f"{name}={told[name]}" for name in factors if name in told)
+            or "baseline"
+        )
         cell = re.sub(r"[^\w.,=+-]+", "-", cell)[:NAME_LENGTH]
         self.trial_id = trial.hash
         self.experiment_dir_name = cell
@@ -65,12 +83,19 @@ class Run:
         Path(self.local_path).mkdir(parents=True, exist_ok=True)
 
     def take(self, event: Event) -> None:
-        """Gathers what an event tells by epoch. After a lost worker the same is told again: it is taken once."""
+        """Gathers what an event tells by epoch.
+
+        After a lost worker the same is told again: it is taken once.
+        """
         if isinstance(event, Progressed):
             for epoch in event.epochs:
                 if epoch.number > self.last:
                     self.last = epoch.number
-                    values = {name: value for name, value in asdict(epoch).items() if value is not None}
+                    values = {
+                        name: value
+                        for name, value in asdict(epoch).items()
+                        if value is not None
+                    }
                     self.waiting[values.pop("number")] = values
         elif isinstance(event, Measured):
             for one in event.measurements:
@@ -79,12 +104,18 @@ class Run:
                     self._measured.add((one.epoch, name))
                     self.waiting.setdefault(one.epoch, {})[name] = one.value
         elif isinstance(event, Ended) and event.tested is not None:
-            tested = {f"test/{name}": value for name, value in asdict(event.tested).items() if name != "epoch"}
+            tested = {
+                f"test/{name}": value
+                for name, value in asdict(event.tested).items()
+                if name != "epoch"
+            }
             self.waiting.setdefault(self.last, {}).update(tested)
 
 
 def _levels(trial: Trial) -> dict[str, str | int | float]:
-    """By the names of factors, what a trial is; what these services cannot show as it is, as JSON."""
+    """By the names of factors, what a trial is; what these services cannot show as it
+    is, as JSON.
+    """
     architecture = trial.architecture
     found: dict[str, Any] = {
         "backbone": architecture.backbone,
@@ -97,16 +128,22 @@ def _levels(trial: Trial) -> dict[str, str | int | float]:
         found["pretrained"] = trial.start.identity
     if trial.teacher is not None:
         found["teacher"] = trial.teacher.identity
-    return {name: value if isinstance(value, str | int | float) else canonical_json(value) for name, value in found.items()}
+    return {
+        name: value if isinstance(value, str | int | float) else canonical_json(value)
+        for name, value in found.items()
+    }
 
 
 class Service:
-    """One of Tune's callbacks in a thread of its own. It is left, and said to be, when it fails: results are stored anyway.
+    """One of Tune's callbacks in a thread of its own.
+
+    It is left, and said to be, when it fails: results are stored anyway.
 
     Args:
         prepare: names a run's folder, and takes back what was told of the run before.
         ended: is told how a run ended, where the callback's `failed` is not enough.
-        check: raises where something that the callback started elsewhere has failed; True where it is still at work.
+        check: raises where something that the callback started elsewhere has failed;
+            True where it is still at work.
     """
 
     def __init__(
@@ -117,15 +154,25 @@ class Service:
         ended: Callable[[Run, Status], None] = lambda run, status: None,
         check: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._name, self._callback, self._prepare, self._ended, self._check = name, callback, prepare, ended, check
+        self._name = name
+        self._callback = callback
+        self._prepare = prepare
+        self._ended = ended
+        self._check = check
         self._runs: dict[str, Run] = {}
         self._given_up = False
-        self._events: queue.SimpleQueue[tuple[Event, Run | None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._live, name=f"log-{name}", daemon=True)
+        self._events: queue.SimpleQueue[tuple[Event, Run | None] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(
+            target=self._live, name=f"log-{name}", daemon=True
+        )
         self._thread.start()
 
     def tell(self, event: Event, begun: Run | None) -> None:
-        """Passes on what happened to a trial, without waiting; with its run where it has started."""
+        """Passes on what happened to a trial, without waiting; with its run where it
+        has started.
+        """
         if self._thread.is_alive():
             self._events.put((event, begun))
 
@@ -134,17 +181,32 @@ class Service:
         self._events.put(None)
         self._thread.join(3.0)
         if self._thread.is_alive():
-            print(escape.line(f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ..."), file=sys.stderr, flush=True)
+            print(
+                escape.line(
+                    f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ..."
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
             self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self._given_up = True
-            print(escape.line(f"--log {self._name} has not taken everything; the store has it."), file=sys.stderr, flush=True)
+            print(
+                escape.line(
+                    f"--log {self._name} has not taken everything; the store has it."
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _live(self) -> None:
         try:
             self._pass_on()
         except Exception as error:
-            told = f"--log {self._name} stopped: {_reason(error)}. Training goes on, and the store has everything."
+            told = (
+                f"--log {self._name} stopped: {_reason(error)}. Training goes on, and"
+                " the store has everything."
+            )
             print(escape.line(told), file=sys.stderr)
 
     def _pass_on(self) -> None:
@@ -181,22 +243,32 @@ class Service:
 
     def _end(self, run: Any, status: Status) -> None:
         self._flush(run)
-        self._callback.log_trial_end(run, failed=status in (Status.FAILED, Status.DIVERGED))
+        self._callback.log_trial_end(
+            run, failed=status in (Status.FAILED, Status.DIVERGED)
+        )
         self._ended(run, status)
         del self._runs[run.trial_id]
 
     def _flush(self, *runs: Any) -> None:
         for run in runs:
             for epoch, values in sorted(run.waiting.items()):
-                self._callback.log_trial_result(epoch, run, {"training_iteration": epoch, **values})
+                self._callback.log_trial_result(
+                    epoch, run, {"training_iteration": epoch, **values}
+                )
             run.waiting.clear()
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error; the last one of what a process of Ray's raised, which comes with its traceback."""
+    """The first line of an error; the last one of what a process of Ray's raised, which
+    comes with its traceback.
+    """
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    told = lines[-1 if lines[0].startswith("ray::") or "Traceback" in str(error) else 0].rstrip(".")
-    return told if len(told) <= 200 else f"{told[:200]} ..."
+    told = lines[
+        -1 if lines[0].startswith("ray::") or "Traceback" in str(error) else 0
+    ].rstrip(".")
+    if len(told) <= 200:
+        return told
+    return f"{told[:200]} ..."
 
 
 class Loggers:
@@ -221,7 +293,10 @@ class Loggers:
         if job is None:
             return
         for service in self._services:
-            service.tell(event, Run(job.trial, self._factors) if isinstance(event, Started) else None)
+            service.tell(
+                event,
+                Run(job.trial, self._factors) if isinstance(event, Started) else None,
+            )
         if isinstance(event, Ended):
             del self._jobs[event.trial]
 
@@ -255,9 +330,14 @@ def _mlflow(logs: Logs) -> Service:
     class Batched(MLflowLoggerCallback):
         """One transaction an epoch, not one for each of its numbers."""
 
-        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, float]) -> None:
+        def log_trial_result(
+            self, iteration: int, trial: Any, result: dict[str, float]
+        ) -> None:
             now = int(1000 * time.time())
-            client.log_batch(self._trial_runs[trial], [Metric(name, value, now, iteration) for name, value in result.items()])
+            client.log_batch(
+                self._trial_runs[trial],
+                [Metric(name, value, now, iteration) for name, value in result.items()],
+            )
 
     # It tells of each table that it makes.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
@@ -270,14 +350,20 @@ def _mlflow(logs: Logs) -> Service:
         client = mlflow.MlflowClient(address)
         experiment = client.get_experiment_by_name(logs.study)
     except Exception as error:
-        raise ExecutorError(f"--log mlflow: {address} cannot be used: {_reason(error)}") from error
+        raise ExecutorError(
+            f"--log mlflow: {address} cannot be used: {_reason(error)}"
+        ) from error
     finally:
-        # Its setup puts the address there, where the next study of this process would take it for the user's own.
+        # Its setup puts the address there, where the next study of this process would
+        # take it for the user's own.
         if users is None:
             os.environ.pop("MLFLOW_TRACKING_URI", None)
 
     def prepare(run: Run) -> Path:
-        for old in client.search_runs([experiment.experiment_id] if experiment else [], f"tags.trial_name = '{run}'"):
+        for old in client.search_runs(
+            [experiment.experiment_id] if experiment else [],
+            f"tags.trial_name = '{run}'",
+        ):
             client.delete_run(old.info.run_id)
         return logs.folder
 
@@ -295,7 +381,9 @@ def _wandb(logs: Logs) -> Service:
 
     folder = logs.folder.resolve() / "wandb"
     project = os.environ.get("WANDB_PROJECT") or logs.study.replace("/", "-")
-    callback = WandbLoggerCallback(project=project, dir=str(folder.parent), settings={"silent": True})
+    callback = WandbLoggerCallback(
+        project=project, dir=str(folder.parent), settings={"silent": True}
+    )
     try:
         callback.setup()
     except ValueError as error:
@@ -313,7 +401,10 @@ def _wandb(logs: Logs) -> Service:
     def check() -> bool:
         # Each run has a process of Ray's, whose errors nobody else asks for.
         seen.update(dict.fromkeys(callback._trial_logging_futures.values()))
-        done, working = ray.wait(list(seen), num_returns=len(seen), timeout=0) if seen else ([], [])
+        if seen:
+            done, working = ray.wait(list(seen), num_returns=len(seen), timeout=0)
+        else:
+            done, working = ([], [])
         for future in done:
             del seen[future]
             ray.get(future)
@@ -322,4 +413,8 @@ def _wandb(logs: Logs) -> Service:
     return Service("wandb", callback, prepare, check=check)
 
 
-_MAKERS: dict[str, Callable[[Logs], Service]] = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
+_MAKERS: dict[str, Callable[[Logs], Service]] = {
+    "tensorboard": _tensorboard,
+    "mlflow": _mlflow,
+    "wandb": _wandb,
+}

@@ -1,11 +1,14 @@
-"""Cleans up after a local Ray whose driver died: a small process of its own, which outlives the driver by a second.
+"""Cleans up after a local Ray whose driver died: a small process of its own, which
+outlives the driver by a second.
 
-Ray's agents outlive a driver that was killed, for a minute and longer. The warden holds one end of a pipe. When the
-driver dies, however it dies, the kernel closes the other end; the warden then kills every process that carries the
-driver's mark in its environment, removes Ray's folder, and says what to type next. A driver that ends in order says so
-first.
+Ray's agents outlive a driver that was killed, for a minute and longer. The warden holds
+one end of a pipe. When the driver dies, however it dies, the kernel closes the other
+end; the warden then kills every process that carries the driver's mark in its
+environment, removes Ray's folder, and says what to type next. A driver that ends in
+order says so first.
 
-Run as a script, this file imports the standard library only, so that it starts in milliseconds.
+Run as a script, this file imports the standard library only, so that it starts in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import tempfile
 import time
 from pathlib import Path
 
+# Names Ray's folder in the environment of every process that a driver starts.
 MARK = "ABLATE_RAY_FOLDER"
-"""Names Ray's folder in the environment of every process that a driver starts."""
 PREFIX = "ablate-ray-"
 CLOSED, SAID = b"c", b"s"
-DIED = "The run ended without notice: it was killed, or memory ran out. Nothing stored is lost. Go on with: "
+DIED = (
+    "The run ended without notice: it was killed, or memory ran out. Nothing stored is"
+    " lost. Go on with: "
+)
+# Bytes of a Unix socket's path; Ray's own part of it takes about 65.
 LONGEST_SOCKET = 107
-"""Bytes of a Unix socket's path; Ray's own part of it takes about 65."""
 
 
 class Warden:
@@ -36,12 +42,14 @@ class Warden:
         advice: the command that goes on with the run.
 
     Attributes:
-        folder: where Ray keeps its session; only this user can enter the folder above it.
+        folder: where Ray keeps its session; only this user can enter the folder above
+            it.
     """
 
     def __init__(self, advice: str) -> None:
         self._private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
-        # Ray gives everybody the right to enter the folder that it is given: this one lies in a private one.
+        # Ray gives everybody the right to enter the folder that it is given: this one
+        # lies in a private one.
         self.folder = self._private / "r"
         os.environ[MARK] = str(self._private)
         self._process = subprocess.Popen(
@@ -72,21 +80,29 @@ class Warden:
 
 
 def _short_folder() -> str | None:
-    """A folder for temporary files in which the path of a socket has room; None for the usual one."""
+    """A folder for temporary files in which the path of a socket has room; None for the
+    usual one.
+    """
     usual = tempfile.gettempdir()
-    return None if len(usual) + len(PREFIX) + 75 < LONGEST_SOCKET else "/tmp"
+    if len(usual) + len(PREFIX) + 75 < LONGEST_SOCKET:
+        return None
+    return "/tmp"
 
 
 def belonging(private: str) -> list[int]:
-    """Processes of a driver's Ray, other than this one: they carry its mark, or have a file of its folder open.
+    """Processes of a driver's Ray, other than this one: they carry its mark, or have a
+    file of its folder open.
 
-    A process that has set its title, as Ray's agents do, has lost its environment to the title.
+    A process that has set its title, as Ray's agents do, has lost its environment to
+    the title.
     """
     mark = f"{MARK}={private}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
-        if pid != os.getpid() and (_has_mark(entry, mark) or _has_open(entry, f"{private}/")):
+        if pid != os.getpid() and (
+            _has_mark(entry, mark) or _has_open(entry, f"{private}/")
+        ):
             found.append(pid)
     return found
 
@@ -100,13 +116,17 @@ def _has_mark(entry: Path, mark: bytes) -> bool:
 
 def _has_open(entry: Path, private: str) -> bool:
     try:
-        return any(os.readlink(file).startswith(private) for file in (entry / "fd").iterdir())
+        return any(
+            os.readlink(file).startswith(private) for file in (entry / "fd").iterdir()
+        )
     except OSError:
         return False
 
 
 def _kill(private: str) -> None:
-    """Kills what a driver left behind; again, because a dying process may still have started another."""
+    """Kills what a driver left behind; again, because a dying process may still have
+    started another.
+    """
     for _ in range(20):
         left = belonging(private)
         if not left:

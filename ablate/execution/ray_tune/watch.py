@@ -1,4 +1,6 @@
-"""Looks after what nobody else tells of: a worker that hangs, and a part of Ray that died."""
+"""Looks after what nobody else tells of: a worker that hangs, and a part of Ray that
+died.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +20,56 @@ from ablate.errors import ExecutorError
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial as TuneTrial
 
+# A running trial that gives no sign of life for so long has its worker killed, and goes
+# on from its checkpoint; 0: never.
+#
+# A sign of life is each batch, not each epoch: an epoch may take as long as it likes.
 HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
-"""A running trial that gives no sign of life for so long has its worker killed, and goes on from its checkpoint; 0: never.
-
-A sign of life is each batch, not each epoch: an epoch may take as long as it likes.
-"""
 LOOK_SECONDS = 1.0
 ESSENTIAL = ("raylet", "gcs_server")
 
 
 class Watch:
-    """Looks, once in a while, at the workers of the running trials and at Ray's own processes.
+    """Looks, once in a while, at the workers of the running trials and at Ray's own
+    processes.
 
     Args:
-        patience: seconds without a sign of life; 0 for workers on other machines, which cannot be seen from here.
+        patience: seconds without a sign of life; 0 for workers on other machines, which
+            cannot be seen from here.
     """
 
     def __init__(self, patience: float = HANG_SECONDS) -> None:
         self._patience = patience
         self._folders: dict[str, Path] = {}
         self._looked = 0.0
-        # By trial: its last sign of life, and when it was first seen, by a clock that nobody sets.
+        # By trial: its last sign of life, and when it was first seen, by a clock that
+        # nobody sets.
         self._signs: dict[str, tuple[int, float]] = {}
 
     def look(self, trials: list[TuneTrial]) -> None:
-        """Kills hanging workers. Raises ExecutorError where Ray itself has lost a part."""
+        """Kills hanging workers.
+
+        Raises ExecutorError where Ray itself has lost a part.
+        """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
         for name in dead_parts():
             raise ExecutorError(died(name))
-        running = {str(trial.config["trial"]): trial for trial in trials if trial.status == "RUNNING"}
+        running = {
+            str(trial.config["trial"]): trial
+            for trial in trials
+            if trial.status == "RUNNING"
+        }
         for key in self.silent(list(running), now):
             _kill_worker(running[key])
 
     def follow(self, key: str, checkpoints: str) -> None:
-        """Takes note of where a trial's worker touches a lock as a sign of life. At a URL it cannot, and is not watched."""
+        """Takes note of where a trial's worker touches a lock as a sign of life.
+
+        At a URL it cannot, and is not watched.
+        """
         if "://" not in checkpoints:
             self._folders[key] = Path(checkpoints, key)
 
@@ -86,15 +101,19 @@ class Watch:
 def died(name: str) -> str:
     """What to say where a process of Ray has died."""
     return (
-        f"Ray's process {name} has died, by a kill or for want of memory; nothing stored is lost. "
-        f"Go on with: {advice.command('resume')}"
+        f"Ray's process {name} has died, by a kill or for want of memory; nothing"
+        f" stored is lost. Go on with: {advice.command('resume')}"
     )
 
 
 def dead_parts() -> list[str]:
-    """Processes of this machine's Ray without which no worker can be started, and which have died."""
+    """Processes of this machine's Ray without which no worker can be started, and which
+    have died.
+    """
     node = getattr(ray._private.worker, "_global_node", None)
-    return [name for name, _ in node.dead_processes() if name in ESSENTIAL] if node is not None else []
+    if node is not None:
+        return [name for name, _ in node.dead_processes() if name in ESSENTIAL]
+    return []
 
 
 def _kill_worker(trial: TuneTrial) -> None:

@@ -13,15 +13,17 @@ from ablate.records import Event, Progressed, Status
 if TYPE_CHECKING:
     from ablate.execution.work import Work
 
+# Epochs shorter than this are told together: each report costs the driver several
+# milliseconds.
 REPORT_SECONDS = 1.0
-"""Epochs shorter than this are told together: each report costs the driver several milliseconds."""
 
 
 class TrialWorker(tune.Trainable):
     """A warm worker: trains one job after another in one process."""
 
     def setup(self, config: dict[str, Any], batch: bool = True) -> None:
-        # What was imported stays for ever: collecting between trials need not look at it again.
+        # What was imported stays for ever: collecting between trials need not look at
+        # it again.
         gc.collect()
         gc.freeze()
         self._batch = batch
@@ -42,18 +44,32 @@ class TrialWorker(tune.Trainable):
             events += self._work.step()
             if not self._batch or time.monotonic() - start > REPORT_SECONDS:
                 break
-        result: dict[str, Any] = {"events": events, "done": self._work.status != Status.RUNNING}
-        epochs = [epoch for event in events if isinstance(event, Progressed) for epoch in event.epochs]
+        result: dict[str, Any] = {
+            "events": events,
+            "done": self._work.status != Status.RUNNING,
+        }
+        epochs = [
+            epoch
+            for event in events
+            if isinstance(event, Progressed)
+            for epoch in event.epochs
+        ]
         if epochs:
             last = epochs[-1]
-            result |= {"epoch": last.number, "top1": last.top1, "top5": last.top5, "loss": last.loss}
+            result |= {
+                "epoch": last.number,
+                "top1": last.top1,
+                "top5": last.top5,
+                "loss": last.loss,
+            }
         return result
 
     def cleanup(self) -> None:
         self._leave()
 
     def _take(self, config: dict[str, Any]) -> None:
-        # Here and not above: the driver, which imports this module too, trains nothing and need not wait for torch and timm.
+        # Here and not above: the driver, which imports this module too, trains nothing
+        # and need not wait for torch and timm.
         from ablate.execution.work import Work
 
         self._work = Work(config["parcel"].job, "ray")

@@ -1,7 +1,8 @@
 """A clock that can be set, for every Python process of a run.
 
-`ABLATE_TEST_CLOCK` names a file with the seconds by which the clock is wrong; it may change at any time. `datetime.now` is made
-in C and stays right: whatever of ablate asks for the time of day asks `time.time`.
+`ABLATE_TEST_CLOCK` names a file with the seconds by which the clock is wrong; it may
+change at any time. `datetime.now` is made in C and stays right: whatever of ablate asks
+for the time of day asks `time.time`.
 """
 
 import os

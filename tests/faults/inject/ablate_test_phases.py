@@ -1,13 +1,16 @@
-"""Records in which phase of a trial each process is, and holds a process in a phase to be hit.
+"""Records in which phase of a trial each process is, and holds a process in a phase to
+be hit.
 
-`ABLATE_TEST_PHASES` names a folder. Each process that trains or stores writes its phases to a file
-`PID.phases` there. The file is memory-mapped: what a process wrote before a SIGKILL stays readable.
-The harness asks for a hold through the file `hold`.
+`ABLATE_TEST_PHASES` names a folder. Each process that trains or stores writes its
+phases to a file `PID.phases` there. The file is memory-mapped: what a process wrote
+before a SIGKILL stays readable. The harness asks for a hold through the file `hold`.
 
-The module wraps functions of ablate when Python imports them (`WRAPPED`). The product has no hooks
-of its own. A name that is not there raises `Missing`, and leaves a file `missing` for the harness.
+The module wraps functions of ablate when Python imports them (`WRAPPED`). The product
+has no hooks of its own. A name that is not there raises `Missing`, and leaves a file
+`missing` for the harness.
 
-Only the standard library is imported here: the module runs in every Python process of a run.
+Only the standard library is imported here: the module runs in every Python process of a
+run.
 """
 
 import functools
@@ -26,25 +29,27 @@ from types import ModuleType
 from typing import Any
 
 VARIABLE = "ABLATE_TEST_PHASES"
+# A hold ends by itself after so long: shorter than the patience with a worker that
+# hangs.
 HOLD_SECONDS = 6.0
-"""A hold ends by itself after so long: shorter than the patience with a worker that hangs."""
 
 OUTSIDE = 0
+# A worker builds the network of a trial that has nothing on the disk.
 BUILDING = 1
-"""A worker builds the network of a trial that has nothing on the disk."""
+# A worker builds the network of a trial that may have a checkpoint.
 CONTINUING = 2
-"""A worker builds the network of a trial that may have a checkpoint."""
 BUILT = 3
 EPOCH = 4
+# A worker is between two epochs.
 BETWEEN = 5
-"""A worker is between two epochs."""
 CHECKPOINT = 6
+# A worker has the result of a trial.
 RESULT = 7
-"""A worker has the result of a trial."""
+# A driver stores a result.
 STORING = 8
-"""A driver stores a result."""
+# A driver has the database commit a result, or has done so.
 COMMITTING = 9
-"""A driver has the database commit a result, or has done so."""
+# Where a process can be held.
 POINTS = (
     "trial: before building",
     "trial: built",
@@ -57,7 +62,6 @@ POINTS = (
     "result: before the driver stores it",
     "result: before the driver commits it",
 )
-"""Where a process can be held."""
 
 HEADER = struct.Struct("<Q")
 ENTRY = struct.Struct("<qHHI48s")
@@ -65,13 +69,13 @@ ENTRIES = 512
 SIZE = HEADER.size + ENTRIES * ENTRY.size
 ORDER = struct.Struct("<QHH")
 
+# By module: the functions that begin or end a phase.
 WRAPPED = {
     "ablate.training.loop": ("Training.__init__", "Training.epoch"),
     "ablate.training.checkpoint": ("CheckpointFolder.save",),
     "ablate.execution.work": ("Work.start", "Work.step"),
     "ablate.store.writer": ("Writer.write",),
 }
-"""By module: the functions that begin or end a phase."""
 RESULTS = ("completed", "diverged")
 
 Function = Callable[..., Any]
@@ -92,13 +96,19 @@ class Entry:
 
 
 def read_entries(file: Path) -> list[Entry]:
-    """The last changes of phase of a process, oldest first; it may be dead, or still write."""
+    """The last changes of phase of a process, oldest first; it may be dead, or still
+    write.
+    """
     content = file.read_bytes()
     (count,) = HEADER.unpack_from(content)
     found = []
     for number in range(max(0, count - ENTRIES), count):
-        at, phase, _, epochs, trial = ENTRY.unpack_from(content, HEADER.size + number % ENTRIES * ENTRY.size)
-        found.append(Entry(at, phase, epochs, trial.rstrip(b"\0").decode()))
+        at, phase, _, epochs, trial = ENTRY.unpack_from(
+            content, HEADER.size + number % ENTRIES * ENTRY.size
+        )
+        found.append(
+            Entry(at=at, phase=phase, epochs=epochs, trial=trial.rstrip(b"\0").decode())
+        )
     return found
 
 
@@ -112,9 +122,14 @@ class Record:
         self._count = 0
 
     def note(self, phase: int, trial: str, epochs: int) -> None:
-        """Adds a change of phase. A kill in the middle leaves the entries before it as they are."""
+        """Adds a change of phase.
+
+        A kill in the middle leaves the entries before it as they are.
+        """
         where = HEADER.size + self._count % ENTRIES * ENTRY.size
-        ENTRY.pack_into(self._map, where, time.monotonic_ns(), phase, 0, epochs, trial.encode()[:48])
+        ENTRY.pack_into(
+            self._map, where, time.monotonic_ns(), phase, 0, epochs, trial.encode()[:48]
+        )
         self._count += 1
         HEADER.pack_into(self._map, 0, self._count)
 
@@ -131,11 +146,13 @@ class Holds:
     def pass_point(self, point: int) -> None:
         """Holds the process here if that is asked for and no other process is held."""
         token, wanted, passes = ORDER.unpack_from(self._map)
-        # Opening a file while holding raises an audit event, which is a point of its own.
+        # Opening a file while holding raises an audit event, which is a point of its
+        # own.
         if not token or wanted != point or self._holding:
             return
         if passes:
-            # Two workers may count down the same number: which update it is does not matter.
+            # Two workers may count down the same number: which update it is does not
+            # matter.
             ORDER.pack_into(self._map, 0, token, wanted, passes - 1)
             return
         self._holding = True
@@ -148,7 +165,9 @@ class Holds:
             self._holding = False
 
     def _hold(self, token: int) -> None:
-        taken = os.open(self._folder / f"held-{token}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        taken = os.open(
+            self._folder / f"held-{token}", os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        )
         os.write(taken, str(os.getpid()).encode())
         os.close(taken)
         deadline = time.monotonic() + HOLD_SECONDS
@@ -157,7 +176,10 @@ class Holds:
 
 
 class Phases:
-    """What this process does now. All methods are called in the thread that trains or stores."""
+    """What this process does now.
+
+    All methods are called in the thread that trains or stores.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -167,12 +189,16 @@ class Phases:
         self._thread = 0
 
     def open(self) -> None:
-        """Makes the file of this process: early, while files may still be made and grow."""
+        """Makes the file of this process: early, while files may still be made and
+        grow.
+        """
         if self._record is None:
             self._record = Record(self._folder / f"{os.getpid()}.phases")
             self._holds = Holds(self._folder / "hold")
 
-    def enter(self, phase: int, trial: str | None = None, epochs: int | None = None) -> None:
+    def enter(
+        self, phase: int, trial: str | None = None, epochs: int | None = None
+    ) -> None:
         """Goes on to a phase, of the same trial unless another one is named.
 
         A forked child writes nothing.
@@ -203,8 +229,12 @@ def _wrap_training(module: ModuleType, phases: Phases) -> None:
     training = module.Training
 
     def make(original: Function) -> Function:
-        def wrapper(self: Any, trial: Any, folder: Any, *rest: Any, **named: Any) -> None:
-            phases.enter(BUILDING if _holds_nothing(folder) else CONTINUING, trial.hash, 0)
+        def wrapper(
+            self: Any, trial: Any, folder: Any, *rest: Any, **named: Any
+        ) -> None:
+            phases.enter(
+                BUILDING if _holds_nothing(folder) else CONTINUING, trial.hash, 0
+            )
             if phases.within(BUILDING):
                 phases.point(0)
             original(self, trial, folder, *rest, **named)
@@ -243,7 +273,9 @@ def _holds_nothing(folder: Any) -> bool:
     """
     if folder is None or "://" in str(folder):
         return False
-    return not any(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+    return not any(
+        file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()
+    )
 
 
 def _wrap_checkpoint(module: ModuleType, phases: Phases) -> None:
@@ -263,7 +295,8 @@ def _wrap_checkpoint(module: ModuleType, phases: Phases) -> None:
     _replace(module.CheckpointFolder, "save", save)
 
     def audited(event: str, arguments: tuple[Any, ...]) -> None:
-        # However a checkpoint is written: it opens a file, and moves it over the last one.
+        # However a checkpoint is written: it opens a file, and moves it over the last
+        # one.
         if event not in ("open", "os.rename") or not phases.within(CHECKPOINT):
             return
         if event == "os.rename":
