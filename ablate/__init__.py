@@ -1,23 +1,25 @@
 """ablate: which part of an architecture earns its cost.
 
-One YAML file declares a space; the harness plans the trials, trains each exactly once,
-counts its cost, keeps everything in SQL, and prints the table. Data flows one way:
+One YAML file declares a space. The harness plans the trials, trains each of them
+exactly once, counts its cost, keeps everything in SQL, and prints the table. Data flow
+one way:
 
     search_spaces/*.yaml
-          |  space       read, validate, name every mistake       -> Space
-          v
-          |  plan        a design, or a search that asks          -> Trial, Trial, ...  <-----+
-          v                                                                                   | history: values
-          |  trial       build, cost, train                       -> Cost, Epoch, ...         | handed over,
-          v                                                                                   | never imports
-          |  execution   inline | simulated | Ray Tune            -> Event, Event, ...        |
-          v                                                                                   |
-          |  store       one writer, SQL                          -> records and frames ------+
-          v
-             report      effects, tables                          -> what people read
+       |  space       read, validate, report every mistake  -> Space
+       v
+       |  plan        a design, or a search that asks       -> Trial, Trial, ...  <---+
+       v                                                                              |
+       |  trial       build, cost, train                    -> Cost, Epoch, ...       |
+       v                                                                              |
+       |  execution   inline | simulated | Ray Tune         -> Event, Event, ...      |
+       v                                                                              |
+       |  store       one writer, SQL                       -> records and frames ----+
+       v
+          report      effects, tables, figures              -> what people read
 
-`pipeline` connects the stages, `queue` hands out jobs, `study` reads results. The names
-below are the public face; importing `ablate` loads none of the heavy ones.
+A search receives its history as values; it never reads the store. `pipeline` connects
+the stages, `scheduling` decides which trial comes next, and `study` reads results. The
+names below are the public API. Importing `ablate` loads no heavy package.
 """
 
 from __future__ import annotations

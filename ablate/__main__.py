@@ -1,4 +1,4 @@
-"""`python -m ablate` is `ablate`."""
+"""Lets `python -m ablate` do the same as `ablate`."""
 
 from ablate.cli import main
 

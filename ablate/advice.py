@@ -1,24 +1,47 @@
-"""Commands that messages advise, as they can be typed: with the options by which they
-find the store of the command at hand.
+"""Names of options and commands in messages, as the reader can type them.
+
+An advised command repeats the options by which the command at hand found its store.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ablate import escape
 from ablate.masking import masked
 
 CHECKPOINTS = "--checkpoints"
-# Verbs that read or write checkpoints.
+# The verbs that read or write checkpoints.
 TRAINING = ("run", "resume", "diagnose")
 
 _options: dict[str, str] = {}
+_is_command_line = False
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """While this lasts, messages name options as they are typed: `--store`."""
+    global _is_command_line  # noqa: PLW0603
+    before = _is_command_line
+    _is_command_line = True
+    try:
+        yield
+    finally:
+        _is_command_line = before
+
+
+def option(name: str) -> str:
+    """The name of an option in a message: `--store` on the command line, else `store`."""
+    if _is_command_line:
+        return f"--{name.replace('_', '-')}"
+    return name
 
 
 def keep(option: str, value: str) -> None:
-    """Notes an option of the command at hand, to be said again with every command that
-    is advised.
+    """Records an option of the current command, to repeat it in suggested commands.
 
-    An empty value is none.
+    An empty value removes the option.
     """
     _options.pop(option, None)
     if value:
@@ -26,10 +49,9 @@ def keep(option: str, value: str) -> None:
 
 
 def place(verb: str = "") -> str:
-    """The options that a verb needs to find the same store and checkpoints, each after
-    a blank.
+    """Returns the options that a verb needs to find the same store and checkpoints.
 
-    A password is masked.
+    Each has a blank before it. A password is masked.
     """
     needed = {
         name: value
@@ -43,6 +65,6 @@ def place(verb: str = "") -> str:
 
 
 def command(verb: str, *words: str) -> str:
-    """A command of ablate on the same store."""
+    """Returns a command of ablate on the same store."""
     said = ["ablate", verb, *map(escape.shell, words)]
     return " ".join(said) + place(verb)

@@ -1,4 +1,4 @@
-"""What the command line does, for Python."""
+"""What the command line does, as Python functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Declared = str | Path | Mapping[str, Any]
 
 
 def _read(declared: Declared) -> tuple[Space, str]:
-    """A space from a file or from a mapping of the same keys, and the name of its file."""
+    """Returns a space and its file name, from a file or an equal mapping."""
     if isinstance(declared, Mapping):
         import yaml
 
@@ -41,7 +41,7 @@ def _read(declared: Declared) -> tuple[Space, str]:
 def preview(
     declared: Declared, *, runs: str | Path = "runs", store: str = ""
 ) -> Preview:
-    """What running a space would do; nothing is trained.
+    """Returns what running a space would do; nothing is trained.
 
     Raises:
         AblateError: the space has mistakes, or nothing in it can be trained.
@@ -62,7 +62,7 @@ def run(
     checkpoints: str = "",
     log: Sequence[str] = (),
 ) -> Study:
-    """Trains what is not known yet of a space, and gives its results.
+    """Trains the trials of a space that have no result, and returns its results.
 
     Args:
         declared: a YAML file, or a mapping with the same keys.
@@ -70,7 +70,7 @@ def run(
         ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray
             starts on this machine.
         checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
-        log: services that each epoch is told to as well: tensorboard, mlflow, wandb.
+        log: services that also receive each epoch: tensorboard, mlflow, wandb.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials
@@ -97,7 +97,7 @@ def run(
 
 
 def open_study(name: str, *, runs: str | Path = "runs", store: str = "") -> Study:
-    """A study that a store has."""
+    """Returns a study of a store."""
     return Study(name, Options(Path(runs), store).url)
 
 
@@ -109,8 +109,9 @@ def create_model(
     channels: int = 3,
     classes: int = 1000,
 ) -> nn.Module:
-    """A network with factors at given levels, initialised from torch's global random
-    state.
+    """Returns a network with factors at given levels.
+
+    It is initialised from torch's global random state.
 
     >>> ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
 
@@ -139,7 +140,10 @@ def model_cost(
     channels: int = 3,
     classes: int = 1000,
 ) -> Cost:
-    """The cost of a network with factors at given levels. Raises as `create_model`."""
+    """Returns the cost of a network with factors at given levels.
+
+    Raises as `create_model`.
+    """
     from ablate.cost import count
     from ablate.families import find, resolve
 

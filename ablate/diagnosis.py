@@ -1,11 +1,11 @@
-"""Looks inside networks that are trained already, from their checkpoints."""
+"""Takes diagnostics of networks that are already trained, from their checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ablate import space
+from ablate.declared import declared_space
 from ablate.errors import StoreError
 from ablate.pipeline import Options
 from ablate.records import PUBLISHED_WEIGHTS, Data, Diagnostics, Measured, Trained
@@ -13,9 +13,13 @@ from ablate.store.reader import Reader
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a diagnosis came to: trials looked at, and those that are not trained to
-    their end or have no checkpoint.
+class Diagnosed:
+    """The result of a diagnosis.
+
+    Attributes:
+        studies: the studies of the trials.
+        trials: number of trials diagnosed.
+        without: number of trials that are not completed or have no checkpoint.
     """
 
     studies: tuple[str, ...]
@@ -28,36 +32,34 @@ def diagnose(
     wanted: Diagnostics,
     options: Options,
     hear: Callable[[int, int], None] = lambda done, all_: None,
-) -> Looked:
+) -> Diagnosed:
     """Takes diagnostics of trained networks from their checkpoints, and stores them.
 
     Args:
-        targets: names of studies, or hashes of trials (or their beginnings).
-        hear: is told how many of how many trials are done.
+        targets: names of studies, or hashes of trials or prefixes of them.
+        hear: receives the number of finished trials and of all trials.
 
     Raises:
         UnknownName: there is no such study or trial.
         AblateError: a diagnostic cannot be taken, or the store is being written to.
     """
     from ablate.diagnostics import require
-    from ablate.plan.start import prepared
+    from ablate.plan.initial_weights import prepared
     from ablate.store.writer import Writer
-    from ablate.training.look import look
+    from ablate.training.diagnose import take_diagnostics
 
     require(wanted.names)
     with Reader(options.url) as reader:
-        found = [reader.target(target) for target in targets]
-        studies = tuple(dict.fromkeys(study for study, _ in found))
+        pairs = [reader.target(target) for target in targets]
+        studies = tuple(dict.fromkeys(study for study, _ in pairs))
         documents = {study: reader.study(study) for study in studies}
         chosen: dict[str, tuple[Trained, Data]] = {}
-        for study, key in found:
-            declared = space.load(
-                documents[study].document, documents[study].file, stored=True
-            )
+        for study, key in pairs:
+            declared = declared_space(documents[study])
             for trial in reader.trained(study):
                 if key in (None, trial.hash):
-                    # Images as the network was trained on them: published weights say
-                    # how they are normalised and cut.
+                    # Images are prepared as in training: published weights determine
+                    # their normalisation and crop.
                     data = replace(
                         declared.data, image_size=trial.architecture.image_size
                     )
@@ -76,7 +78,7 @@ def diagnose(
         root = options.checkpoints_of(writer.store_id)
         for done, (trial, data) in enumerate(chosen.values(), 1):
             if trial.completed:
-                taken = look(trial, data, f"{root}/{trial.hash}", wanted)
+                taken = take_diagnostics(trial, data, f"{root}/{trial.hash}", wanted)
             else:
                 taken = None
             if taken is None:
@@ -86,4 +88,4 @@ def diagnose(
                     f"another driver trains {trial.hash}; wait for it, then look inside"
                 )
             hear(done, len(chosen))
-    return Looked(studies, len(chosen) - without, without)
+    return Diagnosed(studies, len(chosen) - without, without)

@@ -1,8 +1,8 @@
-"""What checkpoints occupy on disk, and freeing what no result needs.
+"""The disk space of checkpoints, and how to free what no result needs.
 
-A checkpoint lets an unfinished trial go on, a longer training begin where a shorter one
-ended, and `ablate diagnose` look inside a network. Results are in the store: freeing a
-checkpoint loses none.
+From a checkpoint, an unfinished trial resumes, a longer training begins where a shorter
+one ended, and `ablate diagnose` takes diagnostics. Results are in the store, so freeing
+a checkpoint loses none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ablate.store.reader import Reader
 Kind = Literal["unfinished", "finished", "unused", "other-stores"]
 KINDS: tuple[Kind, ...] = ("unfinished", "finished", "unused", "other-stores")
 FREEABLE: tuple[Kind, ...] = ("finished", "unused", "other-stores")
-# A file of a trial's checkpoint, below the root of all stores.
+# The path of a file of a trial's checkpoint, below the root of all stores.
 OURS = re.compile(
     r"(?P<store>[0-9a-f]{12})/(?P<trial>[0-9a-f]{16,})/(?:last\.pt(?:\.unreadable)?|last\.part|lock)"
 )
@@ -45,9 +45,9 @@ class Place:
     """One trial's folder of checkpoints.
 
     Attributes:
-        path: without a protocol, as the file system of fsspec names it.
+        path: without a protocol, in the notation of fsspec's file system.
         kind: what it is needed for; see `NEEDED_FOR`.
-        study: a study that has the trial, or the other store's identifier.
+        study: a study that has the trial, or the ID of the other store.
         size: in bytes.
     """
 
@@ -61,7 +61,7 @@ class Place:
 class Freed:
     """What was freed: folders and bytes.
 
-    `busy` folders were left, because a process holds them.
+    `busy` is the number of folders that were left, because a process holds them.
     """
 
     folders: int
@@ -70,7 +70,7 @@ class Freed:
 
 
 def usage(options: Options) -> list[Place]:
-    """Everything that lies below the folder or URL of checkpoints.
+    """Returns all checkpoints below the folder or URL of checkpoints.
 
     Raises:
         StoreError: there is no store.
@@ -82,11 +82,11 @@ def usage(options: Options) -> list[Place]:
     system, root = _files(options)
     sizes: dict[tuple[str, str], int] = {}
     for path, size in _found(system, root):
-        found = OURS.fullmatch(path.removeprefix(root).strip("/"))
-        if found is None:
-            # Whatever else lies there is somebody's, and none of ours.
+        match = OURS.fullmatch(path.removeprefix(root).strip("/"))
+        if match is None:
+            # Other files there do not belong to ablate.
             continue
-        place = found["store"], found["trial"]
+        place = match["store"], match["trial"]
         sizes[place] = sizes.get(place, 0) + size
     return [
         _place(root, owner, trial, size, store, trials)
@@ -121,8 +121,8 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
 
     Raises:
         StoreError: there is no store, or another process is writing to it.
-        CheckpointError: checkpoints of other stores at a URL: nothing there says
-            whether a trial is at work.
+        CheckpointError: the kinds include checkpoints of other stores at a URL, where
+            nothing shows whether a trial is running.
     """
     from ablate.store.writer import Writer
 
@@ -135,8 +135,8 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
     folders = 0
     size = 0
     busy = 0
-    # Only the one who may write may remove: a trial that is being trained is not looked
-    # at as finished.
+    # Only the writer of the store may remove checkpoints: otherwise a trial that is
+    # being trained could be taken for a finished one.
     with Writer(options.url):
         system, _ = _files(options)
         for place in usage(options):
@@ -159,17 +159,19 @@ def _removed(system: Any, path: str) -> bool:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
+        # Still under the locks, so that no worker can start to use the folder
+        # meanwhile.
         system.rm(path, recursive=True)
     return True
 
 
 def _files(options: Options) -> tuple[Any, str]:
-    """The file system of the checkpoints, and their root in it."""
+    """Returns the file system of the checkpoints, and their root in it."""
     return system_of(options.checkpoints_root)
 
 
 def _found(system: Any, root: str) -> Iterator[tuple[str, int]]:
-    """Every file below a folder, with its size in bytes."""
+    """Yields every file below a folder, with its size in bytes."""
     with contextlib.suppress(FileNotFoundError):
         for path, about in system.find(root, detail=True).items():
             yield str(path), int(about["size"] or 0)

@@ -1,9 +1,9 @@
-"""YAML text to plain values, remembering the line of each.
+"""Parses YAML text to plain values and records the line of each.
 
-YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. Nothing that is
-read can run code: libyaml parses the text to events, PyYAML's composer makes nodes of
-them, and nodes become plain values here; tags are refused. Whatever is too large is
-refused where it begins to be, before the rest is read.
+YAML 1.2: only `true` and `false` are booleans, and `1e-3` is a number. No content can
+run code: libyaml parses the text to events, PyYAML's composer makes nodes of them, and
+this module makes plain values of the nodes. Tags are refused. A document that is too
+large is refused at the point where it exceeds a limit, before the rest is read.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from ablate.errors import Problem, SpaceError, shortened, unknown
 
 Where = tuple[str | int, ...]
 
-# Bytes of a document. The largest of the five papers' spaces has 2 kB; what is larger
-# was not meant to be a space.
+# The largest document in bytes. The largest space of the five papers has 2 kB; a
+# document beyond this limit was not meant to be a space.
 MOST_BYTES = 1_000_000
-# Values of a document, those of an alias counted wherever it stands, so that a few
-# lines cannot become gigabytes.
+# The most values of a document. The values of an alias count at each of its uses, so
+# that a few lines cannot expand to gigabytes.
 MOST_VALUES = 20_000
-# Levels of nesting. A space has four.
+# The deepest nesting. A space has four levels.
 MOST_DEPTH = 30
-# The largest whole number that every database takes.
+# The largest integer that every database can store.
 MOST_INTEGER = 2**63 - 1
 
 
 class _Yaml12(Composer, yaml.CBaseLoader):
-    """Nodes from libyaml's events, with the scalars of YAML 1.2's core schema, and no
-    more of them than a document may have.
+    """Nodes from libyaml's events, with the scalars of YAML 1.2's core schema.
 
-    libyaml is ten times faster than PyYAML's own parser.
+    It refuses more nodes than a document may have. libyaml is ten times faster than
+    PyYAML's own parser.
     """
 
+    # Empty: PyYAML's own table is for YAML 1.1, where `on` and `no` are booleans.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, text: str) -> None:
@@ -49,7 +50,9 @@ class _Yaml12(Composer, yaml.CBaseLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node, with those inside it."""
+        """Returns the next node with its children."""
+        # Checked while composing: the recursion of PyYAML would otherwise overflow the
+        # stack on a deeply nested document, before any value is read.
         self._depth = self._depth + 1
         self._nodes = self._nodes + 1
         if self._depth > MOST_DEPTH:
@@ -69,7 +72,7 @@ class _Yaml12(Composer, yaml.CBaseLoader):
 
 
 class _TooLarge(Exception):
-    """More than a document may have; in which line, and what."""
+    """A document exceeds a limit, with the line and the message."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -106,8 +109,9 @@ for _tag, _pattern, _first in (
 
 @dataclass
 class Document:
-    """A parsed document: its values, and the line of each by its place, as in
-    `("factors", "drop.path", 1)`.
+    """A parsed document: its values, and their lines by place.
+
+    A place is a tuple such as `("factors", "drop.path", 1)`.
     """
 
     file: str
@@ -116,7 +120,7 @@ class Document:
     lines: dict[Where, int] = field(default_factory=dict)
 
     def line(self, where: Where) -> int:
-        """The line of a value, or of the nearest thing around it that has one."""
+        """Returns the line of a value, or of the nearest value around it."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
@@ -126,11 +130,11 @@ class Document:
 
 
 def read_text(path: Path) -> str:
-    """The text of a document's file.
+    """Returns the text of a document's file.
 
     Raises:
-        SpaceError: it cannot be read, is no regular file, is larger than a document may
-            be, or is not UTF-8 text.
+        SpaceError: the file cannot be read, is not a regular file, is larger than a
+            document may be, or is not UTF-8 text.
     """
     try:
         if not str(path).isprintable():
@@ -139,7 +143,7 @@ def read_text(path: Path) -> str:
                 0,
                 "the file's name has characters that are no text; rename it",
             )
-        # Opening a FIFO waits for a writer, and a device may never end.
+        # Opening a FIFO would wait for a writer, and a device may never end.
         if path.exists() and not path.is_file():
             raise _refused(
                 str(path),
@@ -148,6 +152,8 @@ def read_text(path: Path) -> str:
                 " name that",
             )
         with path.open("rb") as stream:
+            # One byte more than allowed shows that a file is too large, without reading
+            # it all.
             content = stream.read(MOST_BYTES + 1)
         text = "" if len(content) > MOST_BYTES else content.decode()
     except (OSError, ValueError) as error:
@@ -158,7 +164,7 @@ def read_text(path: Path) -> str:
         raise _refused(str(path), 0, f"cannot be read: {reason}") from None
     if len(content) > MOST_BYTES:
         raise _refused(str(path), 0, _too_long())
-    # As text files are read: every kind of line end is one.
+    # Every kind of line ending becomes a line feed, as when Python reads a text file.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -177,7 +183,7 @@ def parse(text: str, file: str) -> Document:
     """Parses one YAML document.
 
     Raises:
-        SpaceError: it is not one mapping of YAML 1.2 with plain values, or is absurdly
+        SpaceError: it is not one mapping of YAML 1.2 with plain values, or is far too
             large.
     """
 
@@ -188,7 +194,8 @@ def parse(text: str, file: str) -> Document:
     except _TooLarge as error:
         raise _refused(file, error.line, error.text) from None
     except yaml.MarkedYAMLError as error:
-        # What was never closed is found at the end, but stands where it was opened.
+        # An unclosed bracket or quote is detected at the end of the document, but the
+        # mistake is where it was opened.
         unclosed = error.context_mark is not None and any(
             word in str(error.context) for word in ("flow", "quoted")
         )
@@ -230,7 +237,7 @@ def parse(text: str, file: str) -> Document:
 
 
 def _node(text: str) -> yaml.Node | None:
-    """The one node of a text. Raises YAMLError and _TooLarge."""
+    """Returns the one node of a text. Raises YAMLError and _TooLarge."""
     loader = _Yaml12(text)
     try:
         node: yaml.Node | None = loader.get_single_node()
@@ -240,7 +247,7 @@ def _node(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Nodes to plain values."""
+    """Turns nodes into plain values."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._values = document, 0
@@ -248,6 +255,8 @@ class _Reader:
     def read(self, node: yaml.Node, where: Where) -> Any:
         line = node.start_mark.line + 1
         self._document.lines.setdefault(where, line)
+        # The composer returns the same node for each alias of it. Counting here, at
+        # each use, also stops a node that contains itself.
         self._values += 1
         if len(where) > MOST_DEPTH:
             raise self._refused(line, _too_deep())
@@ -268,15 +277,15 @@ class _Reader:
         return _refused(self._document.file, line, text)
 
     def _mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = self._key(key_node, line)
-            if key in found:
-                raise self._refused(line, f"the key '{shortened(key)}' stands twice")
+            if key in values:
+                raise self._refused(line, f"the key '{shortened(key)}' is a duplicate")
             self._document.lines[(*where, key)] = line
-            found[key] = self.read(value_node, (*where, key))
-        return found
+            values[key] = self.read(value_node, (*where, key))
+        return values
 
     def _key(self, node: yaml.Node, line: int) -> str:
         if not isinstance(node, yaml.ScalarNode):
@@ -309,12 +318,16 @@ class _Reader:
             if isinstance(error, _Refused):
                 reason = error.args[0]
             else:
-                reason = f"is no finite {tag}"
+                reason = f"is not a finite {FINITE[tag]}"
             raise self._refused(line, f"'{shortened(text)}' {reason}") from None
 
 
+# Kinds of numbers in messages.
+FINITE = {"int": "integer", "float": "number", "bool": "truth value"}
+
+
 class _Refused(ValueError):
-    """A scalar of a known kind that cannot be taken, and why."""
+    """A scalar of a known type that is not accepted, and why."""
 
 
 def _plain(tag: str, text: str) -> bool | int | float | str | None:
@@ -338,7 +351,7 @@ def _plain(tag: str, text: str) -> bool | int | float | str | None:
 
 
 def _integer(text: str) -> int:
-    # Python takes quadratic time to read digits, so they are counted first.
+    # Python needs quadratic time to parse digits, so they are counted first.
     digits = text.lstrip("-+").lstrip("0") or "0"
     if len(digits) > len(str(MOST_INTEGER)) or int(digits) > MOST_INTEGER:
         raise _Refused(f"is beyond 64 bits; whole numbers go up to {MOST_INTEGER:,}")
@@ -347,6 +360,6 @@ def _integer(text: str) -> int:
     return int(digits)
 
 
-def unknown_key(found: str, known: list[str]) -> str:
-    """The message for a key that a mapping does not have."""
-    return unknown("key", found, known)
+def unknown_key(key: str, known: list[str]) -> str:
+    """Returns the message for a key that a mapping does not have."""
+    return unknown("key", key, known)

@@ -1,5 +1,6 @@
-"""Numbers of seconds that the environment may set, for those who run ablate where the
-usual ones do not fit.
+"""Times in seconds that environment variables can change.
+
+They are for machines on which the defaults do not fit.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from ablate.errors import AblateError
 
 
 def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
-    """The seconds that an environment variable says, else the usual ones.
+    """Returns the seconds in an environment variable; by default `usual`.
 
     Args:
         or_never: 0 is allowed, and means never.
 
     Raises:
-        AblateError: it says no positive number.
+        AblateError: the value is not a positive number.
     """
     said = os.environ.get(name, "")
     try:
-        found = float(said) if said else usual
+        number = float(said) if said else usual
     except ValueError:
-        found = math.nan
-    if math.isfinite(found) and (found > 0 or (or_never and found == 0)):
-        return found
+        number = math.nan
+    if math.isfinite(number) and (number > 0 or (or_never and number == 0)):
+        return number
     least = "0 (never) or more" if or_never else "above 0"
     raise AblateError(
         f"{name} = {said!r} is no number of seconds {least}; write one as in"

@@ -1,16 +1,16 @@
-"""What can go wrong, as exceptions.
+"""The exceptions of ablate.
 
-AblateError                  a message for a person; the command line prints it and
-exits with code 2 ├── SpaceError               the YAML document is wrong; each problem
-with file and line ├── UnknownName              a name that nobody knows; says which are
-known ├── Infeasible               a combination that cannot be built, with the reason
-├── UncountedOperator        a cost would leave an operator out ├── UnreadParameter
-a built model did not read a parameter that claims to matter ├── DataError
-data are missing or not what was declared ├── StoreError               the database is
-missing, of another version, locked or refuses a statement ├── CheckpointError
-a checkpoint cannot be read or belongs to another trial │   └── TrialBusy
-another process still trains the trial └── ExecutorError            an executor cannot
-do what the study asks
+AblateError                a message for a person; the CLI prints it, exit code 2
+├── SpaceError             the YAML document is wrong; each problem with its line
+├── UnknownName            an unknown name, with the nearest known one
+├── Infeasible             a combination that cannot be built, with the reason
+├── UncountedOperator      a cost would leave an operator out
+├── UnreadParameter        the built model did not read a declared parameter
+├── DataError              data are missing, or are not what the space declares
+├── StoreError             the database is missing, locked or of another version
+├── CheckpointError        a checkpoint is unreadable or belongs to another trial
+│   └── TrialBusy          another process still trains the trial
+└── ExecutorError          an executor cannot do what the study asks
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-# Problems that one message lists; a person mends these first.
+# The most problems that one message lists; these are enough to fix at a time.
 MOST_PROBLEMS = 20
-# Characters of one problem: more than the longest list of known names takes.
+# The most characters of one problem: more than the longest list of known names.
 MOST_CHARACTERS = 1_500
-# Characters of a wrong value that a message repeats.
+# The most characters of a wrong value that a message repeats.
 SHOWN = 80
 
 
 class AblateError(Exception):
-    """A message for a person: the wrong value, where it stood, what is allowed, what to
-    type.
-    """
+    """A message for the user: the wrong value, its place, and what is allowed."""
 
 
 class UnknownName(AblateError):
-    """A name that nobody knows."""
+    """A name is unknown."""
 
 
 class Infeasible(AblateError):
@@ -46,8 +44,9 @@ class UncountedOperator(AblateError):
 
 
 class UnreadParameter(AblateError):
-    """A built model did not read a parameter that claims to matter: its result would
-    carry a false label.
+    """A built model did not read a parameter that should matter.
+
+    Its result would have a false label.
     """
 
 
@@ -72,17 +71,16 @@ class TrialBusy(CheckpointError):
 
 
 class ExecutorError(AblateError):
-    """An executor cannot do what the study asks."""
+    """An executor cannot do what the study asks for."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a document: where it stands and what it is.
+    """One mistake in a document: its place and what it is.
 
-    Line 0 is the document as a whole.
-
-    A text that takes long to make, because it looks for the name that was meant, may be
-    a function: it is called only for the problems that are shown.
+    Line 0 means the document as a whole. The text may be a function if it takes long to
+    make, because it looks for the name that was meant. The function is called only for
+    problems that are shown.
     """
 
     file: str
@@ -101,8 +99,8 @@ class Problem:
 class SpaceError(AblateError):
     """The YAML document is wrong.
 
-    `problems` lists every mistake found, in the order of their lines; the message has
-    the first `MOST_PROBLEMS`.
+    `problems` has every mistake found, in the order of lines. The message shows the
+    first `MOST_PROBLEMS`.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -111,7 +109,7 @@ class SpaceError(AblateError):
 
 
 def first(lines: Sequence[object], what: str) -> list[str]:
-    """The first `MOST_PROBLEMS` lines of a message, and how many more there are."""
+    """Returns the first `MOST_PROBLEMS` lines, and how many more there are."""
     shown = [str(line) for line in lines[:MOST_PROBLEMS]]
     more = len(lines) - len(shown)
     if more:
@@ -120,8 +118,9 @@ def first(lines: Sequence[object], what: str) -> list[str]:
 
 
 def shortened(text: str, most: int = SHOWN) -> str:
-    """A text in one line: of one that is too long its beginning and its end, and
-    characters that do not print as escapes.
+    """Returns a text in one line, with characters that do not print as escapes.
+
+    Of a text that is too long, the beginning and the end remain.
     """
     if len(text) <= most:
         kept = text
@@ -139,29 +138,28 @@ def _printable(character: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 seed`, `2 seeds`."""
+    """Returns a number with its noun: `1 seed`, `2 seeds`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}s"
 
 
-def did_you_mean(found: object, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    near = difflib.get_close_matches(
-        shortened(str(found)), list(known), n=1, cutoff=0.6
-    )
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns `; did you mean 'x'?` for the nearest known name, or an empty text."""
+    near = difflib.get_close_matches(shortened(str(name)), list(known), n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
     return ""
 
 
-def unknown(what: str, found: object, known: Iterable[str]) -> str:
-    """The message for a name that nobody knows: the nearest known one if there is one,
-    else all of them.
+def unknown(what: str, name: object, known: Iterable[str]) -> str:
+    """Returns the message for an unknown name.
+
+    It suggests the nearest known name if there is one, otherwise it lists all of them.
     """
     names = list(known)
-    shown = shortened(str(found))
-    hint = did_you_mean(found, names)
+    shown = shortened(str(name))
+    hint = did_you_mean(name, names)
     if hint:
         return f"unknown {what} '{shown}'{hint}"
     return f"unknown {what} '{shown}'; known: {', '.join(names)}"

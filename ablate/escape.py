@@ -1,21 +1,25 @@
-"""How text becomes part of an output: one function for each format, and no other place
-escapes.
+"""Makes text safe as part of an output: one function per format.
 
-Somebody else may have written a question, a level, a file's name or the message of an
-exception. An output shows such text as it is. The text never acts: it begins no tag, no
-link, no macro, no formula and no control sequence.
+A question, a level, a file name or the message of an exception may come from someone
+else. An output shows such text literally. The text never acts: it starts no tag, link,
+macro, formula or control sequence. No other module escapes text.
 
-terminal, line    what a terminal shows; control characters are written as `\\x1b`
-markdown          inside a line of GitHub's Markdown; `markdown_line` where the text
-begins the line latex             inside a paragraph or a cell of LaTeX; `latex_comment`
-after a per cent sign html              inside an element or a quoted attribute of HTML
-csv               a cell of CSV that a spreadsheet may open json              a JSON
-text figure            a text of matplotlib plotly            a text of Plotly shell
-a word of a command that the tool proposes
+terminal, line   for a terminal; control characters are written as `\\x1b`
+markdown         inside a line of GitHub's Markdown
+markdown_line    at the beginning of a line of Markdown
+latex            inside a paragraph or a cell of LaTeX
+latex_comment    after a per cent sign
+html             inside an element or a quoted attribute of HTML
+csv              a cell of CSV that a spreadsheet may open
+json             a JSON text
+figure           a text of matplotlib
+plotly           a text of Plotly
+shell            a word of a command that the tool proposes
 
-Functions make control characters visible, because these formats cannot hold them, and
-because a terminal may show any output. `restore` undoes that, and `csv_text` undoes
-`csv`. JSON has an escape of its own for these characters, so it stays exact.
+The functions make control characters visible, because these formats cannot contain
+them, and because any output may end up on a terminal. `restore` undoes that, and
+`csv_text` undoes `csv`. JSON has its own escape for these characters, so it stays
+exact.
 """
 
 from __future__ import annotations
@@ -28,32 +32,38 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-# Characters that do something instead of being seen. The joiners U+200C and U+200D are
-# not here: scripts and emoji need them.
+# Characters that act instead of being displayed. The joiners U+200C and U+200D are not
+# among them, because scripts and emoji need them.
 _ACTING = (
     "\x00-\x1f\x7f-\x9f"  # C0, DEL and C1: cursor, colours, titles, bells
-    "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # unseen, turned
-    "\u2028\u2029"  # ends of lines for some readers
-    "\ud800-\udfff\ufffe\uffff"  # no characters: neither UTF-8 nor XML has them
+    # invisible, or changing the direction of text
+    "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\u2028\u2029"  # line ends for some readers
+    "\ud800-\udfff\ufffe\uffff"  # not characters; neither UTF-8 nor XML allows them
 )
+# A backslash is escaped only if it would read as one of these escapes, so that
+# `restore` is exact and other backslashes stay readable.
 _HIDDEN = re.compile(rf"[{_ACTING}]|\\(?=x[0-9a-f]{{2}}|u[0-9a-f]{{4}}|U[0-9a-f]{{8}})")
 _SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-# Beginnings of a formula, by OWASP's page on CSV injection, and the wide forms of the
-# first four.
+# The characters that begin a formula according to OWASP's page on CSV injection, and
+# the full-width forms of the first four.
 _FORMULA = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+# Apostrophes before the formula count: `csv_text` removes one, so a text that already
+# has one must get another.
 _BEGINS_FORMULA = re.compile(f"'*[{_FORMULA}]")
 _IS_MARKED = re.compile(rf"''*(?:[{_FORMULA}]|\\x0d)")
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text with each character that acts written as Python does, as `\\x1b`.
+    """Writes each acting character as Python does, for example as `\\x1b`.
 
-    A backslash that would read like such an escape is written as `\\x5c`, so that
-    `restore` gives the text back.
+    A backslash that would read as such an escape is written as `\\x5c`, so that
+    `restore` returns the original text.
 
     Args:
-        keep: characters that stay, as line feeds where there may be several lines.
+        keep: characters that stay, such as line feeds if several lines are allowed.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -71,19 +81,19 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def restore(text: str) -> str:
-    """The text that `visible` was given."""
+    """Returns the text that `visible` received."""
     return _SHOWN.sub(
         lambda found: chr(int(found[1] or found[2] or found[3], 16)), text
     )
 
 
 def terminal(text: str) -> str:
-    """Text of one line or of several on a terminal."""
+    """Escapes text of one or several lines for a terminal."""
     return visible(text, keep="\n\t")
 
 
 def line(text: str) -> str:
-    """Text of one line on a terminal: a line feed in it begins no other line."""
+    """Escapes text of one line for a terminal: a line feed in it starts no new line."""
     return visible(text)
 
 
@@ -109,15 +119,14 @@ _BLOCK = re.compile(r"[-+#>=|:]|(?P<number>[0-9]{1,9})(?=[.)])")
 
 
 def markdown(text: str, *, cell: bool = False) -> str:
-    """Text inside a line of GitHub's Markdown.
+    """Escapes text inside a line of GitHub's Markdown.
 
-    What means nothing there stays as it is, as `a_b`.
-
-    GitHub's site links e-mail addresses, `@names` and `#numbers` after it has read the
-    Markdown. No escape prevents that.
+    Characters without a meaning at their place stay, as in `a_b`. GitHub's site links
+    e-mail addresses, `@names` and `#numbers` after it has read the Markdown; no escape
+    prevents that.
 
     Args:
-        cell: whether the text stands in a table's cell, which a bar ends.
+        cell: whether the text is in a cell of a table, which a bar would end.
     """
     escaped = _MARKDOWN.sub(lambda found: "\\" + found.group(), _one_line(text))
     if cell:
@@ -126,15 +135,16 @@ def markdown(text: str, *, cell: bool = False) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """Text that begins a line of Markdown: it begins no heading, list, quotation or
-    table.
+    """Escapes text at the beginning of a line of Markdown.
+
+    It starts no heading, list, quotation or table.
     """
     escaped = markdown(text).strip()
-    found = _BLOCK.match(escaped)
-    if found is None:
+    mark = _BLOCK.match(escaped)
+    if mark is None:
         return escaped
-    if found["number"]:
-        return f"{found['number']}\\{escaped[found.end() :]}"
+    if mark["number"]:
+        return f"{mark['number']}\\{escaped[mark.end() :]}"
     return f"\\{escaped}"
 
 
@@ -181,9 +191,9 @@ _LATEX |= {
     for letter in "ΓΘΞΠΣΦΨΩ"
 } | {"Λ": r"$\Lambda$"}
 _LIGATURE = re.compile(r"([-',])(?=\1)|[!?](?=`)")
-# Characters that LaTeX's kernel has in every encoding of fonts.
+# Characters that LaTeX's kernel has in every font encoding.
 _LATIN = frozenset("ßæøœłÆØŒŁ§¶©")
-# Accents that LaTeX's kernel has on Latin letters in every encoding of fonts.
+# Accents that LaTeX's kernel has on Latin letters in every font encoding.
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0308\u030a\u030c\u0327")
 
 
@@ -192,8 +202,8 @@ def _tex(character: str) -> str:
         return _LATEX[character]
     if character.isascii() or character in _LATIN or _is_accented(character):
         return character
-    # pdfLaTeX has no glyph for it and would stop; XeLaTeX and LuaLaTeX know the
-    # primitive, and print it.
+    # pdfLaTeX has no glyph for the character and would stop. XeLaTeX and LuaLaTeX have
+    # the primitive, and print the character.
     return rf"\ifdefined\Umathchar {character}\else U+{ord(character):04X}\fi{{}}"
 
 
@@ -207,37 +217,39 @@ def _is_accented(character: str) -> bool:
 
 
 def latex(text: str) -> str:
-    """Text inside a paragraph or a cell of LaTeX, for any engine: no macro, no ligature
-    of two signs.
+    """Escapes text inside a paragraph or a cell of LaTeX, for any engine.
+
+    It contains no macro, and no ligature of two characters.
     """
+    # NUL marks where a ligature must be broken; `_one_line` has removed every NUL of
+    # the text itself.
     whole = _LIGATURE.sub(lambda found: found.group() + "\0", _one_line(text))
     escaped = "".join("{}" if c == "\0" else _tex(c) for c in whole)
-    # After the end of a row, a star or a bracket would be an argument of it.
+    # After the end of a row, a star or a bracket would be read as its argument.
     if escaped.startswith(("*", "[")):
         return "{}" + escaped
     return escaped
 
 
 def latex_comment(text: str) -> str:
-    """A comment of LaTeX: the whole text on one line after a per cent sign."""
+    """Returns a LaTeX comment: the whole text on one line after a per cent sign."""
     return f"% {_one_line(text)}"
 
 
 def html(text: str) -> Markup:
-    """Text inside an element or a quoted attribute of HTML."""
+    """Escapes text inside an element or a quoted attribute of HTML."""
     from markupsafe import escape
 
     return escape(terminal(text))
 
 
 def csv(value: object) -> object:
-    """A cell of CSV.
+    """Escapes a cell of CSV.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe before it.
-
-    OWASP recommends that. Numbers, and texts that are numbers, stay as they are.
-    `csv_text` gives the text back: it takes away one apostrophe where some stand before
-    a formula.
+    Text that a spreadsheet would take for a formula gets an apostrophe before it, as
+    OWASP recommends. Numbers, and texts that are numbers, do not change. `csv_text`
+    returns the original text: it removes one apostrophe if there are any before a
+    formula.
     """
     if not isinstance(value, str):
         return value
@@ -248,16 +260,18 @@ def csv(value: object) -> object:
 
 
 def csv_text(cell: str) -> str:
-    """The text of a cell that `csv` wrote."""
+    """Returns the text of a cell that `csv` wrote."""
     return restore(cell[1:] if _IS_MARKED.match(cell) else cell)
 
 
 def json(text: str) -> str:
-    """A JSON text with every character that acts as `\\u001b`, which means the same to
-    a parser.
+    """Escapes acting characters in a JSON text as `\\u001b`.
+
+    A parser reads the same value.
     """
 
     def shown(found: re.Match[str]) -> str:
+        # JSON escapes are UTF-16 units, so a character beyond U+FFFF needs two of them.
         units = found.group().encode("utf-16-be", "surrogatepass").hex()
         return "".join(
             f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4)
@@ -267,17 +281,17 @@ def json(text: str) -> str:
 
 
 def shell(text: str) -> str:
-    """One word of a command that somebody may copy into a shell."""
+    """Quotes one word of a command that a user may copy into a shell."""
     return shlex.quote(text)
 
 
 def figure(text: str) -> str:
-    """A text of matplotlib in which a dollar sign begins no formula."""
+    """Escapes a text of matplotlib, in which a dollar sign would start a formula."""
     return visible(text, keep="\n").replace("$", r"\$")
 
 
 def plotly(text: str) -> str:
-    """A text of Plotly, which reads some tags of HTML and its entities."""
+    """Escapes a text of Plotly, which interprets some HTML tags and entities."""
     from html import escape
 
     return escape(terminal(text), quote=False)

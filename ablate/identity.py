@@ -1,8 +1,8 @@
 """Canonical form and content hash of what is trained.
 
-Equal content has equal bytes and so an equal hash, on every machine and in every
-version. What equals its default is left out by the callers before hashing, so that a
-new option whose default is the old behaviour changes no hash.
+Equal content has equal bytes and therefore an equal hash, on every machine and in every
+version. Callers leave out values that equal their defaults before hashing. A new option
+whose default is the old behaviour thus changes no hash.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-# Hex digits of a hash: 80 bits, so that a million trials collide with probability
-# 4e-13.
+# Hex digits of a hash. With 80 bits, a million trials collide with probability 4e-13.
 DIGITS = 20
 
 Canonical: TypeAlias = (
@@ -23,11 +22,14 @@ Canonical: TypeAlias = (
 
 
 def canonical(value: Canonical) -> Canonical:
-    """The one form of a value: whole floats become integers, mappings lose their order.
+    """Returns the canonical form of a value.
+
+    Whole floats become integers, and mappings are sorted by key.
 
     Raises:
         ValueError: a number is not finite, or a type has no canonical form.
     """
+    # A bool is an int in Python, but True must not become 1: they are different levels.
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -35,10 +37,12 @@ def canonical(value: Canonical) -> Canonical:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} has no canonical form")
+        # YAML's `1` and `1.0` are the same level, and must give the same hash.
         if value.is_integer():
             return int(value)
         return value
     if isinstance(value, Mapping):
+        # The order in which a file lists its keys must not change a hash.
         return {key: canonical(value[key]) for key in sorted(value)}
     if isinstance(value, Sequence):
         return [canonical(item) for item in value]
@@ -46,21 +50,22 @@ def canonical(value: Canonical) -> Canonical:
 
 
 def canonical_json(value: Canonical) -> str:
-    """Canonical form as one line of JSON."""
+    """Returns the canonical form as one line of JSON."""
     return json.dumps(
         canonical(value),
         sort_keys=True,
         separators=(",", ":"),
+        # ASCII bytes do not depend on an encoding.
         ensure_ascii=True,
         allow_nan=False,
     )
 
 
 def content_hash(value: Canonical) -> str:
-    """The first `DIGITS` hex digits of the SHA-256 of the canonical form."""
+    """Returns the first `DIGITS` hex digits of the SHA-256 of the canonical form."""
     return text_hash(canonical_json(value))
 
 
 def text_hash(text: str) -> str:
-    """The same of a text that is canonical JSON already."""
+    """Returns the first `DIGITS` hex digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

@@ -1,8 +1,8 @@
-"""Hides passwords wherever text with a URL in it is shown or stored.
+"""Hides passwords wherever text with a URL is shown or stored.
 
-Every place that prints, stores or serves text that may hold a URL calls `masked`. The
-pattern works on any text, so that a message of a library that repeats a URL is covered
-as well as a URL of our own.
+Every place that prints, stores or serves text that may contain a URL calls `masked`.
+The pattern works on any text, so it also covers a URL that a library repeats in a
+message.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 
 MASK = "***"
 
-# The password of `scheme://user:password@host`. It ends at the first @, and may hold
-# blanks and quotes. The user may hold an @.
+# The password of `scheme://user:password@host`. It ends at the first @, and may contain
+# blanks and quotes. The user name may contain an @.
 _USER_INFO = re.compile(
     r"(?P<before>[A-Za-z][\w+.-]*://[^\s:/]*:)(?P<secret>[^@\n]*?)(?P<after>@(?=[\w\[./-]|$))"
 )
@@ -30,8 +30,9 @@ _OPTION = re.compile(r"(?P<before>--token[= ])(?P<secret>(?!NEW\b)[^\s'\"]+)")
 
 
 def masked(text: str) -> str:
-    """Returns the text with every password in a URL, connection string or `--token`
-    option replaced by `***`.
+    """Replaces every password in a text by `***`.
+
+    It finds those in URLs, connection strings and `--token` options.
     """
     text = _USER_INFO.sub(rf"\g<before>{MASK}\g<after>", text)
     text = _PARAMETER.sub(rf"\g<before>{MASK}", text)

@@ -1,156 +1,76 @@
 """Connects the stages: space, plan, trial, execution, store, report.
 
-Whoever reads this file has read the system.
+Read `run` first: it is the table of contents of the whole system.
+
+    preview    space -> plan; what the store knows of its trials; what is left to train
+    register   the plan goes into the store
+    train      a source hands out trials, a queue leases them, an executor trains them,
+               and every event is stored before the hooks receive it
+    outcome    read back from the store
+
+At any time, the store alone decides which trials have a result. If a run is killed at
+any line, the next run begins at the top, finds the results in the store, and trains the
+rest.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ablate import execution, provenance, queue, space
-from ablate.errors import (
-    MOST_CHARACTERS,
-    AblateError,
-    ExecutorError,
-    Infeasible,
-    StoreError,
-    UnknownName,
-    first,
-    shortened,
-    unknown,
-)
+from ablate import execution, provenance
+from ablate.declared import validated_space, was_search
+from ablate.errors import StoreError
 from ablate.filesystems import remove_checkpoint
+from ablate.options import Options
 from ablate.records import (
     COST_REVISION,
-    KNOWN,
-    Architecture,
     Cell,
-    Cost,
     Ended,
     Event,
     Job,
-    Known,
     Order,
     Plan,
     Space,
     Status,
     Trial,
 )
+from ablate.scheduling.policy import Policy
+from ablate.scheduling.preview import Preview, make_preview, propose
+from ablate.scheduling.queue import Queue, Searched, Source
+from ablate.scheduling.sources import StoredTrials, make_source
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import exists
 from ablate.store.reader import Reader
+from ablate.store.session import StoreSession
 
-if TYPE_CHECKING:
-    from ablate.plan.search import Search
-    from ablate.store.writer import Writer
-
-Listener = Callable[[Event], None]
-
-
-@dataclass(frozen=True)
-class Options:
-    """Where results are kept and how trials run.
-
-    Attributes:
-        runs: folder of checkpoints, and of the store unless `store` names another.
-        store: database URL or SQLite file.
-        executor: ray or inline.
-        cpus, gpus: how much of this machine may be used; by default all of it.
-        ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray
-            starts on this machine.
-        checkpoints: folder, or URL of fsspec, that all nodes share; by default
-            `runs`/checkpoints.
-        log: to which services epochs are told while trials run: tensorboard, mlflow,
-            wandb.
-
-    Raises:
-        ExecutorError: options that exclude each other.
-        UnknownName: no such service.
-    """
-
-    runs: Path = Path("runs")
-    store: str = ""
-    executor: str = "ray"
-    cpus: int | None = None
-    gpus: int | None = None
-    ray_address: str = ""
-    checkpoints: str = ""
-    log: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in self.log:
-            if name not in execution.SERVICES:
-                raise UnknownName(unknown("service", name, tuple(execution.SERVICES)))
-        if self.log and self.executor != "ray":
-            raise ExecutorError(
-                f"--log {self.log[0]} goes with --executor ray, not with"
-                f" {self.executor}"
-            )
-        if not self.ray_address:
-            return
-        if self.executor != "ray":
-            raise ExecutorError(
-                f"--ray-address {self.ray_address} goes with --executor ray, not with"
-                f" {self.executor}"
-            )
-        if self.cpus is not None or self.gpus is not None:
-            raise ExecutorError(
-                "--cpus and --gpus are for this machine; with --ray-address"
-                f" {self.ray_address} the cluster's nodes say what they have (ray start"
-                " --num-cpus, --num-gpus), and the space what a trial needs"
-                " (resources)"
-            )
-
-    @property
-    def url(self) -> str:
-        return self.store or str(self.runs / "ablate.db")
-
-    def checkpoints_of(self, store_id: str) -> str:
-        """Where the checkpoints of a store's trials are: a URL, or a folder that is the
-        same from every working directory.
-        """
-        return f"{self.checkpoints_root}/{store_id}"
-
-    @property
-    def checkpoints_root(self) -> str:
-        """Where the checkpoints of all stores are: a URL, or an absolute folder."""
-        root = self.checkpoints or str(self.runs / "checkpoints")
-        if "://" in root:
-            return root.rstrip("/")
-        return str(Path(root).resolve())
-
-
-@dataclass(frozen=True)
-class Preview:
-    """A plan, what is known of its trials, and how long the rest would take in seconds
-    (None: nobody can say).
-
-    Of a search it is what has been proposed so far; `more` cells are to come (None: as
-    many as there are). Where seeds are added until something is decided, it has those
-    that are due by now, and `whole` all that there may be.
-    """
-
-    plan: Plan
-    known: dict[str, Known]
-    to_train: tuple[Trial, ...]
-    seconds: float | None
-    more: int | None = 0
-    whole: Plan | None = None
+__all__ = [
+    "Hooks",
+    "Options",
+    "Outcome",
+    "Preview",
+    "cost_plan",
+    "preview",
+    "resume",
+    "run",
+]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run, in numbers of trials.
 
-    `undiagnosed` counts trials that were known before, in which nobody has looked yet,
-    though the space asks for it.
+    Attributes:
+        trials: all trials of the study.
+        known_before: trials that had a result before the run, or that another driver
+            trained during the run.
+        trained: trials that this run completed, pruned, or found to diverge.
+        unfinished: trials that are planned or running.
+        interrupted: whether trials or proposals are left for another run.
+        undiagnosed: completed trials that still lack the requested diagnostics.
     """
 
     study: str
@@ -165,71 +85,44 @@ class Outcome:
 
 @dataclass
 class Hooks:
-    """What the caller wants to hear of while a study runs, and how it asks to stop."""
+    """What the caller hears while a study runs, and how it asks the run to stop.
+
+    Attributes:
+        planned: receives the preview before training begins.
+        proposed: receives new cells, and cells that get more seeds, each with the
+            trials that are left to train.
+        event: receives every event after it is stored.
+        stop: returns True if the run is to stop.
+    """
 
     planned: Callable[[Preview], None] = lambda preview: None
-    proposed: Callable[[list[Cell]], None] = lambda cells: (
-        None
-    )  # with the trials that are to be trained
-    event: Listener = lambda event: None
+    proposed: Callable[[list[Cell]], None] = lambda cells: None
+    event: Callable[[Event], None] = lambda event: None
     stop: Callable[[], bool] = lambda: False
-
-
-class Costs:
-    """Cost by architecture: from the store where it is known, else counted, once."""
-
-    def __init__(self, known: dict[str, Cost]) -> None:
-        self._known, self._refused = known, dict[str, str]()
-
-    def __call__(self, architecture: Architecture) -> Cost:
-        key = architecture.hash
-        if key in self._refused:
-            raise Infeasible(self._refused[key])
-        if key not in self._known:
-            from ablate.cost import count
-
-            try:
-                self._known[key] = count(architecture)
-            except Infeasible as error:
-                self._refused[key] = str(error)
-                raise
-            except (MemoryError, RuntimeError) as error:
-                if "memory" not in str(error).lower():
-                    raise
-                self._refused[key] = "it does not fit into this machine's memory"
-                raise Infeasible(self._refused[key]) from error
-        return self._known[key]
 
 
 def preview(
     declared: Space, url: str, options: Options | None = None, *, probe: bool = True
 ) -> Preview:
-    """What running a space would do.
+    """What a run of a space would do. Trains no trial and stores nothing.
 
-    Reads the store if there is one; `probe` times a few steps where it holds no times.
+    Args:
+        url: the store; it need not exist.
+        probe: time a few training steps if the store holds no times.
     """
-    found, more = _plan(declared, url)
-    known, whole = _known(url, found), None
-    if declared.looks:
-        from ablate.rounds import granted
+    with Reader(url) if exists(url) else nullcontext() as reader:
+        return make_preview(declared, reader, options or Options(), probe=probe)
 
-        whole, again = found, _again(declared)
-        found, _ = granted(
-            found, {key: one for key, one in known.items() if one.status not in again}
-        )
-    to_train = tuple(
-        trial
-        for trial in found.trials
-        if trial.hash not in known or known[trial.hash].status not in _results(declared)
-    )
-    return Preview(
-        plan=found,
-        known=known,
-        to_train=to_train,
-        seconds=_estimate(found, to_train, url, options or Options(), probe),
-        more=more,
-        whole=whole,
-    )
+
+def cost_plan(declared: Space, url: str) -> Plan:
+    """The plan of a space with the cost of each cell.
+
+    Unlike `preview`, it accepts a space whose cells are all infeasible. It needs
+    neither data nor a store.
+    """
+    with Reader(url) if exists(url) else nullcontext() as reader:
+        plan, _ = propose(declared, reader)
+        return plan
 
 
 def run(
@@ -239,231 +132,41 @@ def run(
     hooks: Hooks | None = None,
     executor: execution.Executor | None = None,
 ) -> Outcome:
-    """Trains whatever of a space is not known yet, and stores it.
+    """Trains the trials of a space that have no result yet, and stores their results.
 
-    The same space again trains nothing; a new level or seed trains what is new; after
-    any kill, it goes on where it was. Several drivers may do so at once where the store
-    is shared by them.
+    Running the same space again trains nothing. With a new level or seed, it trains
+    what is new. After a kill, it goes on where it was. Several drivers may run one
+    study at once if their store is a server.
+
+    Args:
+        file: the name of the space's file, which `resume` and reports show.
+        executor: what trains the trials; by default the one that `options` name.
 
     Raises:
-        AblateError: the store, the data or the executor cannot do it; nothing is lost.
+        AblateError: the store, the data or the executor cannot do it. No stored result
+            is lost.
     """
-    from ablate.store.writer import Writer
-
     hooks = hooks or Hooks()
-    with ExitStack() as opened:
-        logs = execution.Logs(
-            options.log, options.runs, declared.name, _naming(declared)
-        )
-        # A new store is made when the plan stands: what is refused leaves nothing
-        # behind.
-        if exists(options.url):
-            writer = opened.enter_context(Writer(options.url))
-        else:
-            writer = None
-        work = executor or execution.make(options.executor, options.ray_address, logs)
-        try:
-            if writer is None or not _seems_done(declared, options.url):
+    with StoreSession(options.url) as store:
+        # This also closes an executor that the caller has passed.
+        with closing(executor or _executor(declared, options)) as work:
+            # Ray starts in the background while the costs of the plan are counted.
+            if not _seems_finished(declared, store):
                 work.prepare(options.cpus, options.gpus)
-            shown = preview(declared, options.url, options, probe=False)
-            if writer is None:
-                writer = opened.enter_context(Writer(options.url))
-                if _holds_studies(options.url):
-                    # Another driver made the store meanwhile.
-                    shown = preview(declared, options.url, options, probe=False)
+            shown = _preview_and_create(declared, options, store)
             hooks.planned(shown)
-            with Reader(options.url) as reader:
-                # What a search has proposed may be more than this driver knows of; rows
-                # of a design are none of it.
-                whole = shown.more == 0 or not _was_search(declared, reader)
-            study = writer.register(
-                shown.plan, file, COST_REVISION, _again(declared), whole=whole
+            study = _register(shown, file, store)
+            recorder = _Recorder(
+                store, hooks, _checkpoint_remover(declared, options, store)
             )
-            tally = _Tally(writer.write, hooks.event)
-            if declared.keep == "none":
-                folder = options.checkpoints_of(writer.store_id)
-                tally.completed = lambda key: remove_checkpoint(f"{folder}/{key}")
-            if shown.to_train or shown.more != 0:
-                _try_out(options.checkpoints)
-                writer.begin(study, declared.document, provenance.collect())
-                with Reader(options.url) as reader:
-                    source = _source(shown, study, writer, reader, hooks)
-                    jobs = _queue(shown, options, writer, reader, source)
-                    tally.returned = jobs.returned
-                    work.run(_order(shown, options, jobs), tally.emit, hooks.stop)
-                    finished = source.finished
-                    if finished and isinstance(source, queue.Searched):
-                        writer.trim(study, source.cells)
-            else:
-                finished = True
-        finally:
-            work.close()
-        outcome = _outcome(declared, options.url, tally, finished)
+            finished = True
+            if shown.has_work:
+                finished = _train(shown, study, options, store, work, hooks, recorder)
+        outcome = _outcome(declared, store.reader, recorder, finished=finished)
+        # `register` has removed the mark that an earlier run set.
         if not outcome.interrupted and not outcome.failed:
-            writer.finish(study)
+            store.writer.finish(study)
     return outcome
-
-
-def _holds_studies(url: str) -> bool:
-    with Reader(url) as reader:
-        return bool(reader.studies())
-
-
-def _naming(declared: Space) -> tuple[str, ...]:
-    """The factors whose levels name a trial's run elsewhere: a control is told from the
-    baseline by its width.
-    """
-    return (
-        *declared.factors,
-        *(
-            ["size.width"]
-            if declared.control and "size.width" not in declared.factors
-            else []
-        ),
-    )
-
-
-def _try_out(checkpoints: str) -> None:
-    if "://" in checkpoints:
-        from ablate.training.storage import try_out
-
-        try_out(checkpoints)
-
-
-def _results(declared: Space) -> tuple[Status, ...]:
-    """States that count as a result.
-
-    A trial that another study's scheduler stopped has one only where trials are stopped
-    too.
-    """
-    if declared.scheduler.name != "fifo":
-        return (*KNOWN, Status.PRUNED)
-    return KNOWN
-
-
-def _again(declared: Space) -> tuple[Status, ...]:
-    """States of trials that are to be trained again, or on."""
-    return tuple(
-        status
-        for status in (Status.FAILED, Status.PRUNED)
-        if status not in _results(declared)
-    )
-
-
-def _source(
-    shown: Preview, study: int, writer: Writer, reader: Reader, hooks: Hooks
-) -> queue.Source:
-    """Where the trials come from: the plan, or a search that goes on from what is
-    stored of it.
-    """
-    declared = shown.plan.space
-    if (
-        declared.strategy is None
-        and declared.scheduler.name == "fifo"
-        and shown.whole is None
-    ):
-        return queue.Planned(shown.to_train)
-    if declared.strategy is None and shown.whole is None:
-        # A scheduler compares each trial with those before it: neighbours of a grid,
-        # one after the other, would mislead it.
-        return queue.Planned(
-            tuple(sorted(shown.to_train, key=lambda trial: trial.hash))
-        )
-    registered = {trial.hash for trial in shown.plan.trials}
-    again = _again(declared)
-
-    def results(hashes: Iterable[str], with_epochs: bool = True) -> dict[str, Known]:
-        # Before a cell is registered, its trials may stand there as failed in some
-        # other study; afterwards that is news. One that another study's scheduler
-        # stopped is to be trained on.
-        known = reader.known(hashes, with_epochs=with_epochs).items()
-        return {
-            key: found
-            for key, found in known
-            if found.status not in again
-            or (found.status == Status.FAILED and key in registered)
-        }
-
-    def proposed(changed: list[Cell]) -> None:
-        writer.extend(study, changed, COST_REVISION, again, registered)
-        hashes = [trial.hash for cell in changed for trial in cell.trials]
-        registered.update(hashes)
-        done = {
-            key
-            for key, known in results(hashes).items()
-            if known.status in _results(declared)
-        }
-        hooks.proposed(
-            [
-                replace(
-                    c,
-                    trials=tuple(trial for trial in c.trials if trial.hash not in done),
-                )
-                for c in changed
-            ]
-        )
-
-    if shown.whole is not None:
-        from ablate.rounds import UntilDecided
-
-        return UntilDecided(
-            shown.whole, shown.plan, partial(results, with_epochs=False), proposed
-        )
-    return queue.Searched(_search(declared, reader, results), proposed)
-
-
-def _search(
-    declared: Space,
-    reader: Reader | None,
-    results: Callable[[Iterable[str]], dict[str, Known]],
-) -> Search:
-    """The search of a space, with what was proposed of it before; of a study that was a
-    design, with what is known of it.
-    """
-    from ablate.plan.search import Search
-
-    if reader is None:
-        return Search(declared, Costs({}), results)
-    chosen = reader.proposed(
-        declared.name, only_known=not _was_search(declared, reader)
-    )
-    return Search(declared, Costs(reader.costs(COST_REVISION)), results, chosen)
-
-
-def _was_search(declared: Space, reader: Reader) -> bool:
-    """Whether the study was a search when it was last run."""
-    stored = (study for study in reader.studies() if study.name == declared.name)
-    return any(
-        space.load(study.document, study.file, stored=True).strategy is not None
-        for study in stored
-    )
-
-
-def _outcome(declared: Space, url: str, tally: _Tally, finished: bool) -> Outcome:
-    """What a run came to, by what is stored of its study."""
-    with Reader(url) as reader:
-        states = reader.study(declared.name).states
-        if declared.diagnostics.names:
-            looked = reader.undiagnosed(declared.name, declared.diagnostics.names)
-        else:
-            looked = 0
-    total = sum(states.values())
-    failed = states.get(Status.FAILED, 0)
-    unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
-    trained = sum(
-        status not in (Status.FAILED, Status.RUNNING) for status in tally.ended.values()
-    )
-    known = total - failed - unfinished - trained
-    return Outcome(
-        study=declared.name,
-        trials=total,
-        known_before=known,
-        trained=trained,
-        failed=failed,
-        unfinished=unfinished,
-        interrupted=not finished or unfinished > 0,
-        undiagnosed=looked,
-    )
 
 
 def resume(
@@ -472,149 +175,179 @@ def resume(
     hooks: Hooks | None = None,
     executor: execution.Executor | None = None,
 ) -> Outcome:
-    """Finishes what was not finished of a study, by default of the one last worked on,
-    from its stored declaration.
+    """Finishes a study from its stored YAML text.
+
+    Args:
+        study: its name; by default the last study that is not finished, or the last
+            one if all are finished.
 
     Raises:
         UnknownName: the store has no such study.
-        StoreError: there is nothing to resume.
+        StoreError: there is no store, or it has no study.
     """
     with Reader(options.url) as reader:
         if study:
-            found = reader.study(study)
+            stored = reader.study(study)
         else:
-            found = _last_unfinished(reader.studies())
-    return run(
-        space.load(found.document, found.file), found.file, options, hooks, executor
-    )
+            stored = _last_unfinished(reader.studies())
+    declared = validated_space(stored)
+    return run(declared, stored.file, options, hooks, executor)
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     if not studies:
         raise StoreError("the store holds no study yet; `ablate run FILE` makes one")
-    return next(
-        (
-            study
-            for study in reversed(studies)
-            if study.unfinished or not study.finished
-        ),
-        studies[-1],
+    for study in reversed(studies):
+        # All trials of a search may have results while cells are still to be
+        # proposed.
+        if study.unfinished or not study.finished:
+            return study
+    return studies[-1]
+
+
+def _executor(declared: Space, options: Options) -> execution.Executor:
+    # The level of each factor names a trial's run in a logging service. A control
+    # differs from the baseline in its width.
+    names = list(declared.factors)
+    if declared.control and "size.width" not in names:
+        names.append("size.width")
+    logs = execution.Logs(options.log, options.runs, declared.name, tuple(names))
+    return execution.make(options.executor, options.ray_address, logs)
+
+
+def _seems_finished(declared: Space, store: StoreSession) -> bool:
+    """Whether the last run of this document finished, so no workers are needed."""
+    if not store.is_open:
+        return False
+    return any(
+        study.name == declared.name
+        and study.document == declared.document
+        and study.space is not None
+        # `--until-decided` changes the looks, but not the document.
+        and study.space.looks == declared.looks
+        and not study.unfinished
+        and study.finished
+        for study in store.reader.studies()
     )
 
 
-def cost_plan(declared: Space, url: str) -> Plan:
-    """The plan of a space with the cost of each cell; cells may all be infeasible.
+def _preview_and_create(
+    declared: Space, options: Options, store: StoreSession
+) -> Preview:
+    """The preview. Creates the store afterwards if there is none.
 
-    Needs neither data nor a store.
+    A space that is refused thus leaves nothing behind.
     """
-    return _proposals(declared, url)[0]
+    shown = make_preview(declared, store.reader_if_any, options, probe=False)
+    if not store.is_open and store.create():
+        # Another driver has stored studies meanwhile, so the preview is out of date.
+        shown = make_preview(declared, store.reader, options, probe=False)
+    return shown
 
 
-def _proposals(declared: Space, url: str) -> tuple[Plan, int | None]:
-    """All cells of a design, or those that a search has proposed, and how many are to
-    come.
+def _register(shown: Preview, file: str, store: StoreSession) -> int:
+    """Stores the study with its cells and trials. Returns its number."""
+    declared = shown.plan.space
+    # While a search goes on, another driver may have stored cells that this plan
+    # lacks. In any other case, such cells are left over from an earlier declaration.
+    whole = shown.more == 0 or not was_search(declared.name, store.reader)
+    return store.writer.register(
+        shown.plan, file, COST_REVISION, Policy.of(declared).again, whole=whole
+    )
+
+
+def _train(
+    shown: Preview,
+    study: int,
+    options: Options,
+    store: StoreSession,
+    work: execution.Executor,
+    hooks: Hooks,
+    recorder: _Recorder,
+) -> bool:
+    """Trains until the source has no more trials, or until the user stops the run.
+
+    Returns:
+        whether the source has no more trials.
     """
-    from ablate.plan import make_plan
-
-    with Reader(url) if exists(url) else nullcontext() as reader:
-        if declared.strategy is None:
-            return (
-                make_plan(
-                    declared, Costs(reader.costs(COST_REVISION) if reader else {})
-                ),
-                0,
-            )
-        again = _again(declared)
-
-        def results(hashes: Iterable[str]) -> dict[str, Known]:
-            known = reader.known(hashes) if reader else {}
-            return {
-                key: found for key, found in known.items() if found.status not in again
-            }
-
-        search = _search(declared, reader, results)
-        search.advance()
-        return search.plan, search.more
-
-
-def _plan(declared: Space, url: str) -> tuple[Plan, int | None]:
-    made, more = _proposals(declared, url)
-    if not made.trials and not more:
-        reasons = "\n".join(
-            first(
-                [
-                    f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}"
-                    for cell in made.cells
-                ],
-                "rows",
-            )
-        )
-        raise AblateError(f"no cell of {declared.name} can be trained:\n{reasons}")
-    return made, more
+    declared = shown.plan.space
+    policy = Policy.of(declared)
+    _try_out(options.checkpoints)
+    store.writer.begin(study, declared.document, provenance.collect())
+    stored = StoredTrials(
+        study=study,
+        policy=policy,
+        reader=store.reader,
+        writer=store.writer,
+        trials=shown.plan.trials,
+        announce=hooks.proposed,
+    )
+    source = make_source(shown.plan, shown.whole, shown.to_train, stored, store.reader)
+    jobs = _queue(shown, source, policy, options, store)
+    # The recorder is older than the queue, because `_outcome` needs it even if there
+    # is nothing to train.
+    recorder.returned = jobs.returned
+    work.run(_order(shown, options, jobs), recorder.record, hooks.stop)
+    # An earlier search of this study may have stored more cells than this one.
+    if source.finished and isinstance(source, Searched):
+        store.writer.trim(study, source.cells)
+    return source.finished
 
 
-def _known(url: str, found: Plan) -> dict[str, Known]:
-    if not exists(url):
-        return {}
-    with Reader(url) as reader:
-        return reader.known([trial.hash for trial in found.trials])
+def _try_out(checkpoints: str) -> None:
+    """Raises CheckpointError if the URL of the checkpoints cannot be written to."""
+    if "://" in checkpoints:
+        from ablate.training.storage import try_out
 
-
-def _seems_done(declared: Space, url: str) -> bool:
-    """Whether this very document was run to its end, so that starting workers would
-    most likely be for nothing.
-    """
-    with Reader(url) as reader:
-        return any(
-            study.name == declared.name
-            and study.document == declared.document
-            and not study.unfinished
-            and study.finished
-            for study in reader.studies()
-        )
+        try_out(checkpoints)
 
 
 def _queue(
     shown: Preview,
+    source: Source,
+    policy: Policy,
     options: Options,
-    writer: Writer,
-    reader: Reader,
-    source: queue.Source,
-) -> queue.Queue:
+    store: StoreSession,
+) -> Queue:
+    """The queue that leases each trial of the source before it hands it out as a job."""
     declared = shown.plan.space
-    folder = options.checkpoints_of(writer.store_id)
-    if "://" not in folder.removeprefix("file://"):
-        Path(folder.removeprefix("file://")).mkdir(
-            mode=0o700, parents=True, exist_ok=True
-        )
-    # What failed in an earlier run was planned again when the study was registered:
-    # what fails now, failed.
-    results = (*_results(declared), Status.FAILED)
+    folder = options.checkpoints_of(store.writer.store_id)
+    _make_private(folder)
+    # `register` has reset the trials that failed in an earlier run to planned. A trial
+    # that is failed now has failed in this run, which does not train it again.
+    results = (*policy.results, Status.FAILED)
+    grows = declared.strategy is not None or shown.whole is not None
 
     def job(trial: Trial) -> Job:
-        changing = (
-            declared.strategy is not None or shown.whole is not None or writer.shared
-        )
-        known = (reader.known([trial.hash]) if changing else shown.known).get(
-            trial.hash
-        )
-        history = known.epochs if known else ()
+        known = shown.known
+        if grows or store.writer.shared:
+            # The preview did not see what was added or trained since.
+            known = store.reader.known([trial.hash])
+        history = known[trial.hash].epochs if trial.hash in known else ()
         return Job(
             trial=trial,
             checkpoints=folder,
             resources=declared.resources,
             history=history,
             diagnostics=declared.diagnostics,
-            beginnings=reader.beginnings(trial),
+            beginnings=store.reader.beginnings(trial),
             keep=declared.keep,
         )
 
-    return queue.Queue(source, lambda key: writer.claim(key, results), job)
+    return Queue(source, lambda key: store.writer.claim(key, results), job)
 
 
-def _order(shown: Preview, options: Options, jobs: queue.Queue) -> Order:
+def _make_private(folder: str) -> None:
+    """Makes a local folder that only this user can read."""
+    path = folder.removeprefix("file://")
+    if "://" not in path:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _order(shown: Preview, options: Options, jobs: Queue) -> Order:
     declared = shown.plan.space
     mine = {trial.hash for trial in shown.to_train}
+    # `recipe.epochs` may be a factor; a scheduler needs the longest training.
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(
         jobs=jobs,
@@ -628,83 +361,87 @@ def _order(shown: Preview, options: Options, jobs: queue.Queue) -> Order:
         peers={
             key: known.epochs
             for key, known in shown.known.items()
+            # A trial to train brings its epochs with its own job.
             if known.epochs and key not in mine
         },
     )
 
 
-def _estimate(
-    found: Plan, to_train: tuple[Trial, ...], url: str, options: Options, probe: bool
-) -> float | None:
-    """Seconds that training would take: from epochs that the store has of these data,
-    else from a few timed steps.
-    """
-    if not to_train:
-        return 0.0
-    declared = found.space
-    costs = {
-        cell.architecture.hash: cell.cost
-        for cell in found.cells
-        if cell.architecture and cell.cost
-    }
-    per_flop = None
-    if exists(url):
-        with Reader(url) as reader:
-            per_flop = reader.seconds_per_flop_epoch(to_train[0].data.canonical())
-    if (
-        per_flop is None
-        and probe
-        and declared.data.images
-        and not declared.resources.gpus
-    ):
-        from ablate.training.probe import seconds_per_image
+def _checkpoint_remover(
+    declared: Space, options: Options, store: StoreSession
+) -> Callable[[str], None]:
+    """The function to call with the hash of a completed trial.
 
-        first = to_train[0]
-        per_image = seconds_per_image(
-            first.architecture,
-            first.recipe.batch_size,
-            threads=max(1, int(declared.resources.cpus)),
-        )
-        per_flop = (
-            per_image * declared.data.images / costs[first.architecture.hash].flops
-        )
-    if per_flop is None:
-        return None
-    slots = max(1, int((options.cpus or os.cpu_count() or 1) / declared.resources.cpus))
-    total = sum(
-        per_flop * costs[trial.architecture.hash].flops * trial.recipe.epochs
-        for trial in to_train
+    It removes the trial's checkpoint if the space says `keep: none`, and otherwise
+    does nothing.
+    """
+    if declared.keep != "none":
+        return lambda key: None
+    folder = options.checkpoints_of(store.writer.store_id)
+    return lambda key: remove_checkpoint(f"{folder}/{key}")
+
+
+def _outcome(
+    declared: Space, reader: Reader, recorder: _Recorder, *, finished: bool
+) -> Outcome:
+    """The outcome of a run, counted in the stored states of its study."""
+    states = reader.study(declared.name).states
+    undiagnosed = 0
+    if declared.diagnostics.names:
+        undiagnosed = reader.undiagnosed(declared.name, declared.diagnostics.names)
+    total = sum(states.values())
+    failed = states.get(Status.FAILED, 0)
+    unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
+    # Only trials of this run: other drivers may have trained some meanwhile.
+    trained = sum(
+        status not in (Status.FAILED, Status.RUNNING)
+        for status in recorder.ended.values()
     )
-    return total / min(slots, len(to_train))
+    return Outcome(
+        study=declared.name,
+        trials=total,
+        known_before=total - failed - unfinished - trained,
+        trained=trained,
+        failed=failed,
+        unfinished=unfinished,
+        interrupted=not finished or unfinished > 0,
+        undiagnosed=undiagnosed,
+    )
 
 
 @dataclass
-class _Tally:
-    """Stores each event, then passes it on; remembers how trials ended.
+class _Recorder:
+    """Stores each event, then passes it on. Executors may call it from any thread.
 
-    Executors may call from any thread.
+    Attributes:
+        remove_checkpoint_of: receives the hash of a completed trial once its result is
+            stored.
+        ended: the last status of each trial that ended.
+        returned: receives the hash of a trial that came back without a result.
     """
 
-    write: Callable[[Event], bool]
-    listener: Listener
+    store: StoreSession
+    hooks: Hooks
+    remove_checkpoint_of: Callable[[str], None]
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
-    completed: Callable[[str], None] = lambda key: (
-        None
-    )  # once its result is in the store
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def emit(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         with self._lock:
-            if not self.write(event):
-                # Another driver has taken the trial over, because this one was not
-                # heard of for too long.
+            if not self.store.writer.write(event):
+                # The lease ran out, and another driver has taken the trial over.
                 self.returned(event.trial)
                 return
             if isinstance(event, Ended):
-                self.ended[event.trial] = event.status
-                if event.status == Status.RUNNING:
-                    self.returned(event.trial)
-                if event.status == Status.COMPLETED:
-                    self.completed(event.trial)
-            self.listener(event)
+                self._end(event)
+            # Under the lock, so that a hook receives one event at a time.
+            self.hooks.event(event)
+
+    def _end(self, event: Ended) -> None:
+        self.ended[event.trial] = event.status
+        # The attempt was interrupted, or another process still trains the trial.
+        if event.status == Status.RUNNING:
+            self.returned(event.trial)
+        if event.status == Status.COMPLETED:
+            self.remove_checkpoint_of(event.trial)

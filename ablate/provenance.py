@@ -1,4 +1,4 @@
-"""On what and from what a command runs, looked up without importing anything heavy."""
+"""What a command runs on and from, without importing anything heavy."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 from ablate.masking import masked
 from ablate.records import Provenance
 
-# Name on the package index, where `ablate` belongs to another project.
+# The name on the package index, because `ablate` there is another project.
 DISTRIBUTION = "ablate-harness"
 
 
 def install_extra(name: str) -> str:
-    """The command that installs the packages of an extra."""
+    """Returns the command that installs the packages of an extra."""
     return f"pip install '{DISTRIBUTION}[{name}]'"
 
 
 def installed_version() -> str:
-    """The installed version, or nothing where only the code is there."""
+    """Returns the installed version; empty if only the code is there."""
     return _version(DISTRIBUTION)
 
 
 def collect() -> Provenance:
-    """The provenance of the running command."""
+    """Returns the provenance of the running command."""
     commit, dirty = _commit()
     return Provenance(
         command=masked(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
@@ -76,11 +76,10 @@ def _output(*command: str) -> str:
 
 
 def _commit() -> tuple[str, bool]:
-    """Commit of the checkout that this code runs from, and whether it was changed
-    since; empty outside a checkout.
+    """Returns the commit of this code's checkout, and whether it was changed since.
 
-    An environment may lie in the repository of another project: its commits do not have
-    this file.
+    Both are empty outside a checkout. An environment may lie inside the repository of
+    another project; that repository does not track this file.
     """
     if not _output("git", "ls-files", Path(__file__).name):
         return "", False

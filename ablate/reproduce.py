@@ -1,5 +1,6 @@
-"""Trains a stored trial again, from what the store says of it, and holds every epoch
-against what was stored.
+"""Trains a stored trial again and compares every epoch with the stored one.
+
+Everything that it needs comes from the store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from scipy import special
 
-from ablate import advice, execution, provenance, space
+from ablate import advice, execution, provenance
+from ablate.declared import validated_space
 from ablate.errors import AblateError, StoreError
 from ablate.pipeline import Options, cost_plan
 from ablate.records import (
@@ -38,17 +40,17 @@ COMPARED = ("train_loss", "loss", "top1", "top5", "lr")
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of training a trial again.
+    """The result of training a trial again.
 
     Attributes:
-        same: every number of every epoch, and of the test at the end, is the same to
-            the last bit.
-        first: the first epoch that differs; None where none does.
-        stored, found: the metric that the trial came to.
-        noise: the largest difference that chance alone gives two trainings in 99 of 100
-            cases, None where nobody can say.
-        changed: what is not as it was: versions, commit, hardware, by name with before
-            and now.
+        same: every number of every epoch, and of the final test, is the same to the
+            last bit.
+        first: the first epoch that differs; None if none does.
+        stored, found: the final metric of the trial.
+        noise: the largest difference between two trainings by chance alone, in 99 of
+            100 cases; None if unknown.
+        changed: what has changed: versions, commit and hardware, by name, before and
+            now.
     """
 
     study: str
@@ -69,8 +71,10 @@ class Reproduced:
 
     @property
     def agrees(self) -> bool:
-        """On the same kind of CPU to the last bit; elsewhere within the noise of a
-        seed.
+        """Whether the results agree.
+
+        On the same kind of CPU they must agree to the last bit, elsewhere within the
+        noise of a seed.
         """
         exact = self.device == "cpu" and not {"torch", "cpu"} & set(self.changed)
         return self.same or (not exact and self.within_noise)
@@ -83,18 +87,16 @@ def reproduce(
 ) -> Reproduced:
     """Trains a completed trial again in this process.
 
-    Nothing is written to the store.
-
-    Killed, it goes on from its own checkpoint (under RUNS/reproduced) when it is called
-    again.
+    Nothing is written to the store. After a kill, the next call resumes from its own
+    checkpoint (under RUNS/reproduced).
 
     Args:
-        text: the trial's hash, or the beginning of it.
-        hear: is told how many of how many epochs are done.
+        text: the trial's hash, or a prefix of it.
+        hear: receives the number of finished epochs and of all epochs.
 
     Raises:
         UnknownName: there is no such trial.
-        AblateError: it is not completed, or not part of its study's plan any more, or
+        AblateError: it is not completed, is no longer part of its study's plan, or
             fails.
     """
     with Reader(options.url) as reader:
@@ -115,7 +117,7 @@ def reproduce(
             f"trial {key} is {known.status}; only completed trials can be reproduced:"
             f" {advice.command('resume', study)}"
         )
-    declared = space.load(stored.document, stored.file)
+    declared = validated_space(stored)
     trial = next(
         (t for t in cost_plan(declared, options.url).trials if t.hash == key), None
     )
@@ -138,7 +140,7 @@ def reproduce(
         None,
     )
     metric = declared.metric
-    # What a trial with a validation split came to is what its test gave.
+    # The result of a trial with a validation split is that of its final test.
     final = {name: float(getattr(tested or epochs[-1], name)) for name in known.final}
     return Reproduced(
         study=study,
@@ -166,6 +168,7 @@ def _noise(results: StudyResults) -> float | None:
         sd, freedom = pooled_spread(results)
     except AblateError:
         return None
+    # A difference of two trainings has the standard deviation sd * sqrt(2).
     return float(special.stdtrit(freedom, 0.995)) * sd * math.sqrt(2)
 
 
@@ -176,8 +179,9 @@ def _differs(one: Epoch, other: Epoch) -> bool:
 def _trained(
     trial: Trial, declared: Space, folder: Path, hear: Callable[[int, int], None]
 ) -> tuple[list[Epoch], Tested | None]:
-    """The epochs of the trial, trained here, and what its test gave where it has a
-    validation split.
+    """Returns the epochs of the trial, trained here, and its final test.
+
+    Only a trial with a validation split has a final test.
     """
     epochs: dict[int, Epoch] = {}
     ended: list[Ended] = []

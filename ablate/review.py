@@ -1,4 +1,4 @@
-"""Reads a study as a sceptical referee would.
+"""Reviews a study as a sceptical referee would.
 
 Each finding says what is wrong, and what to type to fix it.
 """
@@ -10,30 +10,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate import escape, space
+from ablate import escape
+from ablate.declared import declared_space
 from ablate.records import CellResult, Level, Settings, Space, Status, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import UNITS, change_text
 from ablate.store.reader import Reader
 
-# Below this multiple of guessing, a network has learnt next to nothing.
+# Below this multiple of chance, a network has learnt next to nothing.
 NEAR_CHANCE = 2
 # Below this number of seeds a spread is a guess.
 FEW_SEEDS = 3
-# Further seeds that are proposed at once.
+# The most further seeds that are proposed at once.
 MOST_MORE = 50
-# A variant costs more from one per cent on.
+# A variant counts as more expensive from one per cent on.
 COSTS_MORE = 1.01
-# Beginnings of factors that say how a cell is trained, and not what its network is.
+# Prefixes of factors that define how a cell is trained, not what its network is.
 TRAINING = ("recipe.", "data.", "pretrained")
-# Designs that change several factors at a time on purpose.
+# Designs that change several factors at once on purpose.
 CONFOUNDED = ("fractional", "plackett-burman", "random")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a referee would object to, and the command that fixes it."""
+    """An objection that a referee would raise, and the command that fixes it."""
 
     name: str
     text: str
@@ -41,8 +42,10 @@ class Finding:
 
 
 def command(declared: Space, file: str, more: str = "") -> str:
-    """What runs a study as it was run; without its option, one that was run until
-    decided would be cut back.
+    """Returns the command that runs a study as it was run.
+
+    It includes `--until-decided` if the study used it; without the option, the study
+    would lose the seeds that were added.
     """
     if declared.looks and "--until-decided" not in more:
         until = f"--until-decided {declared.looks.most}"
@@ -53,8 +56,10 @@ def command(declared: Space, file: str, more: str = "") -> str:
 
 @dataclass(frozen=True)
 class Read:
-    """A study as it is read: results, declaration, file, verdicts, and on what its
-    trials ran.
+    """Everything that the questions of a review look at.
+
+    It has the results of a study, its declaration, file and verdicts, and what its
+    trials ran on.
     """
 
     results: StudyResults
@@ -70,15 +75,15 @@ class Read:
         return self.declared.strategy is not None
 
     def again(self, more: str = "") -> str:
-        """The command that runs the study again."""
+        """Returns the command that runs the study again."""
         return command(self.declared, self.file, more) + self.where
 
 
 def review(name: str, url: str, where: str = "") -> list[Finding]:
-    """All findings on a study, the gravest first; none for a sound one.
+    """Returns all findings on a study, the most serious first; empty for a sound one.
 
     Args:
-        where: what to add to each command, as ` --runs DIR`.
+        where: what to add to each command, such as ` --runs DIR`.
 
     Raises:
         UnknownName: there is no such study.
@@ -87,19 +92,22 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         stored = reader.study(name)
         results = reader.results(name)
         circumstances = reader.circumstances(name)
-    declared = space.load(stored.document, stored.file, stored=True)
-    found = effects(results, declared.margin, declared.looks)
+    declared = declared_space(stored)
+    verdicts = effects(results, declared.margin, declared.looks)
     by_row = {cell.index: cell for cell in results.cells}
     study = Read(
         results=results,
         declared=declared,
         file=stored.file,
-        effects=found,
+        effects=verdicts,
         circumstances=circumstances,
         where=where,
         by_row=by_row,
     )
-    return [finding for question in QUESTIONS for finding in question(study)]
+    findings: list[Finding] = []
+    for question in QUESTIONS:
+        findings += question(study)
+    return findings
 
 
 def _unfinished(study: Read) -> Iterator[Finding]:
@@ -108,18 +116,18 @@ def _unfinished(study: Read) -> Iterator[Finding]:
         counts.update(cell.states.values())
     for count, what in (
         (counts[Status.FAILED], "failed"),
-        (counts[Status.PLANNED] + counts[Status.RUNNING], "are not trained yet"),
+        (counts[Status.PLANNED] + counts[Status.RUNNING], "not finished"),
     ):
         if count:
             yield Finding(
                 "unfinished",
-                f"{count} trials {what}.",
+                f"Trials {what}: {count}.",
                 f"ablate resume {escape.shell(study.results.name)}{study.where}",
             )
 
 
 def _chosen_on_test(study: Read) -> Iterator[Finding]:
-    """A search, or early stopping, that is led by the test set."""
+    """A search or a scheduler decides by results on the test set."""
     if study.declared.data.validation:
         return
     by = ""
@@ -130,15 +138,16 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
     if by:
         yield Finding(
             "chosen on the test set",
-            f"{by} chooses by {study.results.metric} on the test set, which is then"
-            " reported: the best is too good. Hold images out: data: {name:"
-            f" {study.declared.data.name}, validation: 0.1}}.",
+            f"{by} selects by {study.results.metric} on the test set, and the same"
+            " value is reported, so the best result is too optimistic. Hold out images"
+            f" for validation: data: {{name: {study.declared.data.name}, validation:"
+            " 0.1}.",
             study.again(),
         )
 
 
 def _baseline_differs(study: Read) -> Iterator[Finding]:
-    """Variants that differ from row 0 in their training as well as in their network."""
+    """Variants differ from row 0 in both their training and their network."""
     if study.is_search or study.declared.design.name in CONFOUNDED:
         return
     baseline_network, baseline_training = _parts(study.results.cells[0])
@@ -153,15 +162,15 @@ def _baseline_differs(study: Read) -> Iterator[Finding]:
     if confounded:
         yield Finding(
             "baseline trained differently",
-            f"{_rows(confounded)}: trained otherwise than row 0, and no row has row"
-            " 0's network trained that way: what the network does and what the training"
-            " does cannot be told apart. Add that row.",
+            f"{_rows(confounded)}: both the network and the training differ from row 0,"
+            " so their effects cannot be separated. Add a row with the network of row 0"
+            " and the training of these rows.",
             study.again(),
         )
 
 
 def _parts(cell: CellResult) -> tuple[Settings, Settings]:
-    """The levels of a cell that say what its network is, and how it is trained."""
+    """Returns the levels that define a cell's network, and its training."""
     network: dict[str, Level] = {}
     training: dict[str, Level] = {}
     for name, level in cell.levels.items():
@@ -170,7 +179,7 @@ def _parts(cell: CellResult) -> tuple[Settings, Settings]:
 
 
 def _mixed(study: Read) -> Iterator[Finding]:
-    """Trials of one comparison that ran on different hardware, versions or code."""
+    """Trials of one comparison ran on different hardware, versions or code."""
     kinds: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "hardware": lambda one: (
             one["gpus"] if one["device"].startswith("cuda") else one["cpu"]
@@ -190,7 +199,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             rarest = min(groups.values(), key=len)
             yield Finding(
                 f"mixed {what}",
-                f"one comparison on different {what}: {_group_texts(groups)}.",
+                f"the compared rows ran with different {what}: {_group_texts(groups)}.",
                 f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.where}",
             )
     changed = [one for one in study.circumstances if one["dirty"]]
@@ -198,8 +207,8 @@ def _mixed(study: Read) -> Iterator[Finding]:
         yield Finding(
             "changed checkout",
             f"{len(changed)} trials were trained from a checkout with uncommitted"
-            " changes: that code cannot be recovered. Commit, and see whether they"
-            " come out the same.",
+            " changes, so their code cannot be recovered. Commit the changes, then"
+            " check whether the trials give the same results.",
             f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.where}",
         )
 
@@ -213,17 +222,18 @@ def _group_texts(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
 
 def _left_out(study: Read) -> Iterator[Finding]:
-    """Seeds without a result, which no mean contains."""
+    """Some seeds have no result, and no mean includes them."""
     diverged = _seeds_of(study, Status.DIVERGED)
     if diverged:
         yield _left_out_finding(
             study,
             Status.DIVERGED,
             diverged,
-            "Report their number beside the mean, or train with a lower recipe.lr or"
+            "Report this number beside the mean, or train with a lower recipe.lr or"
             " recipe.clip_grad",
         )
-    # A scheduler is there to prune. Beside a mean, pruned seeds bias it.
+    # Pruning is the purpose of a scheduler. But if other seeds of the row are in a
+    # mean, the pruned ones bias it.
     pruned = {
         row: count
         for row, count in _seeds_of(study, Status.PRUNED).items()
@@ -234,12 +244,12 @@ def _left_out(study: Read) -> Iterator[Finding]:
             study,
             Status.PRUNED,
             pruned,
-            "Train them to their end with scheduler: fifo",
+            "Train the pruned seeds to their end with scheduler: fifo",
         )
 
 
 def _seeds_of(study: Read, status: Status) -> dict[int, int]:
-    """The number of seeds with this status, by row, of rows that have some."""
+    """Returns the number of seeds with this status, by row, if there are any."""
     counts = {
         cell.index: list(cell.states.values()).count(status)
         for cell in study.results.cells
@@ -256,7 +266,8 @@ def _left_out_finding(
     ]
     return Finding(
         f"{status} seeds",
-        f"{', '.join(texts)} {status}, and the mean is of the others. {remedy}.",
+        f"{', '.join(texts)} seeds have the status {status}; each mean includes only"
+        f" the other seeds. {remedy}.",
         study.again(),
     )
 
@@ -278,7 +289,7 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
 
 
 def _best_of_many(study: Read) -> Iterator[Finding]:
-    """The best of many single trainings was lucky in part."""
+    """The best of many single trainings is partly luck."""
     values = {
         cell.index: next(iter(cell.values.values()))
         for cell in study.results.cells
@@ -290,8 +301,8 @@ def _best_of_many(study: Read) -> Iterator[Finding]:
     best = better(values, key=lambda row: values[row])
     yield Finding(
         "too few seeds",
-        f"row {best} was found best of many on one seed: part of that is luck. Train"
-        " the best ones on more seeds.",
+        f"row {best} is the best of many cells with one seed each, so a part of its"
+        " lead is luck. Train the best cells with more seeds.",
         study.again(),
     )
 
@@ -301,7 +312,7 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     count = len(effect.seeds)
     further = min(effect.further or 3, MOST_MORE)
     most = max(FEW_SEEDS + 3, len(declared.seeds) + further)
-    # The option cannot add to seeds that are listed, nor to stopped trials.
+    # The option cannot add to listed seeds, nor to trials that were stopped early.
     can_add = (
         declared.seeds == tuple(range(len(declared.seeds)))
         and declared.scheduler.name == "fifo"
@@ -314,17 +325,20 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
         option = f"--until-decided {most}"
     difference = f"{effect.mean:+.2f}{UNITS[study.results.metric]}"
     seeds = "seed" if count == 1 else "seeds"
-    judgement = "is within noise" if unsure else "says little of noise"
+    if unsure:
+        judgement = "which is inconclusive"
+    else:
+        judgement = "too few to estimate the noise"
     return Finding(
         "too few seeds",
         f"row {effect.row} ({change_text(effect.changed)}): {difference} on {count}"
-        f" {seeds} {judgement}.{hint}",
+        f" {seeds}, {judgement}.{hint}",
         study.again(option),
     )
 
 
 def _no_control(study: Read) -> Iterator[Finding]:
-    """Variants that help and cost more, with nothing of the same cost beside."""
+    """Variants help and cost more, and nothing of the same cost is compared."""
     if study.declared.control or study.is_search:
         return
 
@@ -336,8 +350,9 @@ def _no_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"{_rows(rows)}: better, and more expensive than row 0; a wider row 0 might do as"
-            f" well. Add `control: iso-flops` to {study.file}.",
+            f"{_rows(rows)}: better than row 0, but also more expensive. A wider"
+            " baseline of the same cost might be equally good. Add `control:"
+            f" iso-flops` to {study.file}.",
             study.again(),
         )
 
@@ -354,7 +369,7 @@ def _costs_more(effect: Effect) -> bool:
 
 
 def _never_alone(study: Read) -> Iterator[Finding]:
-    """Factors that only ever came together with others."""
+    """Some factors only ever changed together with others."""
     if study.is_search or study.declared.design.name in CONFOUNDED:
         return
     baseline = study.declared.baseline
@@ -371,15 +386,15 @@ def _never_alone(study: Read) -> Iterator[Finding]:
     if lonely:
         yield Finding(
             "never ablated",
-            f"{', '.join(lonely)}: changed only together with other factors, never"
-            " alone and never left out alone: what it does cannot be told. Add such"
-            f" rows to {study.file}, or use design: grid, add-one-in or leave-one-out.",
+            f"{', '.join(lonely)}: never added alone and never left out alone, so the"
+            " separate effect is unknown. Add such a row to"
+            f" {study.file}, or use design: grid, add-one-in or leave-one-out.",
             study.again(),
         )
 
 
 def _without(levels: Settings, others: Settings) -> dict[str, Level]:
-    """The levels that differ from the others."""
+    """Returns the levels that differ from the others."""
     return {name: level for name, level in levels.items() if level != others.get(name)}
 
 
@@ -405,18 +420,20 @@ def _rows(rows: Sequence[int]) -> str:
 
 
 def _near_chance(study: Read) -> Iterator[Finding]:
-    """Networks that have learnt nothing differ by luck."""
+    """Networks that have learnt nothing differ only by luck."""
     classes = study.declared.data.classes
-    values = [value for cell in study.results.cells for value in cell.values.values()]
+    values: list[float] = []
+    for cell in study.results.cells:
+        values += cell.values.values()
     if study.results.metric != "top1" or classes < 2 or not values:
         return
     chance = 100 / classes
     if max(values) < NEAR_CHANCE * chance:
         yield Finding(
             "near chance",
-            f"the best training reaches {max(values):.1f} % of {classes} classes, where"
-            f" guessing gives {chance:.1f} %: train longer, or look at the recipe"
-            f" ({study.file}; `ablate plan` shows it).",
+            f"the best trial reaches {max(values):.1f} %, and guessing among {classes}"
+            f" classes gives {chance:.1f} %. Train longer, or check the recipe in"
+            f" {study.file} (`ablate plan` prints it).",
             study.again(),
         )
 

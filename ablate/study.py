@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape, report, space
+from ablate import escape, report
+from ablate.advice import option
+from ablate.declared import declared_space
 from ablate.errors import AblateError
 from ablate.records import Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
-from ablate.report.grid import plain
+from ablate.report.tables import plain
 from ablate.report.wording import policy
 from ablate.store.reader import Reader
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ablate.plan.strategies import Exported
+    from ablate.scheduling.strategies import Exported
 
 
 @dataclass(frozen=True)
@@ -33,70 +36,77 @@ class Study:
     store: str
 
     def results(self) -> StudyResults:
-        """All cells with their levels, costs, states and values."""
+        """Returns all cells with their levels, costs, states and values."""
         with Reader(self.store) as reader:
             return reader.results(self.name)
 
     def declared(self) -> Space:
-        """The space as it was last run."""
+        """Returns the space as it was last run."""
         return self.read()[1]
 
     def read(self) -> tuple[StudyResults, Space]:
-        """All cells, and the space as it was last run."""
-        results = self.results()
-        return results, space.load(results.document, self.name, stored=True)
+        """Returns all cells, and the space as it was last run."""
+        with Reader(self.store) as reader:
+            results = reader.results(self.name)
+            return results, declared_space(reader.study(self.name))
 
-    def grid(self, *, published: bool = False, group: str = "") -> report.Grid:
-        """The study's table.
+    def results_table(
+        self, *, published: bool = False, group: str = ""
+    ) -> report.Table:
+        """Returns the study's table.
 
         Args:
-            published: the paper's top-1 in a column of its own.
-            group: a factor; rows of equal levels of it stand together.
+            published: show the paper's top-1 in its own column.
+            group: a factor; rows with the same level of it are grouped.
         """
         results, declared = self.read()
         printed = self.published() if published else None
-        return report.results_grid(
+        return report.results_table(
             results, printed, looks=declared.looks, policy=policy(declared), group=group
         )
 
     def table(self, form: str = "md") -> str:
-        """The study's table as md, latex, html, csv or json."""
-        return report.render(self.grid(), form)
+        """Returns the study's table as md, latex, html, csv or json."""
+        return report.render(self.results_table(), form)
 
     def effects(self, margin: float | None = None) -> list[Effect]:
-        """What each row does against the first: paired differences with intervals,
-        adjusted p values and verdicts.
+        """Returns the effect of each row compared with row 0.
+
+        An effect is a paired difference with its interval, adjusted p values and
+        verdict.
 
         Args:
-            margin: the least difference that counts as one; by default the study's.
+            margin: the least difference that matters; by default the study's.
         """
         results, declared = self.read()
         return effects(
             results, declared.margin if margin is None else margin, declared.looks
         )
 
-    def effects_grid(
+    def effects_table(
         self, of: str = "rows", margin: float | None = None
-    ) -> report.Grid:
-        """Effects of rows, controls, factors, interactions or contributions as a table;
-        or the importance of factors.
+    ) -> report.Table:
+        """Returns a table of effects, or of the importance of factors.
+
+        Effects are those of rows, controls, factors, interactions or contributions.
 
         Raises:
-            AblateError: there are not the cells or seeds to tell them.
+            AblateError: there are too few cells or seeds to estimate them.
         """
-        from ablate.report import effects_grid as grids
+        from ablate.report import effects_table as grids
 
         results, declared = self.read()
         least = declared.margin if margin is None else margin
         if of == "importance":
             if margin is not None:
                 raise AblateError(
-                    f"--margin {margin:g} is of verdicts; --of importance has none:"
+                    f"{option('margin')} {margin:g} is for verdicts;"
+                    f" {option('of')} importance has none:"
                     " leave it out"
                 )
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
-            return grids.factors_grid(
+            return grids.factors_table(
                 results,
                 declared.baseline,
                 least,
@@ -104,7 +114,7 @@ class Study:
                 interactions=of == "interactions",
             )
         if of == "contributions":
-            return grids.contributions_grid(
+            return grids.contributions_table(
                 results, declared.baseline, declared.full, least, declared.looks
             )
         if of == "controls":
@@ -119,20 +129,24 @@ class Study:
             else:
                 missing = "no variant"
             raise AblateError(f"{self.name} has {missing}")
-        return grids.effects_grid(results, found, least, controls=of == "controls")
+        return grids.effects_table(results, found, least, controls=of == "controls")
 
-    def _importance(self, results: StudyResults, declared: Space) -> report.Grid:
-        from ablate.plan.strategies import importances
+    def _importance(self, results: StudyResults, declared: Space) -> report.Table:
+        from ablate.scheduling.strategies import importances
 
-        found = importances(
+        shares_by_evaluator = importances(
             self._exported(results, declared), declared.factors, results.direction
         )
         names = sorted(
-            results.factors, key=lambda name: -found["ped_anova"].get(name, 0.0)
+            results.factors,
+            key=lambda name: -shares_by_evaluator["ped_anova"].get(name, 0.0),
         )
         data = []
         for name in names:
-            shares = {evaluator: found[evaluator].get(name) for evaluator in found}
+            shares = {
+                evaluator: shares_by_evaluator[evaluator].get(name)
+                for evaluator in shares_by_evaluator
+            }
             data.append({"factor": name, **shares})
         grid = plain(data, results.question)
         notes = [
@@ -143,9 +157,9 @@ class Study:
         return replace(grid, notes=notes)
 
     def published(self) -> dict[int, float]:
-        """The top-1 that the study's paper prints, by row.
+        """Returns the top-1 values that the study's paper prints, by row.
 
-        Raises AblateError where the study names no table.
+        Raises AblateError if the study refers to no table.
         """
         from ablate.published import matching_row, tables
 
@@ -165,27 +179,27 @@ class Study:
             cell.index: matching_row(table, report.shown_levels(cell), fixed)
             for cell in results.cells
         }
-        found = {
+        printed = {
             index: row.top1
             for index, row in rows.items()
             if row is not None and row.top1 is not None
         }
-        if not found:
+        if not printed:
             raise AblateError(
                 f"no row of {self.name} is one of {declared.published}, so there is"
                 " nothing to show beside it"
             )
-        return found
+        return printed
 
     def diagnostics(self) -> list[str]:
-        """The diagnostics that are stored of its trials."""
+        """Returns the names of the diagnostics stored for the study."""
         with Reader(self.store) as reader:
             return reader.diagnostics(self.name)
 
     def layers(self, diagnostic: str) -> list[report.Line]:
-        """A diagnostic by layer, means over seeds, one line a cell.
+        """Returns a diagnostic by layer: means over seeds, one line per cell.
 
-        Raises UnknownName where none is stored.
+        Raises UnknownName if none is stored.
         """
         with Reader(self.store) as reader:
             return report.lines(
@@ -193,7 +207,7 @@ class Study:
             )
 
     def frame(self) -> pd.DataFrame:
-        """One row a cell and seed: a column for each factor, metric and cost."""
+        """Returns one row per cell and seed; factors, metrics and costs are columns."""
         import pandas as pd
 
         columns, rows = self.wide()
@@ -201,23 +215,23 @@ class Study:
 
     def pareto(
         self, objectives: Sequence[str] = (), *, history: bool = False
-    ) -> report.Grid:
-        """The Pareto front of the study, or its hypervolume cell by cell.
+    ) -> report.Table:
+        """Returns the Pareto front of the study, or its hypervolume cell by cell.
 
         Args:
-            objectives: as `params=min`; by default those of the search, or the metric
-                and fewest FLOPs.
+            objectives: such as `params=min`; by default those of the search, or the
+                metric and fewest FLOPs.
 
         Raises:
             AblateError: an objective is not NAME=max or NAME=min, or no cell is
                 completed.
         """
-        from ablate.report.pareto import pareto_grid
+        from ablate.report.pareto import pareto_table
 
         results, declared = self.read()
-        found: dict[str, str] = {results.metric: results.direction, "flops": "min"}
+        directions: dict[str, str] = {results.metric: results.direction, "flops": "min"}
         if len(declared.objectives) > 1:
-            found = dict(declared.objectives)
+            directions = dict(declared.objectives)
         if objectives:
             costs = [field.name for field in fields(Cost)]
             pairs = [text.partition("=")[::2] for text in objectives]
@@ -228,18 +242,17 @@ class Study:
                 ):
                     known = ", ".join((results.metric, *costs))
                     raise AblateError(
-                        f"--objective {name}={direction}: write NAME=max or NAME=min,"
+                        f"{option('objective')} {name}={direction}: write NAME=max or NAME=min,"
                         f" with a NAME of {known}"
                     )
-            found = dict(pairs)
-        return pareto_grid(results, found, history=history)
+            directions = dict(pairs)
+        return pareto_table(results, directions, history=history)
 
     def export(self, to: Path) -> int:
-        """Writes the frame to a .parquet, .csv or .json file; gives the number of its
-        rows.
+        """Writes the frame to a .parquet, .csv or .json file.
 
-        In CSV, texts that a spreadsheet would take for formulas are marked
-        (`ablate.escape.csv`); Parquet and JSON are exact.
+        Returns the number of its rows. In CSV, texts that a spreadsheet would take for
+        formulas are marked (`ablate.escape.csv`); Parquet and JSON are exact.
 
         Raises:
             AblateError: the file has another ending.
@@ -264,34 +277,35 @@ class Study:
         return len(frame)
 
     def export_optuna(self, to: str) -> int:
-        """Writes the cells that have come to something as a study of the same name in
-        an Optuna storage; gives their number.
+        """Writes the cells that have an outcome to an Optuna storage.
+
+        They become a study of the same name. Returns their number.
 
         Args:
-            to: URL of the storage, as sqlite:///optuna.db.
+            to: URL of the storage, such as sqlite:///optuna.db.
 
         Raises:
-            AblateError: the storage has a study of that name already, or cannot be
+            AblateError: the storage already has a study of that name, or cannot be
                 opened.
         """
-        from ablate.plan.strategies import export
+        from ablate.scheduling.strategies import export
 
         results, declared = self.read()
-        found = self._exported(results, declared)
-        export(found, declared.factors, declared.objectives, to, self.name)
-        return len(found)
+        exported = self._exported(results, declared)
+        export(exported, declared.factors, declared.objectives, to, self.name)
+        return len(exported)
 
     def _exported(self, results: StudyResults, declared: Space) -> list[Exported]:
-        """The cells that have come to something, for Optuna."""
+        """Returns the cells that have an outcome, for Optuna."""
         from ablate.plan.limits import violations
-        from ablate.plan.search import RESOLVED, judge
-        from ablate.plan.strategies import Exported, Verdict
+        from ablate.scheduling.outcomes import RESOLVED, judge
+        from ablate.scheduling.strategies import CellOutcome, Exported
 
         with Reader(self.store) as reader:
             hashes: dict[int, list[str]] = {}
             for trial in reader.trials(self.name):
                 hashes.setdefault(trial["row"], []).append(trial["trial"])
-            known = reader.known(key for keys in hashes.values() for key in keys)
+            known = reader.known(itertools.chain.from_iterable(hashes.values()))
         baseline = next(
             (
                 cell.cost
@@ -300,7 +314,7 @@ class Study:
             ),
             None,
         )
-        found = []
+        exported = []
         for cell in results.cells:
             each = [known[key] for key in hashes.get(cell.index, ())]
             if (
@@ -328,21 +342,21 @@ class Study:
             else:
                 costs = {"params": cell.cost.params, "flops": cell.cost.flops}
             if each:
-                verdict = judge(each, declared.objectives, cell.cost)
+                outcome = judge(each, declared.objectives, cell.cost)
             else:
-                verdict = Verdict("failed")
-            found.append(
+                outcome = CellOutcome("failed")
+            exported.append(
                 Exported(
                     levels=levels,
-                    verdict=verdict,
+                    outcome=outcome,
                     violations=broken,
                     attributes=attributes | costs,
                 )
             )
-        return found
+        return exported
 
     def wide(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Columns and rows of the study's wide SQL view."""
+        """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
             view = reader.study(self.name).results_view
             return reader.view(view)

@@ -45,7 +45,11 @@ declared = space.read(Path(sys.argv[1]))
 mine, slots = int(sys.argv[2]), int(sys.argv[3])
 cells = [{**declared.fixed, "layout": layout} for layout in declared.factors["layout"]]
 architectures = [resolve(declared.backbone, 8, 1, 10, cell) for cell in cells]
-trials = [Trial(found, declared.recipe, declared.data, seed) for seed in declared.seeds for found in architectures]
+trials = [
+    Trial(found, declared.recipe, declared.data, seed)
+    for seed in declared.seeds
+    for found in architectures
+]
 for trial in trials[mine::slots]:
     training = Training(trial, Path(tempfile.mkdtemp()))
     while not training.finished:

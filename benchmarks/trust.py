@@ -1,9 +1,8 @@
-"""Whether the statistics keep their promises, on made-up studies whose truth is known:
-`make trust`.
+"""Tests the statistics on simulated studies with known effects: `make trust`.
 
-Studies are drawn from a known model (cell means, a random seed effect, noise), go
-through the very functions that tables, verdicts and dashboards use, and what these say
-is held against the truth. Writes docs/trust.md with --write.
+Draws studies from a known model (cell means, a random seed effect, noise), passes them
+through the same functions that tables, verdicts and dashboards use, and compares the
+output with the known effects. --write writes docs/trust.md.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from ablate.records import (
 )
 from ablate.report.effects import effects
 from ablate.report.factorial import Factorial, Term
-from ablate.report.further import chances
-from ablate.report.pareto import pareto_grid
+from ablate.report.pareto import pareto_table
+from ablate.report.seeds_needed import chances
 from ablate.report.verdicts import Verdict
-from ablate.rounds import granted, results_of
+from ablate.scheduling.until_decided import granted, results_of
 
 # Spread of seeds that all cells share, and of a single training beside, in points: as
 # on a small test set.
@@ -200,9 +199,29 @@ def planned(cells: int, looks: Looks) -> Plan:
         Data(name="digits", path="", image_size=8, channels=1, classes=10),
     )
     space = Space(
-        name="made-up", named=True, document="", question="", expect="", source="", backbone="vit", factors={"cell": tuple(range(cells))}, fixed={}, baseline={"cell": 0}, full={"cell": cells - 1}, design=Design(),
-        seeds=tuple(range(looks.most)), data=data, recipe=recipe, metric="top1", direction="max", limits=(), resources=Resources(), scheduler=Scheduler(), margin=MARGIN, looks=looks,
-    )  # fmt: skip
+        name="made-up",
+        named=True,
+        document="",
+        question="",
+        expect="",
+        source="",
+        backbone="vit",
+        factors={"cell": tuple(range(cells))},
+        fixed={},
+        baseline={"cell": 0},
+        full={"cell": cells - 1},
+        design=Design(),
+        seeds=tuple(range(looks.most)),
+        data=data,
+        recipe=recipe,
+        metric="top1",
+        direction="max",
+        limits=(),
+        resources=Resources(),
+        scheduler=Scheduler(),
+        margin=MARGIN,
+        looks=looks,
+    )
     return Plan(
         space,
         tuple(
@@ -340,9 +359,27 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
     """
     factors = dict.fromkeys("abcdef", (0, 1))
     space = Space(
-        name="made-up", named=True, document="", question="", expect="", source="", backbone="vit", factors=factors, fixed={}, baseline=dict.fromkeys(factors, 0), full=dict.fromkeys(factors, 1),
-        design=Design("fractional"), seeds=(0,), data=Data(name="digits", path="", image_size=8, channels=1, classes=10), recipe=Recipe(), metric="top1", direction="max", limits=(), resources=Resources(), scheduler=Scheduler(),
-    )  # fmt: skip
+        name="made-up",
+        named=True,
+        document="",
+        question="",
+        expect="",
+        source="",
+        backbone="vit",
+        factors=factors,
+        fixed={},
+        baseline=dict.fromkeys(factors, 0),
+        full=dict.fromkeys(factors, 1),
+        design=Design("fractional"),
+        seeds=(0,),
+        data=Data(name="digits", path="", image_size=8, channels=1, classes=10),
+        recipe=Recipe(),
+        metric="top1",
+        direction="max",
+        limits=(),
+        resources=Resources(),
+        scheduler=Scheduler(),
+    )
     levels = [dict(cell) for cell in combinations(space)]
     means = [
         A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"])
@@ -409,7 +446,7 @@ def pareto_calibration(count: int) -> tuple[float, float]:
     flops = [1, 1, 2, 2, 3, 3]
     for _ in range(count):
         means = generator.normal(0, 3 * NOISE, len(flops))
-        data = pareto_grid(
+        data = pareto_table(
             made(drawn(generator, means, 4), names(len(flops)), flops),
             {"top1": "max", "flops": "min"},
         ).data
@@ -461,7 +498,7 @@ def against_mixed_model(count: int) -> float:
 
 def proofs(count: int) -> Iterator[Proof]:
     """All promises; `count` repetitions of those that are shares of studies."""
-    wrong = "helps or hurts is said where nothing has an effect: at most 5 % of studies"
+    wrong = "studies without effects in which a verdict is helps or hurts: at most 5 %"
     for cells, seeds in ((2, 3), (5, 3), (9, 5)):
         yield Proof(
             promise=wrong,
@@ -498,14 +535,14 @@ def proofs(count: int) -> Iterator[Proof]:
         count=count,
     )
     yield Proof(
-        promise="no difference is said of a difference of just the margin: at most 5 %",
+        promise="effects as large as the margin, verdict no difference: at most 5 %",
         setting="5 seeds",
         measured=false_same(count),
         low=0,
         high=0.05,
         count=count,
     )
-    held = "a 95 % interval holds the planted effect: 93 to 97 %"
+    held = "95 % intervals that contain the true effect: 93 to 97 %"
     for seeds in (3, 5, 10):
         yield Proof(
             promise=held,
@@ -536,8 +573,8 @@ def proofs(count: int) -> Iterator[Proof]:
     for seeds in (3, 5, 10):
         chance, share = predicted_seeds(few, seeds)
         promise = (
-            f"the predicted seeds are said to decide {100 * chance:.0f} % of undecided"
-            " cells: they do, within 7 points"
+            "inconclusive cells that get a verdict with the predicted number of"
+            f" further seeds: {100 * chance:.0f} % predicted, within 7 points"
         )
         yield Proof(
             promise=promise,
@@ -549,7 +586,10 @@ def proofs(count: int) -> Iterator[Proof]:
         )
     probability, share = pareto_calibration(few)
     yield Proof(
-        promise=f"P(front) is {probability:.2f} on average: as many are on the front",
+        promise=(
+            "cells with P(front) from 0.2 to 0.8 that are on the true front:"
+            f" {100 * probability:.0f} % predicted, within 3 points"
+        ),
         setting="6 cells",
         measured=share,
         low=probability - 0.03,
@@ -571,11 +611,11 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "# Can the verdicts be trusted?",
         "",
         (
-            "Made-up studies with a known truth go through the functions that tables,"
-            " verdicts and dashboards use (`benchmarks/trust.py`). Each value is a"
-            f" cell's mean, plus a seed effect that all cells share (sd {SEED_SD:g}"
-            f" point), plus noise of a single training (sd {NOISE:g}); the margin is"
-            f" {MARGIN:g} points."
+            "Simulated studies with known effects go through the functions that tables,"
+            " verdicts and dashboards use (`benchmarks/trust.py`). Each value is the"
+            " mean of its cell, plus a seed effect that all cells share (sd"
+            f" {SEED_SD:g} point), plus the noise of a single training run (sd"
+            f" {NOISE:g}); the margin is {MARGIN:g} points."
         ),
         "",
         "| promise | setting | measured | repetitions |",
@@ -586,7 +626,7 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         ),
         "",
         (
-            "Mean error of the estimates, in points (planted effects are 0.3 to 1.1"
+            "Mean error of the estimates, in points (the true effects are 0.3 to 1.1"
             " points):"
         ),
         "",
@@ -595,21 +635,21 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         *(f"| {name} | {error:+.4f} |" for name, error in biases(count)),
         "",
         (
-            "Largest difference to statsmodels' mixed model with random seeds, over 20"
-            f" studies: {against_mixed_model(20):.1e} points."
+            "Largest difference from statsmodels' mixed model with a random seed"
+            f" effect, over 20 studies: {against_mixed_model(20):.1e} points."
         ),
         "",
         (
-            "Until decided (3 to 12 seeds, looks after 3, 6, 9 and 12): of effects of"
-            " 0, +1.5 and 0 points,"
+            "With seeds added until decided (3 to 12 seeds, looks after 3, 6, 9 and"
+            " 12) and effects of 0, +1.5 and 0 points, the studies trained"
             f" {until_decided(count // 5, [0.0, 0.0, 1.5, 0.0], Looks(3, 12, 3))[1]:.0f}"
-            " % of the trials of 12 seeds each were trained."
+            " % of the trials that 12 seeds for every cell would take."
         ),
         "",
         (
             f"Command: `make trust WRITE=1`, {date.today()}, {seconds:.0f} s on"
-            f" {os.cpu_count()} cores ({platform.machine()}). A shorter run of the same"
-            " proofs is in the tests (tests/benchmarks/test_trust.py)."
+            f" {os.cpu_count()} cores ({platform.machine()}). The test suite contains a"
+            " shorter run (tests/benchmarks/test_trust.py)."
         ),
         "",
     ]

@@ -2,8 +2,8 @@
 
 Every file in `screens/` is a page; nothing here can write to the store.
 
-The folder is not called `pages`: Streamlit would run files of that name by themselves,
-past the token.
+The folder is not called `pages`, because Streamlit would serve such files by itself,
+without asking for the token.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def pages() -> list[st.Page]:
 
 
 def allowed() -> bool:
-    """Whether this visitor may see anything: anybody on loopback, elsewhere who has the
-    token.
+    """Whether this visitor has access: everyone on loopback; elsewhere, visitors with
+    the token.
     """
     token = os.environ.get("ABLATE_TOKEN", "")
     if not token or st.session_state.get("allowed"):
         return True
     said = st.query_params.get("token", "") or st.text_input(
-        "Token", type="password", placeholder="`ablate dashboard` printed it"
+        "Token", type="password", placeholder="printed by `ablate dashboard`"
     )
     if said and hmac.compare_digest(said.encode(), token.encode()):
         st.session_state["allowed"] = True
@@ -64,12 +64,12 @@ def allowed() -> bool:
         st.query_params.pop("token", None)
         st.rerun()
     if said:
-        st.error("This is not the token.")
+        st.error("This token is wrong.")
     return False
 
 
 def main() -> None:
-    """Shows the chosen page; what goes wrong is said on it."""
+    """Shows the chosen page, with its errors."""
     # Streamlit's own export writes formulas as they are; pages have a button that marks
     # them (`ablate.escape.csv`).
     with contextlib.suppress(

@@ -1,4 +1,4 @@
-"""What goes wrong on a page is said on the page, with what to do about it."""
+"""Shows the errors of a page on that page, with what to do about them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ablate.errors import AblateError
 
 
 def tell(error: Exception) -> None:
-    """Says what is wrong, and what helps."""
+    """Shows an error and how to fix it."""
     if not isinstance(error, AblateError):
-        st.error("This page has a mistake in it; the others go on.")
+        st.error("This page has an error; the other pages still work.")
         st.code(
             escape.terminal("".join(traceback.format_exception(error, limit=-5))),
             language=None,
@@ -25,21 +25,22 @@ def tell(error: Exception) -> None:
     words.notice(str(error), "error")
     if "brings an older one up to date" in str(error):
         st.info(
-            "This page only reads. Bring the store up to date with `ablate run FILE` or"
+            "The dashboard is read-only. Upgrade the store with `ablate run FILE` or"
             " `ablate resume`, then reload."
         )
     elif "no store at" in str(error):
         st.info(
-            "There is nothing to see yet; this page shows the store when there is one. "
-            "`ablate init`, then `ablate run space.yaml` makes one."
+            "There is no store yet; this page will show it once it exists. "
+            "`ablate init`, then `ablate run space.yaml` creates one."
         )
     else:
-        st.info("`ablate doctor` looks at the store and the machine.")
+        st.info("`ablate doctor` checks the store and the machine.")
 
 
 def live(body: Callable[..., None], seconds: float | None = 2) -> Callable[..., None]:
-    """A part of a page that is made anew every so many seconds; None: only when
-    something on it is touched.
+    """A part of a page that is refreshed every `seconds`.
+
+    With None, it is refreshed only after a user interaction.
     """
 
     @functools.wraps(body)

@@ -10,14 +10,14 @@ from links import state
 from ablate import diagnostics
 from ablate.errors import UnknownName
 from ablate.report.charts import layers_chart
-from ablate.report.interactive import draw, draw_matrices, draw_vectors
 from ablate.report.layers import Line
+from ablate.report.plotly_charts import draw, draw_matrices, draw_vectors
 
 MOST_PANELS = 6
 
 
 def choose(stored: Sequence[str]) -> str:
-    """The diagnostic of the address, else one that is chosen."""
+    """The diagnostic in the address, or else one that the user chooses."""
     said = state("diagnostic")
     return st.selectbox(
         "Diagnostic",
@@ -28,7 +28,7 @@ def choose(stored: Sequence[str]) -> str:
 
 
 def show(name: str, lines: Sequence[Line]) -> None:
-    """Numbers as lines over layers; vectors and matrices as a panel a line."""
+    """Numbers as lines over layers; vectors and matrices as one panel per line."""
     first = next(iter(lines[0].layers.values()))
     drawn = lines[:MOST_PANELS]
     try:
@@ -41,7 +41,7 @@ def show(name: str, lines: Sequence[Line]) -> None:
     if not isinstance(first[0], list):
         st.plotly_chart(draw_vectors(axis, drawn))
         st.caption(
-            "A line a layer, the first dark and the last light; on a logarithmic scale."
+            "One line per layer, from dark (first) to light (last); logarithmic scale."
         )
     else:
         layers = sorted({layer for line in drawn for layer in line.layers})
@@ -52,6 +52,6 @@ def show(name: str, lines: Sequence[Line]) -> None:
         st.plotly_chart(draw_matrices(axis, drawn, layer))
     if len(lines) > MOST_PANELS:
         st.caption(
-            f"The first {MOST_PANELS} of {len(lines)} rows; narrow the filter for"
+            f"The first {MOST_PANELS} of {len(lines)} rows; use the filter to see"
             " others."
         )

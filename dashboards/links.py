@@ -1,6 +1,4 @@
-"""Addresses of pages: each state of a page is an address that can be sent to a
-colleague.
-"""
+"""Addresses of pages. The address of a page contains its state, so it can be shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages read of the store, kept until the store changes.
+"""What pages read from the store, cached until the store changes.
 
 The connection itself refuses to write.
 """
@@ -14,11 +14,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ablate import drawing, space
+from ablate import study_charts
 from ablate.records import Epoch, Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates, curves_of
 from ablate.report.effects import Effect, effects
-from ablate.report.grid import Grid
+from ablate.report.tables import Table
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
 from ablate.store.reader import Reader
@@ -31,8 +31,8 @@ MOST_PREDICTED = 60
 
 
 def stamp() -> str:
-    """Changes when the store does: by its files, or every two seconds where it is a
-    server.
+    """A value that changes when the store changes: from its files, or every two seconds
+    if it is a server.
     """
     file = sqlite_file(URL)
     if file is None:
@@ -54,8 +54,7 @@ def studies() -> list[StudyStatus]:
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the study ...")
 def _results(name: str, stamp: str) -> tuple[StudyResults, Space]:
-    found = Study(name, URL).results()
-    return found, space.load(found.document, name, stored=True)
+    return Study(name, URL).read()
 
 
 def results(name: str) -> tuple[StudyResults, Space]:
@@ -75,19 +74,19 @@ def _effects(name: str, stamp: str) -> list[Effect]:
 
 
 def verdicts(name: str) -> list[Effect]:
-    """Each row against the first."""
+    """Each row against row 0."""
     return _effects(name, stamp())
 
 
-@st.cache_resource(max_entries=3, show_spinner="Making the table ...")
-def _grid(name: str, of: str, stamp: str) -> Grid:
+@st.cache_resource(max_entries=3, show_spinner="Computing the table ...")
+def _grid(name: str, of: str, stamp: str) -> Table:
     study = Study(name, URL)
     if of == "table":
-        return study.grid()
-    return study.effects_grid(of)
+        return study.results_table()
+    return study.effects_table(of)
 
 
-def grid(name: str, of: str) -> Grid:
+def grid(name: str, of: str) -> Table:
     """The table of a study, or one of its effects."""
     return _grid(name, of, stamp())
 
@@ -108,7 +107,7 @@ def frame(name: str, of: str) -> pd.DataFrame:
 
 @st.cache_resource(max_entries=6, show_spinner="Drawing ...")
 def _chart(name: str, of: str, cost: str, stamp: str) -> Chart | Coordinates:
-    return drawing.chart(Study(name, URL), of, cost=cost)
+    return study_charts.chart(Study(name, URL), of, cost=cost)
 
 
 def chart(name: str, of: str, cost: str = "flops") -> Chart | Coordinates:

@@ -1,8 +1,8 @@
 """Text of a study on a page.
 
-Streamlit reads Markdown in most of what it shows, and with it links, images and
-formulas. What somebody wrote therefore goes through here: it is escaped as HTML, or
-stands in a label as it is.
+Streamlit interprets most texts as Markdown, including links, images and formulas. User
+text therefore passes through this module, which escapes it as HTML or shows it
+literally in a label.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def verdict(text: str, colour: str) -> None:
 def notice(
     text: str, kind: str = "info", *, title: str = "", command: str = ""
 ) -> None:
-    """Something to know, to mind or to mend.
+    """A notice, a warning or an error.
 
     Args:
         kind: info, warning or error.
-        title: what stands before the text, in bold.
+        title: printed before the text, in bold.
         command: what to type, below the text.
     """
     colour = COLOURS[kind]

@@ -1,5 +1,6 @@
-"""timm's attention modules, made editable: the same parameters under the same keys,
-with another forward.
+"""timm's attention modules, made editable.
+
+They have the same parameters under the same keys, with another forward.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from ablate.layers.attention import EditableAttention
 
 
 def _heads(projected: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """(batch, n, parts * heads * head width) to `parts` tensors (batch, heads, n, head
-    width).
+    """Splits (batch, n, parts * heads * head width) into `parts` tensors.
+
+    Each is (batch, heads, n, head width).
     """
     return projected.unflatten(2, (parts, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
 class EditableViTAttention(EditableAttention, Attention):
-    """Of ViT and DeiT."""
+    """The attention of ViT and DeiT."""
 
     qkv: nn.Linear
     q_norm: nn.Module
@@ -47,10 +49,10 @@ class EditableViTAttention(EditableAttention, Attention):
 
 
 class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
-    """Of CaiT's self-attention blocks, where linear maps across heads stand before and
-    after the softmax.
+    """The attention of CaiT's self-attention blocks.
 
-    Edits of the weights follow them, as in the published code of AttnScale.
+    It has linear maps across heads before and after the softmax. Edits of the weights
+    follow them, as in the published code of AttnScale.
     """
 
     fusible = False
@@ -73,7 +75,7 @@ class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
 
 
 class EditableWindowAttention(EditableAttention, WindowAttention):
-    """Of Swin: x is (windows * batch, tokens of a window, width)."""
+    """The attention of Swin; x is (windows * batch, tokens of a window, width)."""
 
     qkv: nn.Linear
     scale: float
@@ -81,7 +83,8 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
         if mask is not None:
-            # One mask a window, (windows, n, n); the batch runs over images first.
+            # There is one mask per window, (windows, n, n); in the batch, images vary
+            # slowest.
             mask = (
                 mask[None, :, None]
                 .expand(len(x) // len(mask), -1, -1, -1, -1)
@@ -92,9 +95,7 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
 
 
 class EditedWindows(SwinTransformerBlock):
-    """A block of Swin whose attention is edited after its windows were put together
-    again.
-    """
+    """A block of Swin whose attention is edited after its windows are merged."""
 
     image_edits: nn.ModuleList
 
@@ -106,8 +107,9 @@ class EditedWindows(SwinTransformerBlock):
 
 
 def edit_windows(block: nn.Module, edit: nn.Module) -> None:
-    """Adds an edit of the whole image, (batch, height, width, channels) to the same, to
-    a block of Swin.
+    """Adds an edit of the whole image to a block of Swin.
+
+    The edit is from (batch, height, width, channels) to the same.
     """
     if not isinstance(block, EditedWindows):
         block.__class__ = EditedWindows
@@ -117,7 +119,7 @@ def edit_windows(block: nn.Module, edit: nn.Module) -> None:
 
 
 class EditableReducedAttention(EditableAttention, ReducedAttention):
-    """Of PVT version 2: keys and values come from a spatially reduced grid."""
+    """The attention of PVT version 2: keys and values come from a reduced grid."""
 
     q: nn.Linear
     kv: nn.Linear

@@ -1,12 +1,12 @@
-"""LVT, the Lite Vision Transformer (arXiv 2112.10809): convolutional self-attention in
-the first stage, recursive atrous self-attention in the other three, class attention at
-the end.
+"""LVT, the Lite Vision Transformer (arXiv 2112.10809).
 
-LVT-Rn repeats the recursion n times with the same weights.
+It has convolutional self-attention in the first stage, recursive atrous self-attention
+in the other three, and class attention at the end. LVT-Rn repeats the recursion n times
+with the same weights.
 
-The logits are those of the class token plus half the largest of the patches', as in the
-published evaluation. The token labelling that its authors train with, mixing tokens
-inside the network, is not part of the architecture and not done here.
+The logits are those of the class token plus half the maximum over the patches, as in
+the published evaluation. The token labelling with which its authors train mixes tokens
+inside the network; it is not part of the architecture and not implemented here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ RATES = (1, 3, 5)
 
 
 class ConvolutionalSelfAttention(nn.Module):
-    """CSA: in each 3 x 3 neighbourhood, dynamic weights times statically convolved
-    values, added up where neighbourhoods overlap (section 3.1).
+    """CSA: dynamic weights times convolved values in each 3 x 3 neighbourhood.
+
+    The values are convolved with static kernels. Overlapping neighbourhoods are added
+    up (section 3.1).
 
     Shape:
         (batch, height, width, channels) to the same.
@@ -69,8 +71,9 @@ class ConvolutionalSelfAttention(nn.Module):
 
 
 class AtrousQueries(nn.Module):
-    """One depthwise 3 x 3 kernel at three dilations, each followed by SiLU, summed
-    (section 3.2).
+    """One depthwise 3 x 3 kernel at three dilations, each with SiLU, summed.
+
+    See section 3.2.
 
     Shape:
         (batch, channels, height, width) to the same.
@@ -91,8 +94,9 @@ class AtrousQueries(nn.Module):
 
 
 class RecursiveAtrousSelfAttention(parts.SelfAttention):
-    """RASA: queries of several dilations; with recursions, the output of one goes into
-    the next through the same weights.
+    """RASA: queries of several dilations, with recursions.
+
+    The output of one recursion is the input of the next, through the same weights.
 
     Shape:
         (batch, height, width, channels) to the same.
@@ -243,31 +247,26 @@ class LiteVisionTransformer(nn.Module):
         stages, channels = [], in_chans
         for index, (depth, width) in enumerate(zip(depths, widths, strict=True)):
             embedding = Embedding(channels, width, 3 if index else 7, 2 if index else 4)
-            blocks = [
-                Block(
-                    width,
-                    (
-                        RecursiveAtrousSelfAttention(
-                            width,
-                            heads[index],
-                            reductions[index],
-                            recursions,
-                            attn_drop_rate,
-                        )
-                        if index
-                        else ConvolutionalSelfAttention(
-                            width, heads[index], attn_drop_rate
-                        )
-                    ),
-                    (
-                        ConvolutionalFeedForward(width, width * ratios[index])
-                        if index
-                        else parts.FeedForward(width, width * ratios[index])
-                    ),
-                    next(rates),
-                )
-                for _ in range(depth)
-            ]
+            blocks = []
+            for _ in range(depth):
+                attention: nn.Module
+                ffn: nn.Module
+                if index == 0:
+                    # The first stage convolves.
+                    attention = ConvolutionalSelfAttention(
+                        width, heads[index], attn_drop_rate
+                    )
+                    ffn = parts.FeedForward(width, width * ratios[index])
+                else:
+                    attention = RecursiveAtrousSelfAttention(
+                        width,
+                        heads[index],
+                        reductions[index],
+                        recursions,
+                        attn_drop_rate,
+                    )
+                    ffn = ConvolutionalFeedForward(width, width * ratios[index])
+                blocks.append(Block(width, attention, ffn, next(rates)))
             stages.append(
                 nn.ModuleDict(
                     {"embedding": embedding, "blocks": nn.Sequential(*blocks)}

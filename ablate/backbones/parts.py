@@ -1,5 +1,6 @@
-"""What the backbones of this package share: the feed-forward network, attention over a
-reduced grid, initialisation.
+"""What the backbones of this package share.
+
+These are the feed-forward network, attention over a reduced grid, and initialisation.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ class FeedForward(nn.Module):
 
 
 class SelfAttention(EditableAttention):
-    """Multi-head self-attention whose keys and values may come from a spatially reduced
-    grid (PVT, eq. 1 to 3).
+    """Multi-head self-attention; keys and values may come from a reduced grid.
+
+    See PVT, eq. 1 to 3.
 
     Args:
-        width: channels; `heads` divides them.
+        width: channels; a multiple of `heads`.
         reduction: stride of the convolution that reduces the grid; 1 for none.
-        prefix: number of tokens before the grid tokens; with them, nothing can be
-            reduced.
 
     Shape:
         (batch, tokens, width) to the same; `grid` is the token grid's height and width.
@@ -69,7 +69,7 @@ class SelfAttention(EditableAttention):
         self.edits = AttentionEdits()
 
     def queries(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        """(batch, tokens, width)."""
+        """Returns the queries, (batch, tokens, width)."""
         projected: Tensor = self.q(x)
         return projected
 
@@ -90,20 +90,22 @@ class SelfAttention(EditableAttention):
 
 
 def drop_path(rate: float) -> nn.Module:
-    """timm's stochastic depth, or nothing at rate 0."""
+    """Returns timm's stochastic depth, or an identity at rate 0."""
     if rate:
         return DropPath(rate)
     return nn.Identity()
 
 
 def rising(rate: float, depth: int) -> list[float]:
-    """Drop rates of blocks, rising linearly from 0 to `rate`."""
+    """Returns drop rates of blocks, rising linearly from 0 to `rate`."""
     return [rate * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
 def initialise(module: nn.Module) -> None:
-    """Linear layers normal with deviation 0.02, biases 0; convolutions normal by their
-    fan-out.
+    """Initialises linear layers and convolutions.
+
+    Linear layers are normal with deviation 0.02, convolutions normal by their fan-out,
+    and biases 0.
     """
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
@@ -122,7 +124,7 @@ def initialise(module: nn.Module) -> None:
 
 
 def configuration(side: int = 224, **more: Any) -> dict[str, Any]:
-    """timm's description of a model without published weights."""
+    """Returns timm's description of a model without published weights."""
     return {
         "url": "",
         "num_classes": 1000,
@@ -135,6 +137,6 @@ def configuration(side: int = 224, **more: Any) -> dict[str, Any]:
 def built(
     model: type[nn.Module], variant: str, pretrained: bool, **arguments: Any
 ) -> nn.Module:
-    """timm's builder, which also loads a checkpoint where a configuration names one."""
+    """Calls timm's builder, which also loads a checkpoint if one is configured."""
     made: nn.Module = build_model_with_cfg(model, variant, pretrained, **arguments)
     return made

@@ -1,5 +1,6 @@
-"""PVT version 1 (arXiv 2102.12122): a pyramid of four stages with spatial-reduction
-attention.
+"""PVT version 1 (arXiv 2102.12122).
+
+It is a pyramid of four stages with spatial-reduction attention.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""T2T-ViT (arXiv 2101.11986): overlapping patches are unfolded and attended to twice
-before a narrow, deep ViT.
+"""T2T-ViT (arXiv 2101.11986).
 
-The token-to-token module attends with a Performer (`t2t_vit_14`) or in full
+Overlapping patches are unfolded and attended to twice before a narrow, deep ViT. The
+token-to-token module uses a Performer (`t2t_vit_14`) or full attention
 (`t2t_vit_t_14`).
 """
 
@@ -22,8 +22,9 @@ TOKEN_WIDTH = 64
 
 
 class TokenPerformer(nn.Module):
-    """Linear attention by positive random features, with the values as shortcut
-    (appendix; Performer, arXiv 2009.14794).
+    """Linear attention by positive random features, with the values as shortcut.
+
+    See the appendix, and Performer, arXiv 2009.14794.
 
     Shape:
         (batch, tokens, channels) to (batch, tokens, width).
@@ -46,7 +47,7 @@ class TokenPerformer(nn.Module):
         self.register_buffer("directions", directions)
 
     def kernel(self, x: Tensor) -> Tensor:
-        """exp(w x - |x|^2 / 2) / sqrt(m) for each of the m random directions w.
+        """Returns exp(w x - |x|^2 / 2) / sqrt(m) for each of m random directions w.
 
         Shape: (batch, tokens, m).
         """
@@ -66,7 +67,7 @@ class TokenPerformer(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Full attention of one head, with the values as shortcut.
+    """Full attention with one head and the values as shortcut.
 
     Shape: (batch, tokens, channels) to (batch, tokens, width).
     """
@@ -205,7 +206,7 @@ class T2TViT(nn.Module):
             in_chans, width, TokenPerformer if performer else TokenTransformer
         )
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
-        # Fixed, but counted among the parameters as its authors do.
+        # Fixed, but counted among the parameters, as by its authors.
         self.pos_embed = nn.Parameter(
             sinusoids(self.grid[0] * self.grid[1] + 1, width), requires_grad=False
         )
@@ -233,14 +234,16 @@ class T2TViT(nn.Module):
         return logits
 
 
-SIZES = {"14": (384, 14, 6), "19": (448, 19, 7), "24": (512, 24, 8)}
-default_cfgs = generate_default_cfgs(
-    {
-        f"t2t_vit_{form}{size}": parts.configuration()
-        for form in ("", "t_")
-        for size in SIZES
-    }
+NAMES = (
+    "t2t_vit_14",
+    "t2t_vit_19",
+    "t2t_vit_24",
+    "t2t_vit_t_14",
+    "t2t_vit_t_19",
+    "t2t_vit_t_24",
 )
+SIZES = {"14": (384, 14, 6), "19": (448, 19, 7), "24": (512, 24, 8)}
+default_cfgs = generate_default_cfgs(dict.fromkeys(NAMES, parts.configuration()))
 
 
 def _made(

@@ -1,4 +1,4 @@
-"""The command line: parsing and printing only. Heavy imports stand inside the verbs."""
+"""The command line: parsing and printing only. Heavy imports are inside the verbs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,23 @@ def _plainly(message: str) -> str:
 def main() -> None:
     """The `ablate` command.
 
-    Mistakes end with one message and code 2, an interruption with code 130.
+    A user error ends with one message and exit code 2, an interruption with code 130.
     """
+    from ablate import advice
+
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
+    with advice.command_line():
+        _main()
+
+
+def _main() -> None:
     from typer.exceptions import TyperException
 
     from ablate.cli.app import app
     from ablate.cli.output import tell
     from ablate.errors import AblateError
 
-    if len(sys.argv) == 1:
-        sys.argv.append("--help")
     try:
         sys.exit(app(prog_name="ablate", standalone_mode=False))
     except TyperException as error:
@@ -57,7 +64,7 @@ def main() -> None:
         tell("interrupted")
         sys.exit(130)
     except Exception:
-        # A mistake in the program. Python would print its message as it is, and it may
-        # hold anything.
+        # A bug. Python would print its message unescaped, and the message may contain
+        # anything.
         tell(traceback.format_exc().rstrip())
         sys.exit(1)

@@ -11,8 +11,8 @@ from ablate.cli import results, spaces, training
 
 app = typer.Typer(
     help=(
-        "Which part of an architecture earns its cost: declared ablations, exactly-once"
-        " trials, honest tables."
+        "Run ablation studies declared in YAML: train each trial exactly once, and show"
+        " which parts of an architecture are worth their cost."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -39,7 +39,10 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print it.", callback=_print_version, is_eager=True
+            "--version",
+            help="Print the version.",
+            callback=_print_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:
@@ -73,4 +76,5 @@ VERBS: tuple[Callable[..., None], ...] = (
     spaces.doctor,
 )
 for verb in VERBS:
+    # `import_` and `verify_costs` become `import` and `verify-costs`.
     app.command(name=verb.__name__.rstrip("_").replace("_", "-"))(verb)

@@ -1,4 +1,4 @@
-"""Looks whether a machine is set up: each finding is checked, none is assumed."""
+"""Checks whether a machine is set up. Every finding is measured, none is assumed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ablate import provenance
 from ablate.masking import masked
+from ablate.provenance import install_extra
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing looked at."""
+class Check:
+    """The result of one check."""
 
     what: str
     ok: bool
@@ -24,19 +26,19 @@ class Finding:
 
 def examine(
     url: str, runs: Path, begin: Callable[[str], None] = lambda what: None
-) -> list[Finding]:
-    """All findings, in the order in which they would hurt.
+) -> list[Check]:
+    """All findings, from the basics to a start of Ray.
 
     Args:
-        begin: called with what is looked at, before each look.
+        begin: called with the name of each check before it starts.
     """
     return list(_findings(url, runs, begin))
 
 
-def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Finding]:
+def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Check]:
     begin("packages and machine")
     machine = provenance.collect()
-    yield Finding(
+    yield Check(
         "python", sys.version_info >= (3, 11), f"{machine.python}, needs 3.11 or newer"
     )
     for package, version in (
@@ -45,12 +47,12 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Fi
         ("timm", machine.timm),
         ("ray", machine.ray),
     ):
-        yield Finding(
+        yield Check(
             package,
             bool(version),
             version or "not installed; in a checkout type: make setup",
         )
-    yield Finding(
+    yield Check(
         "machine",
         True,
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB",
@@ -60,8 +62,8 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Fi
     begin("disk and runs folder")
     place = runs if runs.exists() else Path()
     free = shutil.disk_usage(place).free / 1e9
-    yield Finding("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
-    yield Finding(
+    yield Check("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
+    yield Check(
         "runs folder",
         os.access(place, os.W_OK),
         f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written",
@@ -74,11 +76,12 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Fi
     yield _try("ray starts", _ray)
 
 
-def _try(what: str, look: Callable[[], str]) -> Finding:
+def _try(what: str, look: Callable[[], str]) -> Check:
     try:
-        return Finding(what, True, look())
+        return Check(what, True, look())
     except Exception as error:
-        return Finding(what, False, f"{type(error).__name__}: {error}")
+        # Whatever goes wrong is the finding; the other checks still run.
+        return Check(what, False, f"{type(error).__name__}: {error}")
 
 
 def _gpu() -> str:
@@ -86,9 +89,11 @@ def _gpu() -> str:
 
     if not torch.cuda.is_available():
         return "none; trials run on the CPU"
-    return ", ".join(
-        torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
-    )
+    names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
+    found = ", ".join(names)
+    if find_spec("pynvml") is None:
+        found += f"; to measure their energy: {install_extra('energy')}"
+    return found
 
 
 def _store(url: str) -> str:
@@ -97,7 +102,7 @@ def _store(url: str) -> str:
 
     file = sqlite_file(url)
     if file is not None and not file.is_file():
-        return f"none yet at {file}; the first run makes it"
+        return f"none yet at {file}; the first run creates it"
     with Reader(url) as reader:
         return f"{masked(url)}: {len(reader.studies())} studies"
 
@@ -122,4 +127,4 @@ def _ray() -> str:
         executor.ready()
     finally:
         executor.close()
-    return "a local Ray started and ended"
+    return "a local Ray started and stopped"

@@ -10,7 +10,7 @@ from pathlib import Path
 from ablate.cli.shipped import shipped
 from ablate.document import parse
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.report.grid import Grid
+from ablate.report.tables import Table
 from ablate.space.load import study_name
 
 # The commented space. Its commands and its study are those of a file of this name.
@@ -27,7 +27,7 @@ def examples() -> Mapping[str, Path]:
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
 
 
-def examples_grid() -> Grid:
+def examples_table() -> Table:
     """The examples with their questions and data sets."""
     data = []
     for name, file in examples().items():
@@ -36,11 +36,11 @@ def examples_grid() -> Grid:
         set_name = images["name"] if isinstance(images, dict) else images
         data.append({"example": name, "data": set_name, "question": values["question"]})
     rows = [list(row.values()) for row in data]
-    return Grid(["example", "data", "question"], rows, data)
+    return Table(["example", "data", "question"], rows, data)
 
 
 def write(name: str, example: str) -> Path:
-    """Writes a new space and gives its file.
+    """Writes a new space and returns its file.
 
     Args:
         name: the file, with or without its ending; empty: that of the example, or
@@ -57,6 +57,7 @@ def write(name: str, example: str) -> Path:
         if file.name:
             file = file.with_name(f"{file.name}.yaml")
         else:
+            # A path such as `.` has no name.
             file = Path(source.name)
     text = _renamed(source.read_text(encoding="utf-8"), example, file)
     command = ["ablate", "init", *(["--example", example] if example else [])]
@@ -65,18 +66,16 @@ def write(name: str, example: str) -> Path:
 
 
 def _find(example: str) -> Path:
-    found = examples()
-    if example in found:
-        return found[example]
-    listed = [f"  {row[0]}: {row[2]}" for row in examples_grid().rows]
-    message = unknown("example", example, found).partition("; known:")[0]
+    examples_by_name = examples()
+    if example in examples_by_name:
+        return examples_by_name[example]
+    listed = [f"  {row[0]}: {row[2]}" for row in examples_table().rows]
+    message = unknown("example", example, examples_by_name).partition("; known:")[0]
     raise UnknownName("\n".join([message, "The examples are:", *listed]))
 
 
 def _renamed(text: str, example: str, file: Path) -> str:
-    """The text with commands that fit where it is written: they name the file, and the
-    study after it.
-    """
+    """The text, with the new file and the new study in the commands of its comments."""
     old_file = f"search_spaces/{example}.yaml" if example else TEMPLATE.name
     old_study = example or TEMPLATE.stem
     text = text.replace(old_file, shlex.quote(str(file)))
@@ -94,13 +93,13 @@ def _create(file: Path, text: str, otherwise: str) -> None:
     """
     if not file.parent.is_dir():
         raise AblateError(
-            f"there is no folder {file.parent}; make it with: mkdir -p {file.parent}"
+            f"there is no folder {file.parent}; create it: mkdir -p {file.parent}"
         )
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
         raise AblateError(
-            f"{file} exists already and stays as it is; choose another name, as in:"
+            f"{file} already exists and was not changed; choose another name, such as:"
             f" {otherwise}"
         ) from None

@@ -1,4 +1,4 @@
-"""What `verify-costs`, `diagnose` and `plot` print and draw."""
+"""What `verify-costs`, `diagnose`, `review`, `reproduce` and `plot` output."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from ablate import advice
 from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.report.grid import Grid
+from ablate.report.tables import Table
 
 if TYPE_CHECKING:
     from ablate.cost.verify import Checked
     from ablate.pipeline import Options
 
 
-def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
-    """Printed against computed costs, and how many are different without a cause that
-    holds.
+def verified(wanted: tuple[str, ...]) -> tuple[Table, int]:
+    """A table of printed and computed costs, and the number of unexplained ones.
+
+    A number counts as unexplained if it differs and its table neither gives a cause
+    that holds nor states that none was found.
 
     Raises:
         UnknownName: no such paper or table.
@@ -36,12 +38,12 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
         if not wanted or name in wanted or name.partition("/")[0] in wanted
     ]
     book = Book()
-    found: list[Checked] = []
+    checks: list[Checked] = []
     for table in chosen:
         if any(row.printed for row in table.rows):
             tell(f"{table.name} ...")
-        found += verify(table, book)
-    grid = Grid(
+        checks += verify(table, book)
+    grid = Table(
         columns=[
             "table",
             "row",
@@ -51,13 +53,17 @@ def verified(wanted: tuple[str, ...]) -> tuple[Grid, int]:
             "class",
             "convention or cause",
         ],
-        rows=[_checked_texts(checked) for checked in found],
-        data=[_checked_data(checked) for checked in found],
+        rows=[_checked_texts(checked) for checked in checks],
+        data=[_checked_data(checked) for checked in checks],
         right=frozenset({"printed", "computed"}),
         title="Printed against computed costs",
-        notes=[*_class_notes(found), *_convention_notes(found), *_cause_notes(found)],
+        notes=[
+            *_class_notes(checks),
+            *_convention_notes(checks),
+            *_cause_notes(checks),
+        ],
     )
-    return grid, sum(not checked.explained and not checked.stated for checked in found)
+    return grid, sum(not checked.explained and not checked.stated for checked in checks)
 
 
 def _checked_texts(checked: Checked) -> list[str]:
@@ -80,7 +86,7 @@ def _checked_texts(checked: Checked) -> list[str]:
 
 
 def _ground(checked: Checked) -> str:
-    """The convention or the cause that gives the print; `unexplained` where none does."""
+    """The convention or cause that gives the printed number, or `unexplained`."""
     from ablate.cost.verify import Class
 
     if checked.kind is Class.EQUAL:
@@ -114,45 +120,45 @@ def _checked_data(checked: Checked) -> dict[str, object]:
     }
 
 
-def _class_notes(found: list[Checked]) -> list[str]:
+def _class_notes(checks: list[Checked]) -> list[str]:
     """How many printed numbers are in each class."""
     from ablate.cost.verify import Class
 
     meanings = {
-        Class.EQUAL: "the package's own count rounds to the print in its last digit",
+        Class.EQUAL: "the default count rounds to the printed number in its last digit",
         Class.CONVENTION: (
             "the count does so under the convention that its table states for all its"
             " rows"
         ),
-        Class.DIFFERENT: "neither does",
+        Class.DIFFERENT: "neither count does",
     }
     notes = []
     for kind, meaning in meanings.items():
-        some = [checked for checked in found if checked.kind is kind]
-        notes.append(f"{kind.value}: {len(some)} of {len(found)}; {meaning}.")
-    holding = sum(checked.holds for checked in found)
-    unexplained = sum(not checked.explained for checked in found)
+        some = [checked for checked in checks if checked.kind is kind]
+        notes.append(f"{kind.value}: {len(some)} of {len(checks)}; {meaning}.")
+    holding = sum(checked.holds for checked in checks)
+    unexplained = sum(not checked.explained for checked in checks)
     return [
         *notes,
         (
-            f"Of the different, {holding} have a cause from which the print follows;"
-            f" {unexplained} are unexplained."
+            f"Of the different numbers, {holding} have a cause that gives the printed"
+            f" number; {unexplained} are unexplained."
         ),
     ]
 
 
-def _convention_notes(found: list[Checked]) -> list[str]:
-    """What each table's convention is, and of how many of its rows it gives the print."""
+def _convention_notes(checks: list[Checked]) -> list[str]:
+    """Each table's convention, and for how many rows it gives the printed number."""
     from ablate.cost.counters import COUNTS
     from ablate.cost.verify import FORMS
 
     notes = []
     for table, cost in dict.fromkeys(
-        (checked.table.name, checked.cost) for checked in found if checked.convention
+        (checked.table.name, checked.cost) for checked in checks if checked.convention
     ):
         some = [
             checked
-            for checked in found
+            for checked in checks
             if (checked.table.name, checked.cost) == (table, cost)
         ]
         words = some[0].convention
@@ -172,12 +178,12 @@ def _convention_notes(found: list[Checked]) -> list[str]:
     return notes
 
 
-def _cause_notes(found: list[Checked]) -> list[str]:
-    """Why prints are different, and in which rows."""
+def _cause_notes(checks: list[Checked]) -> list[str]:
+    """Why printed numbers are different, and in which rows."""
     from ablate.cost.verify import Class
 
     labels: dict[tuple[str, str, str], list[str]] = {}
-    for checked in found:
+    for checked in checks:
         if checked.kind is not Class.DIFFERENT:
             continue
         why = checked.cause.why if checked.cause else "no cause is stated"
@@ -192,18 +198,18 @@ def _cause_notes(found: list[Checked]) -> list[str]:
 
 def diagnosed(
     targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options
-) -> Iterator[Grid]:
-    """Takes diagnostics, and shows them: one grid a study and diagnostic."""
+) -> Iterator[Table]:
+    """Takes diagnostics, and yields one table per study and stored diagnostic."""
     from ablate import diagnosis, diagnostics
     from ablate.records import Diagnostics
-    from ablate.report import layers_grid
+    from ablate.report import layers_table
     from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
     looked = diagnosis.diagnose(
         targets, Diagnostics(chosen, images), options, Steps("trial")
     )
-    tell(f"{looked.trials} trials looked at")
+    tell(f"diagnostics of {looked.trials} trials measured")
     if looked.without:
         place = options.checkpoints or options.runs / "checkpoints"
         tell(
@@ -212,21 +218,22 @@ def diagnosed(
         )
     if not looked.trials:
         raise AblateError(
-            "no finished trial has a checkpoint to look into; `ablate run` and `ablate"
-            " resume` write them"
+            "no finished trial has a checkpoint; `ablate run` and `ablate resume` write"
+            " them"
         )
     for study in looked.studies:
         shown = Study(study, options.url)
         for name in chosen:
             for stored in _stored(shown, name):
-                yield layers_grid(
+                yield layers_table(
                     stored, diagnostics.find(name).about, shown.layers(stored)
                 )
 
 
 def _stored(study: object, name: str) -> list[str]:
-    """The names under which a diagnostic is stored: its own, or that with endings as
-    `.bound`.
+    """The names under which a diagnostic is stored.
+
+    These are its own name, or that name with endings such as `.bound`.
     """
     from ablate.study import Study
 
@@ -238,21 +245,21 @@ def _stored(study: object, name: str) -> list[str]:
     ]
 
 
-def reviewed(study: str, url: str, where: str) -> Grid:
+def reviewed(study: str, url: str, where: str) -> Table:
     """A referee's findings."""
     from ablate.review import review
 
-    found = review(study, url, where)
-    rows = [[finding.name, finding.text, finding.command] for finding in found]
+    findings = review(study, url, where)
+    rows = [[finding.name, finding.text, finding.command] for finding in findings]
     data = [
         {"finding": finding.name, "text": finding.text, "command": finding.command}
-        for finding in found
+        for finding in findings
     ]
-    if found:
-        notes = [f"{len(found)} findings."]
+    if findings:
+        notes = [f"{len(findings)} findings."]
     else:
-        notes = ["Nothing to object to."]
-    return Grid(
+        notes = ["No findings."]
+    return Table(
         ["finding", "what", "command"],
         rows,
         data,
@@ -262,27 +269,31 @@ def reviewed(study: str, url: str, where: str) -> Grid:
 
 
 def reproduced(trial: str, options: Options) -> bool:
-    """Trains a trial again, and prints what came of it; whether it agrees."""
+    """Trains a trial again and prints the comparison. Returns whether both agree."""
     from ablate.reproduce import reproduce
 
-    found = reproduce(trial, options, Steps("epoch"))
-    for name, (before, now) in found.changed.items():
+    outcome = reproduce(trial, options, Steps("epoch"))
+    for name, (before, now) in outcome.changed.items():
         say(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
-    told = f"{found.study}, trial {found.trial}: {found.metric} {found.found:.6g}"
-    if found.same:
-        say(f"{told}: the same in all {found.epochs} epochs, to the last bit.")
+    told = (
+        f"{outcome.study}, trial {outcome.trial}: {outcome.metric} {outcome.found:.6g}"
+    )
+    if outcome.same:
+        say(f"{told}: bit-identical in all {outcome.epochs} epochs.")
         return True
-    where = f"from epoch {found.first} on" if found.first else "in its test"
-    if found.noise is None:
+    where = f"from epoch {outcome.first} on" if outcome.first else "in the final test"
+    if outcome.noise is None:
         noise = ""
     else:
-        noise = f" (two seeds differ by less than {found.noise:.3g} in 99 of 100 cases)"
-    if found.agrees:
-        verdict = "agrees within the noise of a seed"
+        noise = (
+            f" (two seeds differ by less than {outcome.noise:.3g} in 99 of 100 cases)"
+        )
+    if outcome.agrees:
+        verdict = "agrees within seed noise"
     else:
-        verdict = "did NOT come out the same"
-    say(f"{told}, stored {found.stored:.6g}: differs {where}; {verdict}{noise}.")
-    return found.agrees
+        verdict = "does NOT agree"
+    say(f"{told}, stored {outcome.stored:.6g}: differs {where}; {verdict}{noise}.")
+    return outcome.agrees
 
 
 def drawn(
@@ -295,9 +306,9 @@ def drawn(
     url: str,
 ) -> None:
     """Draws a chart to a file."""
-    from ablate.drawing import chart
-    from ablate.report.figures import FORMS, ending_of, save_chart
+    from ablate.report.matplotlib_charts import FORMS, ending_of, save_chart
     from ablate.study import Study
+    from ablate.study_charts import chart
 
     ending_of(to, (*FORMS, "html"))
     metrics = ("top1", "top5", "loss", "train_loss")
@@ -309,14 +320,14 @@ def drawn(
         raise AblateError(
             f"--row goes with --of curves or --diagnostic, not with --of {of}"
         )
-    found = Study(study, url)
-    missing = sorted(set(rows or ()) - {cell.index for cell in found.results().cells})
+    results = Study(study, url)
+    missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:
         raise AblateError(
-            f"{study} has no row {', '.join(map(str, missing))}:"
+            f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
             f" {advice.command('table', study)}"
         )
-    save_chart(to, chart(found, of, rows=rows, metric=metric, cost=cost))
+    save_chart(to, chart(results, of, rows=rows, metric=metric, cost=cost))
 
 
 def _check_option(
@@ -325,6 +336,7 @@ def _check_option(
     """Raises if an option has an unknown value, or if the figure does not read it."""
     if value and value not in allowed:
         raise UnknownName(unknown(option, value, allowed))
+    # `flops` is the default of --cost, so it need not have been typed.
     if value not in ("", "flops") and of != reader:
         raise AblateError(
             f"{option} {value} goes with --of {reader}, not with --of {of}"
@@ -334,17 +346,17 @@ def _check_option(
 def drawn_layers(
     study: str, diagnostic: str, to: Path, rows: list[int] | None, url: str
 ) -> None:
-    """Draws a stored diagnostic; one with endings (measured and bound) in one figure."""
+    """Draws a stored diagnostic; measured values and their bound share a figure."""
     from ablate import diagnostics
-    from ablate.report.figures import save_layers
+    from ablate.report.matplotlib_charts import save_layers
     from ablate.study import Study
 
-    found = Study(study, url)
+    results = Study(study, url)
     record = diagnostics.find(diagnostic.partition(".")[0])
-    stored = _stored(found, diagnostic)
+    stored = _stored(results, diagnostic)
     if not stored:
         raise UnknownName(
-            f"{study} has no diagnostic '{diagnostic}' stored; take it with: "
+            f"{study} has no diagnostic '{diagnostic}' stored; measure it with: "
             + advice.command("diagnose", study, "--name", record.name)
         )
     # What was measured comes before its bound.
@@ -352,7 +364,7 @@ def drawn_layers(
     shown = []
     having = set()
     for name in ordered:
-        lines = found.layers(name)
+        lines = results.layers(name)
         if rows is not None:
             lines = [line for line in lines if line.cell in rows]
         shown.append((name, lines))
@@ -360,7 +372,8 @@ def drawn_layers(
     missing = sorted(set(rows or ()) - having)
     if missing or not having:
         raise AblateError(
-            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic}:"
+            f"no row {', '.join(map(str, missing))} has the diagnostic {diagnostic};"
+            " the rows are in:"
             f" {advice.command('table', study)}"
         )
     save_layers(

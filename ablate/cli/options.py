@@ -24,7 +24,7 @@ class ExecutorName(StrEnum):
 
 
 class Service(StrEnum):
-    """Where else epochs are told."""
+    """Other services that epochs are logged to."""
 
     tensorboard = "tensorboard"
     mlflow = "mlflow"
@@ -37,8 +37,8 @@ STORE_VARIABLE = "ABLATE_STORE"
 
 
 def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
-    """Notes where this command keeps its results, for the commands that messages
-    advise.
+    """Records where this command stores its results, for the commands that messages
+    suggest.
     """
     said = str(value or "")
     usual = (
@@ -77,12 +77,12 @@ RunsOption = Annotated[
         "--runs", metavar="DIR", callback=_kept, help="Folder of store and checkpoints."
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(
         "--executor",
-        help="ray: all cores; inline: in this process, one trial at a time.",
+        help="ray: on all cores; inline: in this process, one trial at a time.",
     ),
 ]
 CpusOption = Annotated[
@@ -98,7 +98,7 @@ AddressOption = Annotated[
     typer.Option(
         "--ray-address",
         metavar="ADDRESS",
-        help="Join a Ray cluster: HOST:PORT, or auto. [default: a Ray of its own]",
+        help="Join a Ray cluster: HOST:PORT, or auto. [default: a private local Ray]",
     ),
 ]
 LogOption = Annotated[
@@ -106,7 +106,7 @@ LogOption = Annotated[
     typer.Option(
         "--log",
         help=(
-            "Also tell each epoch to TensorBoard, MLflow or Weights & Biases;"
+            "Also log each epoch to TensorBoard, MLflow or Weights & Biases;"
             " repeatable."
         ),
     ),
@@ -117,7 +117,7 @@ CheckpointsOption = Annotated[
         "--checkpoints",
         metavar="URL",
         callback=_kept,
-        help="Folder or URL that all nodes share. [default: RUNS/checkpoints]",
+        help="Folder or URL shared by all nodes. [default: RUNS/checkpoints]",
     ),
 ]
 

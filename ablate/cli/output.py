@@ -1,4 +1,4 @@
-"""Printing grids and times."""
+"""Printing tables and times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ablate import escape
 from ablate.masking import masked
 
 if TYPE_CHECKING:
-    from ablate.report import Grid
+    from ablate.report import Table
 
 
 class Format(StrEnum):
@@ -26,28 +26,28 @@ class Format(StrEnum):
 
 
 def tell(text: str) -> None:
-    """Says something on stderr, of one line or of several.
+    """Prints a message of one or several lines on stderr.
 
-    What stands in it cannot act on the terminal, and passwords are masked.
+    Control sequences are escaped, and passwords are masked.
     """
     print(escape.terminal(masked(text)), file=sys.stderr, flush=True)
 
 
 def tell_line(text: str) -> None:
-    """Says one line on stderr. A line feed in it begins no other line."""
+    """Prints one line on stderr. Line feeds in the text are escaped."""
     print(escape.line(masked(text)), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
     """Prints text for a person on stdout.
 
-    What stands in it cannot act on the terminal.
+    Control sequences are escaped.
     """
     print(escape.terminal(text))
 
 
-def show(grid: Grid, form: str) -> None:
-    """Prints a grid: for a terminal's eyes, or in one of the formats."""
+def show(grid: Table, form: str) -> None:
+    """Prints a table for a terminal, or in one of the other formats."""
     from ablate.report import render
 
     if form != "table":
@@ -88,7 +88,7 @@ def show(grid: Grid, form: str) -> None:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as a person says them."""
+    """Seconds in a readable unit."""
     if seconds is None:
         return "unknown"
     if seconds < 90:
@@ -101,7 +101,7 @@ def duration(seconds: float | None) -> str:
 
 
 class Steps:
-    """How far something is, on one line of a terminal; elsewhere a line now and then."""
+    """Progress on one line of a terminal; elsewhere, a line from time to time."""
 
     SECONDS = 10.0
 

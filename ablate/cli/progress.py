@@ -33,10 +33,10 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Progress:
-    """Shows how far a study is.
+    """Shows the progress of a study.
 
-    The first Ctrl-C, SIGTERM or SIGHUP asks the run to stop; a second one ends it at
-    once.
+    The first Ctrl-C, SIGTERM or SIGHUP asks the run to stop; the second one ends it
+    immediately.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Progress:
         self._bars: Bars | None = None
 
     def __enter__(self) -> Progress:
-        # `nohup` ignores SIGHUP, and so it stays.
+        # Under `nohup` SIGHUP is ignored, and it stays ignored.
         heard = [
             number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN
         ]
@@ -78,11 +78,11 @@ class Progress:
         self._stop_bars()
 
     def stop(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self._stopping
 
     def planned(self, shown: Preview) -> None:
-        """Begins with a plan."""
+        """Shows the plan before training begins."""
         space = shown.plan.space
         self._metric = space.metric
         self._sign = 1 if space.direction == "max" else -1
@@ -119,15 +119,15 @@ class Progress:
             self._start_bars()
 
     def proposed(self, cells: list[Cell]) -> None:
-        """Goes on with cells that a search has proposed."""
+        """Adds cells that a search has proposed, or that get more seeds."""
         before = len(self._trials)
         self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
         self._label(cells)
         if self._until and len(self._trials) > before:
             rows = ", ".join(str(cell.index) for cell in cells)
             self._say(
-                f"nothing can be said yet of some rows: {len(self._trials) - before}"
-                f" more trials (rows {rows})"
+                f"some rows are inconclusive: {len(self._trials) - before} more trials"
+                f" (rows {rows})"
             )
 
     def _label(self, cells: Iterable[Cell]) -> None:
@@ -146,10 +146,11 @@ class Progress:
         """Shows one event."""
         key = happened.trial
         if isinstance(happened, Started):
+            # A second start without an end in between.
             if key in self._running:
                 self._say(
-                    f"its worker was lost: {self._labels[key]}; it goes on after epoch"
-                    f" {happened.epoch}"
+                    f"the worker was lost: {self._labels[key]}; the trial continues"
+                    f" after epoch {happened.epoch}"
                 )
             self._running.add(key)
         elif isinstance(happened, Progressed):
@@ -170,6 +171,7 @@ class Progress:
         self._done += 1
         value = self._last.get(key)
         if happened.status == Status.COMPLETED and value is not None:
+            # With the sign, the largest value is the best one for a loss too.
             self._best = max(
                 filter(None, (self._best, (self._sign * value, self._labels[key])))
             )
@@ -192,12 +194,10 @@ class Progress:
             self._stop_bars()
             self._live = False
             sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the process ends
-        self._say("stopping after the running epochs; again to stop at once")
+        self._say("stopping after the running epochs; repeat to stop at once")
 
     def _say(self, text: str) -> None:
-        """One line: names and messages of exceptions in it cannot begin another, nor
-        act on the terminal.
-        """
+        """Prints one line, with line feeds and control sequences escaped."""
         if self._bars is None:
             tell_line(text)
             return
@@ -241,8 +241,8 @@ class Progress:
         else:
             best = ""
         update = self._bars.update
-        # A search adds trials as it goes.
         note = escape.line(f"{len(self._running)} running{best}")
+        # The totals change: a search and further seeds add trials.
         update(
             self._trial_bar, total=len(self._trials), completed=self._done, note=note
         )

@@ -26,21 +26,21 @@ def status(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]", help="One study, trial by trial. [default: all studies]"
+            metavar="[STUDY]", help="Study to list by trial. [default: all studies]"
         ),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """How far studies are."""
-    from ablate.cli.grids import studies_grid, trials_grid
+    """Show the progress of studies."""
+    from ablate.cli.tables import studies_table, trials_table
 
     show(
         (
-            trials_grid(study, url_of(store, runs))
+            trials_table(study, url_of(store, runs))
             if study
-            else studies_grid(url_of(store, runs))
+            else studies_table(url_of(store, runs))
         ),
         form.value,
     )
@@ -56,7 +56,7 @@ def table(
         typer.Option(
             "--group",
             metavar="FACTOR",
-            help="Rows of equal levels of it stand together.",
+            help="Group the rows by the levels of this factor.",
         ),
     ] = "",
     published: Annotated[
@@ -64,19 +64,22 @@ def table(
         typer.Option(
             "--published",
             help=(
-                "The paper's top-1 in a column of its own, for a study that names its"
+                "Add a column with the paper's top-1, if the study names the published"
                 " table."
             ),
         ),
     ] = False,
 ) -> None:
-    """The table of a study: mean ± sd over seeds, difference to the first row, cost;
-    the best in bold.
+    """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
+
+    The best mean is bold.
     """
     from ablate.study import Study
 
     show(
-        Study(study, url_of(store, runs)).grid(published=published, group=group),
+        Study(study, url_of(store, runs)).results_table(
+            published=published, group=group
+        ),
         form.value,
     )
 
@@ -103,8 +106,8 @@ def effects(
         typer.Option(
             "--of",
             help=(
-                "rows: each against the first; controls: each against the baseline of"
-                " its cost; factors: main effects; "
+                "rows: each row against row 0; controls: each variant against its"
+                " control; factors: main effects; "
                 "interactions: of two factors; contributions: alone, left out, Shapley;"
                 " importance: for searches."
             ),
@@ -116,19 +119,22 @@ def effects(
             "--margin",
             min=0,
             max=MOST_MARGIN,
-            help="Least difference that counts. [default: the study's]",
+            help="Least difference that matters. [default: that of the study]",
         ),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """What helps, what hurts, what makes no difference, and what cannot be told yet:
-    paired over seeds, with intervals.
+    """Print the verdict for each row: helps, hurts, no difference or inconclusive.
+
+    Differences are paired by seed and have 95 % intervals.
     """
     from ablate.study import Study
 
-    show(Study(study, url_of(store, runs)).effects_grid(kind.value, margin), form.value)
+    show(
+        Study(study, url_of(store, runs)).effects_table(kind.value, margin), form.value
+    )
 
 
 def review(
@@ -137,9 +143,9 @@ def review(
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """What a sceptical referee would object to, each with the command that mends it.
+    """List what a sceptical referee would object to, with commands that fix it.
 
-    Ends with 1 where there is something.
+    The exit code is 1 if there are findings.
     """
     from ablate.cli.inside import reviewed
 
@@ -156,19 +162,17 @@ def pareto(
         typer.Option(
             "--objective",
             metavar="NAME=max|min",
-            help="Repeatable. [default: the study's; of a design: its metric, flops]",
+            help="Repeatable. [default: the study's; for a design: metric, flops]",
         ),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="The hypervolume, cell by cell.")
+        bool, typer.Option("--history", help="Show the hypervolume cell by cell.")
     ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """Which cells no other cell beats in every respect, and the hypervolume that they
-    cover.
-    """
+    """List the cells that no other cell dominates, and their hypervolume."""
     from ablate.study import Study
 
     show(
@@ -197,20 +201,20 @@ def plot(
         typer.Option(
             "--to",
             metavar="FILE",
-            help="Figure to write: .svg, .png, .pdf, or .html to zoom in.",
+            help="Figure to write: .svg, .png, .pdf, or .html (interactive).",
         ),
     ],
     of: Annotated[Drawn, typer.Option("--of", help="What to draw.")] = Drawn.effects,
     diagnostic: Annotated[
         str,
-        typer.Option("--diagnostic", help="Instead: a stored diagnostic, by layer."),
+        typer.Option("--diagnostic", help="Draw a stored diagnostic by layer instead."),
     ] = "",
     rows: Annotated[
         list[int] | None,
         typer.Option(
             "--row",
             help=(
-                "Of curves and diagnostics: a row of the table; repeatable. [default:"
+                "For curves and diagnostics: a row of the table; repeatable. [default:"
                 " all]"
             ),
         ),
@@ -219,11 +223,11 @@ def plot(
         str,
         typer.Option(
             "--metric",
-            help="Of curves: top1, top5, loss or train_loss. [default: the study's]",
+            help="For curves: top1, top5, loss or train_loss. [default: the study's]",
         ),
     ] = "",
     cost: Annotated[
-        str, typer.Option("--cost", help="Of pareto: flops, params or activations.")
+        str, typer.Option("--cost", help="For pareto: flops, params or activations.")
     ] = "flops",
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -250,7 +254,7 @@ def report(
     ] = None,
     interactive: Annotated[
         bool,
-        typer.Option("--interactive", help="Figures that can be zoomed (5 MB more)."),
+        typer.Option("--interactive", help="Draw interactive figures (5 MB more)."),
     ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -261,7 +265,7 @@ def report(
     It opens without a network.
     """
     from ablate.errors import AblateError
-    from ablate.page import write_page
+    from ablate.html_report import write_report
     from ablate.study import Study
 
     file = to or Path(study.replace("/", "-") + ".html")
@@ -270,7 +274,7 @@ def report(
             f"{file}: a report is an HTML file; name one like"
             f" {file.parent / ((file.stem or 'report') + '.html')}"
         )
-    write_page(
+    write_report(
         Study(study, url_of(store, runs)),
         file,
         interactive=interactive,
@@ -285,7 +289,7 @@ def dashboard(
     host: Annotated[
         str,
         typer.Option(
-            "--host", help="Address to listen on; others than loopback need --token."
+            "--host", help="Address to listen on; beyond loopback, a token is required."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8501,
@@ -295,8 +299,8 @@ def dashboard(
             "--token",
             metavar="WORD",
             help=(
-                "Ask visitors for it; NEW makes one up. Others see it in the process"
-                " list."
+                "Require this token; NEW generates one. Other users can see it in the"
+                " process list."
             ),
         ),
     ] = "",
@@ -309,12 +313,12 @@ def dashboard(
         ),
     ] = None,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")
+        bool, typer.Option("--browser/--no-browser", help="Open the browser.")
     ] = True,
 ) -> None:
-    """Pages to explore studies, live while they run.
+    """Serve pages to explore studies, live while they run.
 
-    Reads only, and listens on this machine only.
+    The pages are read-only. By default, they are served on this machine only.
     """
     from ablate.cli.serve import serve, token_of
 
@@ -340,9 +344,9 @@ def query(
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """Ask the store in SQL. Nothing can be written."""
+    """Run a read-only SQL query on the store."""
     from ablate.errors import AblateError
-    from ablate.report.grid import Grid, plain
+    from ablate.report.tables import Table, plain
     from ablate.store.reader import Reader
 
     with Reader(url_of(store, runs)) as reader:
@@ -350,10 +354,10 @@ def query(
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
         raise AblateError(
-            f"the query gives the column '{twice[0]}' twice; name them apart with AS"
+            f"the query returns the column '{twice[0]}' twice; rename one with AS"
         )
     data = [dict(zip(columns, row, strict=True)) for row in rows]
-    show(plain(data) if data else Grid(columns, [], []), form.value)
+    show(plain(data) if data else Table(columns, [], []), form.value)
 
 
 class Freeable(StrEnum):
@@ -380,12 +384,12 @@ def disk(
     checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
-    """Show what checkpoints occupy, and free what no result needs.
+    """Show the disk space of checkpoints, and free what no result needs.
 
-    Unfinished trials of this store keep theirs.
+    The checkpoints of unfinished trials of this store are always kept.
     """
     from ablate import disk as on_disk
-    from ablate.cli.grids import disk_grid
+    from ablate.cli.tables import disk_table
     from ablate.pipeline import Options
     from ablate.report.units import size_text
 
@@ -394,8 +398,8 @@ def disk(
         freed = on_disk.free(options, [kind.value for kind in free])
         tell(f"freed {size_text(freed.size)} in {freed.folders} folders")
         if freed.busy:
-            tell(f"{freed.busy} folders were left: a process holds them")
-    show(disk_grid(on_disk.usage(options), place_of(store, runs)), form.value)
+            tell(f"{freed.busy} folders were kept, because a process uses them")
+    show(disk_table(on_disk.usage(options), place_of(store, runs)), form.value)
 
 
 def export(
@@ -405,7 +409,7 @@ def export(
         typer.Option(
             "--to",
             metavar="FILE",
-            help="One row a trial: .parquet, .csv or .json.",
+            help="File to write, one row per trial: .parquet, .csv or .json.",
             show_default=False,
         ),
     ] = None,
@@ -414,30 +418,31 @@ def export(
         typer.Option(
             "--optuna",
             metavar="URL",
-            help="Or the cells, to an Optuna storage, as sqlite:///optuna.db.",
+            help="Or write the cells to this storage, such as sqlite:///optuna.db.",
         ),
     ] = "",
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Write a study's trials to a file for pandas and others, or its cells to Optuna
-    and its dashboard.
+    """Write the trials of a study to a file, or its cells to an Optuna storage.
+
+    The file is for pandas and other tools; optuna-dashboard shows the storage.
     """
     from ablate.errors import AblateError
     from ablate.study import Study
 
     if (to is None) == (not optuna):
         raise AblateError(
-            f"say where to: ablate export {escape.shell(study)} --to"
+            f"name one destination: ablate export {escape.shell(study)} --to"
             f" {escape.shell(study.replace('/', '-'))}.parquet, or --optuna"
             " sqlite:///optuna.db"
         )
-    found = Study(study, url_of(store, runs))
+    exported = Study(study, url_of(store, runs))
     if to is not None:
-        tell(f"wrote {found.export(to)} trials to {to}")
+        tell(f"wrote {exported.export(to)} trials to {to}")
         return
-    written = found.export_optuna(optuna)
-    tell(f"wrote {written} cells. Look at them with: optuna-dashboard {optuna}")
+    written = exported.export_optuna(optuna)
+    tell(f"wrote {written} cells. View them with: optuna-dashboard {optuna}")
 
 
 def import_(
@@ -449,20 +454,21 @@ def import_(
     ],
     studies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STUDY]...", help="Which studies. [default: all]"),
+        typer.Argument(metavar="[STUDY]...", help="Studies to import. [default: all]"),
     ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Take over studies of another store: what is the same trial there and here is one
-    trial, and keeps its result here.
+    """Import studies from another store.
+
+    A trial that exists in both stores stays one trial and keeps its result here.
     """
     from ablate.store.writer import Writer
 
     with Writer(url_of(store, runs)) as writer:
-        found = writer.take(other, studies or ())
-    told = ", ".join(found.studies) or "no new study"
+        merged = writer.take(other, studies or ())
+    told = ", ".join(merged.studies) or "no new study"
     tell(
-        f"{told}: {found.trials} trials with a result are new here, {found.known} were"
-        " known."
+        f"{told}: {merged.trials} trials with a result were imported, {merged.known} were"
+        " already here."
     )

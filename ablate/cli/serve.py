@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
 from ablate.cli.shipped import shipped
 from ablate.errors import AblateError
 from ablate.masking import masked
+from ablate.provenance import install_extra
 from ablate.store.database import sqlite_file
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -18,13 +20,14 @@ TOKEN_VARIABLE = "ABLATE_TOKEN"
 
 
 def script() -> Path:
-    """The dashboard's first file: of a checkout, or as it was installed."""
+    """The dashboard's entry script, as installed or in a checkout."""
     return shipped("ablate_dashboards", "dashboards") / "app.py"
 
 
 def token_of(word: str, file: Path | None) -> str:
-    """The token that visitors need: from the option, a file, or the environment; empty
-    where none is asked for.
+    """The token that visitors need; empty if they need none.
+
+    It comes from the option, a file, or the environment.
 
     Raises:
         AblateError: the file cannot be read, holds no token, or two of them are given.
@@ -40,18 +43,18 @@ def token_of(word: str, file: Path | None) -> str:
             return secrets.token_urlsafe(16)
         return word
     try:
-        found = file.read_text(encoding="utf-8").strip()
+        token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text"
+        reason = getattr(error, "strerror", None) or "it is not a text file"
         raise AblateError(
             f"--token-file {file} cannot be read: {reason}; write one line with the"
             " token into it"
         ) from None
-    if not found or len(found.split()) > 1:
+    if not token or len(token.split()) > 1:
         raise AblateError(
             f"--token-file {file} holds no token; write one line with one word into it"
         )
-    return found
+    return token
 
 
 def serve(
@@ -67,24 +70,29 @@ def serve(
         AblateError: the address is reachable from other machines, and there is no
             token.
     """
+    if find_spec("streamlit") is None:
+        raise AblateError(
+            "the dashboard needs packages that are not installed:"
+            f" {install_extra('dashboard')}"
+        )
     if host not in LOOPBACK and not token:
         raise AblateError(
-            f"--host {host} lets everybody in who reaches this machine: add --token NEW"
-            " (one is made up and printed), --token-file FILE, or set"
-            f" {TOKEN_VARIABLE}; or stay on loopback and go through ssh: ssh -L"
+            f"--host {host} gives access to anyone who can reach this machine: add"
+            " --token NEW (generates and prints one), --token-file FILE, or set"
+            f" {TOKEN_VARIABLE}; or stay on loopback and connect through ssh: ssh -L"
             f" {port}:localhost:{port} THIS_MACHINE"
         )
     file = sqlite_file(url)
     if file is not None and not file.exists():
         print(
-            f"There is no store at {masked(url)} yet; the pages will show it when there"
-            " is one.",
+            f"There is no store at {masked(url)} yet; the pages will show it once it"
+            " exists.",
             file=sys.stderr,
         )
     shown = f"http://{host if ':' not in host else f'[{host}]'}:{port}"
     query = f"/?token={token}" if token else ""
     print(
-        f"Dashboard of {masked(url)}: {shown}{query} (Ctrl-C ends it)",
+        f"Dashboard of {masked(url)}: {shown}{query} (Ctrl-C stops it)",
         file=sys.stderr,
         flush=True,
     )

@@ -1,6 +1,4 @@
-"""Finds the folders that belong to ablate and stand outside its package: the dashboard
-and the examples.
-"""
+"""Finds the folders of ablate outside its package: dashboard and examples."""
 
 from __future__ import annotations
 

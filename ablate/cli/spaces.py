@@ -1,6 +1,4 @@
-"""Verbs for search spaces, and for what stands in them: plans, costs, factors,
-backbones.
-"""
+"""Verbs for search spaces and their contents: plans, costs, factors, backbones."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ def init(
         typer.Argument(
             metavar="[NAME]",
             help=(
-                "The file, with or without .yaml. [default: space.yaml, or as the"
-                " example]"
+                "File to write, with or without .yaml. [default: space.yaml, or the"
+                " name of the example]"
             ),
         ),
     ] = None,
@@ -40,7 +38,7 @@ def init(
         typer.Option(
             "--example",
             metavar="EXAMPLE",
-            help="Copy an example, as augvit/table3-small.",
+            help="Copy this example, such as augvit/table3-small.",
         ),
     ] = None,
     listed: Annotated[
@@ -51,10 +49,11 @@ def init(
     ] = False,
     form: FormatOption = Format.table,
 ) -> None:
-    """Write a search space to start from: a commented one that trains in a minute, or a
-    copy of an example.
+    """Write a search space to start from: a commented one, or a copy of an example.
+
+    The commented space trains in about a minute.
     """
-    from ablate.cli.init import examples_grid, write
+    from ablate.cli.init import examples_table, write
     from ablate.errors import AblateError
 
     if listed:
@@ -62,7 +61,7 @@ def init(
             raise AblateError(
                 "--list takes no name and no --example; type: ablate init --list"
             )
-        show(examples_grid(), form.value)
+        show(examples_table(), form.value)
         return
     file = write(name or "", example or "")
     print(
@@ -79,17 +78,16 @@ def plan(
     cpus: CpusOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Show what a search space would train: cells, cost, duplicates, impossible cells,
-    time.
+    """Show what a search space would train: its cells, their cost, and the time.
 
-    Trains nothing.
+    The table also shows folded and infeasible cells. Nothing is trained.
     """
     from ablate import pipeline, space
-    from ablate.cli.grids import plan_grid
+    from ablate.cli.tables import plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
     shown = pipeline.preview(space.read(file), options.url, options)
-    show(plan_grid(shown), form.value)
+    show(plan_table(shown), form.value)
     if form == Format.table:
         known = len(shown.plan.trials) - len(shown.to_train)
         print(
@@ -98,8 +96,8 @@ def plan(
         )
         if shown.more != 0:
             print(
-                f"{'As many as there are' if shown.more is None else f'{shown.more} more cells'}"
-                " will be proposed from results."
+                f"{'All other cells' if shown.more is None else f'{shown.more} more cells'}"
+                " will be proposed from the results."
             )
 
 
@@ -108,13 +106,13 @@ def cost(
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="A search space (YAML): the cost of each of its cells.",
+            help="Search space (YAML) whose cells are counted.",
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="NAME", help="One model: timm's name of a ViT or DeiT."
+            "--model", metavar="NAME", help="One model: a name of `ablate backbones`."
         ),
     ] = None,
     settings: Annotated[
@@ -122,7 +120,7 @@ def cost(
         typer.Option(
             "--set",
             metavar="FACTOR=LEVEL",
-            help="A factor's level, with --model; repeatable.",
+            help="Level of a factor, with --model; repeatable.",
         ),
     ] = None,
     image_size: Annotated[
@@ -131,7 +129,7 @@ def cost(
             "--image-size",
             min=1,
             max=MOST_SIDE,
-            help="Side of the image, with --model. [default: the model's]",
+            help="Image side in pixels, with --model. [default: that of the model]",
         ),
     ] = None,
     classes: Annotated[
@@ -146,21 +144,21 @@ def cost(
     timing: Annotated[
         bool,
         typer.Option(
-            "--timing", help="Measure latency and throughput on this machine too."
+            "--timing", help="Also measure latency and throughput on this machine."
         ),
     ] = False,
     operators: Annotated[
-        bool, typer.Option("--operators", help="FLOPs by operator, with --model.")
+        bool, typer.Option("--operators", help="List FLOPs by operator, with --model.")
     ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """Parameters, FLOPs and activations of every cell of a space, or of one model.
+    """Count parameters, FLOPs and activations of the cells of a space, or of one model.
 
-    Needs no files of a known data set.
+    The files of a known data set are not needed.
     """
-    from ablate.cli import grids
+    from ablate.cli import tables
     from ablate.errors import AblateError
 
     if (file is None) == (model is None):
@@ -174,21 +172,21 @@ def cost(
                 "--set, --image-size, --classes and --operators go with --model; in a"
                 " search space, write them in the file"
             )
-        show(grids.space_cost_grid(file, url_of(store, runs), timing), form.value)
+        show(tables.space_cost_table(file, url_of(store, runs), timing), form.value)
         return
     assert model is not None
     if operators and timing:
         raise AblateError(
-            "--operators and --timing are two questions; ask one at a time"
+            "--operators and --timing exclude each other; use one at a time"
         )
-    architecture = grids.one_architecture(
+    architecture = tables.one_architecture(
         model, settings or [], image_size, classes or 1000
     )
     show(
         (
-            grids.operators_grid(architecture)
+            tables.operators_table(architecture)
             if operators
-            else grids.model_cost_grid(architecture, timing)
+            else tables.model_cost_table(architecture, timing)
         ),
         form.value,
     )
@@ -199,13 +197,14 @@ def verify_costs(
         list[str] | None,
         typer.Argument(
             metavar="[PAPER|TABLE]...",
-            help="Papers or tables, as augvit or iffn/table2. [default: all]",
+            help="Papers or tables, such as augvit or iffn/table2. [default: all]",
         ),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Count every printed parameter and FLOP of the five papers again, and say where
-    the print differs, and why.
+    """Count every printed parameter and FLOP number of the five papers again.
+
+    The table shows where a printed number differs from the count, and why.
     """
     from ablate.cli.inside import verified
 
@@ -218,34 +217,35 @@ def verify_costs(
 def factors(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[FACTOR]", help="One factor. [default: all]"),
+        typer.Argument(metavar="[FACTOR]", help="Name of a factor. [default: all]"),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """What can vary: every factor with its levels, paper and claim."""
-    from ablate.cli.grids import factors_grid
+    """List the factors with their levels, papers and claims."""
+    from ablate.cli.tables import factors_table
 
-    show(factors_grid(name), form.value)
+    show(factors_table(name), form.value)
 
 
 def backbones(
     family: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FAMILY]", help="One family, with all its names. [default: all]"
+            metavar="[FAMILY]", help="Family to list in full. [default: all families]"
         ),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Which backbones there are, and which factors are defined on them."""
-    from ablate.cli.grids import backbones_grid
+    """List the backbones and the factors that each of them supports."""
+    from ablate.cli.tables import backbones_table
 
-    show(backbones_grid(family), form.value)
+    show(backbones_table(family), form.value)
 
 
 def schema() -> None:
-    """The JSON Schema of a search space, for editors: `ablate schema >
-    space.schema.json`.
+    """Print the JSON Schema of a search space, for editors.
+
+    For example: `ablate schema > space.schema.json`.
     """
     import json
 
@@ -259,9 +259,9 @@ def doctor(
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
 ) -> None:
-    """Whether this machine is set up."""
+    """Check whether this machine is set up."""
     from ablate.cli.doctor import examine
-    from ablate.report.grid import Grid
+    from ablate.report.tables import Table
 
     findings = examine(
         url_of(store, runs),
@@ -273,6 +273,6 @@ def doctor(
         for finding in findings
     ]
     data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
-    show(Grid(["what", "state", "found"], rows, data), form.value)
+    show(Table(["check", "result", "found"], rows, data), form.value)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

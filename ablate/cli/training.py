@@ -1,4 +1,4 @@
-"""Verbs that train, and those that look into what was trained."""
+"""Verbs that train, and verbs that inspect trained networks."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def run(
             metavar="SEEDS",
             min=3,
             max=1000,
-            help="Add seeds where nothing can be said yet, up to so many a cell.",
+            help="Add seeds to inconclusive cells, up to this number per cell.",
         ),
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Train what is not known yet of a search space, and print its table."""
+    """Train the trials of a search space that have no result; print its table."""
     from ablate import space
     from ablate.pipeline import Options
 
@@ -68,11 +68,10 @@ def run(
         checkpoints=checkpoints,
         log=tuple(dict.fromkeys(log or ())),
     )
-    _train(
-        lambda hooks: _run_space(space.read(file, until_decided), file, options, hooks),
-        options,
-        form,
-    )
+    declared = space.read(file)
+    if until_decided is not None:
+        declared = space.until_decided(declared, until_decided)
+    _train(lambda hooks: _run_space(declared, file, options, hooks), options, form)
 
 
 def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outcome:
@@ -85,7 +84,7 @@ def resume(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]", help="Name of a study. [default: the last unfinished]"
+            metavar="[STUDY]", help="Study to continue. [default: the last unfinished]"
         ),
     ] = None,
     store: StoreOption = "",
@@ -98,9 +97,7 @@ def resume(
     log: LogOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Finish what was not finished of a study, from its last checkpoints, and print its
-    table.
-    """
+    """Continue an unfinished study from its last checkpoints, and print its table."""
     from ablate import pipeline
 
     options = pipeline.Options(
@@ -117,7 +114,7 @@ def resume(
 
 
 def _followed(options: Options) -> Iterator[str]:
-    """The commands that show what is told to other services."""
+    """The commands that show what is logged to other services."""
     runs = options.runs
     if Service.tensorboard in options.log:
         yield f"tensorboard --logdir {runs}/tensorboard"
@@ -128,19 +125,20 @@ def _followed(options: Options) -> Iterator[str]:
 
 
 def _train(start: Any, options: Options, form: Format) -> None:
-    """Runs with progress, prints the table, and says what to do next."""
+    """Runs with a progress display, prints the table, and suggests the next command."""
     from ablate import pipeline
     from ablate.cli.progress import Progress
     from ablate.study import Study
 
     for command in _followed(options):
-        tell(f"Follow it with: {command}")
+        tell(f"View the log with: {command}")
     with Progress() as progress:
         outcome = start(
             pipeline.Hooks(
                 progress.planned, progress.proposed, progress.event, progress.stop
             )
         )
+    # The suggested command repeats the options of this run.
     if options.executor != "ray":
         how = f" --executor {options.executor}"
     else:
@@ -155,12 +153,12 @@ def _train(start: Any, options: Options, form: Format) -> None:
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
         )
         raise typer.Exit(130)
-    show(Study(outcome.study, options.url).grid(), form.value)
+    show(Study(outcome.study, options.url).results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
         tell(
-            f"{outcome.undiagnosed} trials were known before; look inside them with:"
-            f" {look}"
+            f"{outcome.undiagnosed} completed trials lack the requested diagnostics;"
+            f" measure them with: {look}"
         )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
@@ -177,15 +175,15 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TRIAL",
-            help="A completed trial's hash, or its beginning; see `ablate status`.",
+            help="Hash of a completed trial, or its beginning; see `ablate status`.",
         ),
     ],
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Train a stored trial again, and say whether it came out the same.
+    """Train a stored trial again, and report whether the result is the same.
 
-    Ends with 1 where it did not; writes nothing.
+    The exit code is 1 if it is not. Nothing is stored.
     """
     from ablate.cli.inside import reproduced
     from ablate.pipeline import Options
@@ -204,22 +202,21 @@ def diagnose(
     names: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", help="A diagnostic; repeatable. [default: all that are cheap]"
+            "--name", help="A diagnostic; repeatable. [default: all cheap ones]"
         ),
     ] = None,
     images: Annotated[
         int,
-        typer.Option(
-            "--images", min=1, max=MOST_WHOLE, help="On how many test images."
-        ),
+        typer.Option("--images", min=1, max=MOST_WHOLE, help="Number of test images."),
     ] = 64,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
-    """Look inside trained networks, from their checkpoints: by layer, stored, and
-    printed.
+    """Measure diagnostics of trained networks, layer by layer, from their checkpoints.
+
+    The values are stored and printed.
     """
     from ablate import pipeline
     from ablate.cli.inside import diagnosed

@@ -1,5 +1,6 @@
-"""What a network costs: parameters, FLOPs in two conventions, activations; throughput
-and latency on request.
+"""The cost of a network: parameters, FLOPs in two conventions, and activations.
+
+Throughput and latency are measured on request.
 """
 
 from ablate.cost.count import count, module_flops, operators

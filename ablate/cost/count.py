@@ -1,4 +1,4 @@
-"""Parameters, FLOPs and activations of a network, from one trace of one image."""
+"""Counts parameters, FLOPs and activations of a network, from one traced image."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ with warnings.catch_warnings():
     from fvcore.nn.jit_analysis import JitModelAnalysis
 
 
-# torch's tracer and Python's filters of warnings belong to the process: two threads that
-# trace at once disturb each other.
+# torch's tracer and Python's warning filters are global to the process, so two threads
+# must not trace at once.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def count(architecture: Architecture) -> Cost:
-    """The cost of an architecture, traced with one image on the CPU.
+    """Returns the cost of an architecture, traced with one image on the CPU.
 
     Raises:
         Infeasible: the architecture cannot be built.
@@ -38,7 +38,7 @@ def count(architecture: Architecture) -> Cost:
 
 
 def parameters(architecture: Architecture) -> int:
-    """Number of parameters, without tracing.
+    """Returns the number of parameters, without tracing.
 
     Raises Infeasible if the architecture cannot be built.
     """
@@ -47,9 +47,9 @@ def parameters(architecture: Architecture) -> int:
 
 
 def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
-    """The network and one input for it.
+    """Returns the network and one input for it.
 
-    Weights do not matter, so the caller's random state is left as it was.
+    The weights do not matter, so the caller's random state does not change.
     """
     with torch.random.fork_rng(devices=[]):
         model = build(architecture).eval()
@@ -59,7 +59,7 @@ def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
 
 
 def cost_of(model: nn.Module, image: Tensor) -> Cost:
-    """The cost of any module for one input of shape (1, channels, height, width).
+    """Returns the cost of any module for one input (1, channels, height, width).
 
     Raises:
         UncountedOperator: an operator of the network has no rule; the message names it
@@ -67,8 +67,8 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
     """
     total, circulants = _trace(model, image)
     matrix = _class_total(total, "matrix")
-    # Circulant projections run as Fourier transforms and complex products, none of
-    # which is in `matrix`.
+    # Circulant projections run as Fourier transforms and complex products, and `matrix`
+    # includes neither.
     by_formula = sum(projection.paper_flops(rows) for projection, rows in circulants)
     return Cost(
         params=sum(p.numel() for p in model.parameters()),
@@ -80,9 +80,10 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
 
 
 def module_flops(architecture: Architecture) -> int:
-    """Multiply-adds of one image in linear and convolution modules alone, as counters
-    that hook modules see them: products of tensors, as in attention, and convolutions
-    without a module of their own are left out.
+    """Returns multiply-adds of one image in linear and convolution modules alone.
+
+    This is what counters see that hook modules. They miss products of tensors, as in
+    attention, and convolutions that are not modules.
     """
     model, image = model_and_image(architecture)
     total = 0
@@ -94,6 +95,7 @@ def module_flops(architecture: Architecture) -> int:
             channels = output.shape[-1]
         else:
             channels = output.shape[1]
+        # Every output position uses every weight once; the bias is free.
         total += output.numel() // channels * weight.numel()
 
     for module in model.modules():
@@ -105,7 +107,7 @@ def module_flops(architecture: Architecture) -> int:
 
 
 def operators(architecture: Architecture) -> dict[str, dict[str, int]]:
-    """FLOPs by class (matrix, other, elementwise) and operator."""
+    """Returns FLOPs by class (matrix, other, elementwise) and operator."""
     model, image = model_and_image(architecture)
     table: dict[str, dict[str, int]] = {"matrix": {}, "other": {}, "elementwise": {}}
     for key, number in sorted(_trace(model, image)[0].items()):
@@ -122,8 +124,9 @@ def _class_total(counter: Counter[str], group: str) -> float:
 def _trace(
     model: nn.Module, image: Tensor
 ) -> tuple[Counter[str], list[tuple[CirculantProjection, int]]]:
-    """Counts by class and operator, and for each circulant projection the number of
-    vectors that went through it.
+    """Counts by class and operator, and records each circulant projection.
+
+    For each projection, it records the number of vectors that passed through.
     """
     circulants: list[tuple[CirculantProjection, int]] = []
 
@@ -147,11 +150,11 @@ def _trace(
 def by_operator(
     model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]
 ) -> Counter[str]:
-    """What rules say of every operator that a network runs on one image, by their keys.
+    """Applies rules to every operator that a network runs on one image.
 
     Args:
-        rules: one by the name of an operator in torch's JIT graph; None for an operator
-            that computes nothing.
+        rules: one rule by the name of an operator in torch's JIT graph; None for an
+            operator that computes nothing.
 
     Raises:
         UncountedOperator: an operator of the network has no rule; the message names it

@@ -1,10 +1,9 @@
 """Ways of counting a network's parameters and FLOPs.
 
-Each is a named function from an architecture to a number.
-
-Papers count with different tools. `COUNTS` holds the ways that explain a whole printed
-table, each with its source. The first of each cost, `all` and `executed`, are what this
-package reports elsewhere.
+Each way is a named function from an architecture to a number. Papers count with
+different tools. `COUNTS` has the ways that explain a whole printed table, each with its
+source. The first way of each cost, `all` and `executed`, is the one that this package
+reports elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ablate.records import Architecture, Cost
 
 CostName = Literal["params", "FLOPs"]
 
-# How `ablate cost` counts: every parameter; every operator that runs, by fvcore's
+# How `ablate cost` counts: every parameter, and every operator that runs, by fvcore's
 # rules.
 DEFAULTS: Mapping[CostName, str] = {"params": "all", "FLOPs": "executed"}
 
@@ -45,9 +44,9 @@ class Count:
     """One way of counting.
 
     Attributes:
-        name: as a published table names it.
+        name: the name that a published table uses.
         cost: what it counts.
-        about: what is in the number, in one sentence.
+        about: what the number includes, in one sentence.
         source: where the way of counting comes from.
         number: the function.
     """
@@ -60,50 +59,49 @@ class Count:
 
 
 def all_parameters(architecture: Architecture) -> float:
-    """Every parameter of the network."""
+    """Counts every parameter of the network."""
     return parameters(architecture)
 
 
 def parameters_of_layers(architecture: Architecture) -> float:
-    """The parameters of modules without children.
+    """Counts the parameters of modules without children.
 
     Class token, position embedding, layer scale and Swin's position bias belong to
-    modules with children, and are left out.
+    modules with children, so they are left out.
     """
     model, _ = model_and_image(architecture)
-    leaves = (module for module in model.modules() if not any(module.children()))
-    return sum(
-        parameter.numel()
-        for leaf in leaves
-        for parameter in leaf.parameters(recurse=False)
-    )
+    total = 0
+    for module in model.modules():
+        if any(module.children()):
+            continue
+        for parameter in module.parameters(recurse=False):
+            total += parameter.numel()
+    return total
 
 
 def executed(cost: Cost) -> float:
-    """Every operator that runs, by fvcore's rules; elementwise ones count as nothing."""
+    """Counts every operator that runs, by fvcore's rules, without elementwise ones."""
     return cost.flops
 
 
 def matrix(cost: Cost) -> float:
-    """Convolutions, linear layers and matrix products; circulant projections by their
-    paper's formula.
+    """Counts convolutions, linear layers and matrix products.
+
+    Circulant projections count by their paper's formula.
     """
     return cost.flops_paper
 
 
 def every_operation(cost: Cost) -> float:
-    """Every operator that runs, and one operation for each element of an elementwise
-    operator.
-    """
+    """Counts every operator that runs, with one operation per elementwise output."""
     return cost.flops + cost.elementwise
 
 
 def modules_and_norms(architecture: Architecture) -> float:
-    """Linear and convolution modules, and two operations for each element that a norm
-    module gives.
+    """Counts linear and convolution modules, and two operations per element of a norm.
 
-    Products of tensors, as in attention, and convolutions without a module of their own
-    are left out.
+    Products of tensors, as in attention, and convolutions that are not modules are left
+    out.
     """
     model, image = model_and_image(architecture)
     normed = 0
@@ -122,16 +120,16 @@ def modules_and_norms(architecture: Architecture) -> float:
 
 _NORMS = frozenset(("aten::layer_norm", "aten::group_norm", "aten::batch_norm"))
 _MEANS = frozenset(("aten::mean", "aten::avg_pool2d", "aten::adaptive_avg_pool2d"))
-# torch's addcmul is a product and a sum.
+# torch's addcmul is a product with a sum.
 _PRODUCTS = frozenset(("aten::mul", "aten::mul_", "aten::addcmul"))
 
 
 def torchprofile(architecture: Architecture) -> float:
-    """What torchprofile 0.0.4 counts.
+    """Counts as torchprofile 0.0.4 does.
 
-    Convolutions, linear layers and matrix products; one operation for each element that
-    a norm, a mean or pooling, or a product of single elements gives. Attention
-    multiplies its logits by their scale, one product a logit, also where the call is
+    It counts convolutions, linear layers and matrix products, and one operation per
+    output element of a norm, a mean or pooling, or an elementwise product. Attention
+    multiplies its logits by their scale, one product per logit, even if the call is
     fused.
     """
     model, image = model_and_image(architecture)
@@ -139,8 +137,8 @@ def torchprofile(architecture: Architecture) -> float:
     handles: dict[str, Handle | None] = {
         name: partial(_torchprofile_rule, name) for name in names
     }
-    found = by_operator(model, image, handles | dict.fromkeys(FREE))
-    return float(sum(found.values()))
+    counted = by_operator(model, image, handles | dict.fromkeys(FREE))
+    return float(sum(counted.values()))
 
 
 def _torchprofile_rule(
@@ -158,7 +156,7 @@ def _torchprofile_rule(
 
 
 def _logits(name: str, inputs: list[Any]) -> int:
-    """The number of logits of a fused attention."""
+    """Returns the number of logits of a fused attention."""
     if name != "aten::scaled_dot_product_attention":
         return 0
     width = inputs[0].type().sizes()[-1]
@@ -166,12 +164,12 @@ def _logits(name: str, inputs: list[Any]) -> int:
 
 
 def antioversmoothing(architecture: Architecture) -> float:
-    """What the published models of the anti-oversmoothing paper say in their `flops`
-    methods.
+    """Counts as the `flops` methods of the anti-oversmoothing paper's models do.
 
-    One operation a multiply-add, one an element of a norm and of a layer scale, one a
-    logit for AttnScale, two an element for FeatScale. The tokens of ViT and CaiT are
-    the patches alone, without the class token. Swin's last norm counts four times.
+    There is one operation per multiply-add, one per element of a norm and of a layer
+    scale, one per logit for AttnScale, and two per element for FeatScale. The tokens of
+    ViT and CaiT are the patches alone, without the class token. Swin's last norm counts
+    four times.
 
     Raises:
         Infeasible: the paper has no such backbone.
@@ -188,8 +186,9 @@ def antioversmoothing(architecture: Architecture) -> float:
 def _block_flops(
     architecture: Architecture, tokens: int, width: int, heads: int, keys: int
 ) -> int:
-    """One block: attention over `keys` tokens, an MLP of ratio 4, two norms, and the
-    scalings that are on.
+    """Counts one block: attention over `keys` tokens, an MLP of ratio 4, and two norms.
+
+    The scalings that are on count too.
     """
     logits = heads * tokens * keys
     products = 12 * tokens * width**2 + 2 * tokens * keys * width
@@ -210,7 +209,7 @@ def _dimensions(architecture: Architecture) -> Dimensions:
 
 
 def _ends_flops(architecture: Architecture, own: Dimensions, tokens: int) -> int:
-    """Patch embedding, last norm and classifier."""
+    """Counts patch embedding, last norm and classifier."""
     embedding = tokens * own.width * architecture.channels * own.patch_size**2
     return embedding + tokens * own.width + own.width * architecture.classes
 
@@ -232,8 +231,8 @@ def _cait_flops(architecture: Architecture) -> float:
         + talking
         + layer_scales
     )
-    # Queries, output and MLP of the class token alone; keys and values of the patches;
-    # two norms and two layer scales.
+    # Queries, output and MLP are of the class token alone, keys and values of the
+    # patches; there are two norms and two layer scales.
     class_block = (
         10 * own.width**2
         + 2 * tokens * own.width**2
@@ -255,8 +254,8 @@ def _swin_flops(architecture: Architecture) -> float:
     )
     for number, stage in enumerate(swin.layers):
         if number:
-            # Merging: a norm of the four neighbours, and a linear layer from four
-            # widths to two.
+            # Patch merging is a norm of the four neighbours and a linear layer from
+            # four widths to two.
             total += side**2 * width + (side // 2) ** 2 * 8 * width**2
             side = side // 2
             width = 2 * width
@@ -265,8 +264,8 @@ def _swin_flops(architecture: Architecture) -> float:
         total += len(stage.blocks) * _block_flops(
             architecture, side**2, width, attention.num_heads, keys
         )
-    # The published method divides the first stage's tokens by 2^stages for the last
-    # norm, where the side has halved thrice.
+    # For the last norm, the published method divides the first stage's tokens by
+    # 2^stages, although the side has been halved only three times.
     first = architecture.image_size // swin.patch_embed.patch_size[0]
     total += width * first**2 // 2 ** len(swin.layers) + width * architecture.classes
     return float(total)
@@ -276,7 +275,7 @@ def _counted(number: Callable[[Cost], float]) -> Callable[[Architecture], float]
     return lambda architecture: number(count(architecture))
 
 
-# Counts that read what one trace gives.
+# The ways of counting that need only the result of one trace.
 OF_COST: Mapping[str, Callable[[Cost], float]] = {
     "executed": executed,
     "matrix": matrix,
@@ -352,7 +351,7 @@ COUNTS: Mapping[str, Count] = {
 
 
 def find(name: str) -> Count:
-    """The way of counting of that name. Raises UnknownName if there is none."""
+    """Returns the way of counting of that name. Raises UnknownName if there is none."""
     if name not in COUNTS:
         raise UnknownName(unknown("way of counting", name, tuple(COUNTS)))
     return COUNTS[name]

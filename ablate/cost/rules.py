@@ -1,13 +1,14 @@
 """How much each operator computes. One multiply-add counts as one.
 
-Every operator that a traced network runs must stand in exactly one of the tables below;
-one that stands in none is an error, because fvcore would count it as nothing. Names are
-those of torch's JIT graph.
+Every operator that a traced network runs must be in exactly one of the tables below.
+One that is in none is an error, because fvcore would silently count it as nothing.
+Names are those of torch's JIT graph.
 
     MATRIX       convolutions, linear layers, matrix products, attention: in both totals
     OTHER        norms, pooling, Fourier transforms: only in the executed total
-    ELEMENTWISE  one operation an output element: in neither total (fvcore's convention), reported beside them
-    FREE         moves or makes data, computes nothing
+    ELEMENTWISE  one operation per output element: in neither total (fvcore's
+                 convention), reported beside them
+    FREE         moves or creates data, computes nothing
 
 A product of complex numbers is four real multiply-adds, and counts in OTHER.
 """
@@ -21,13 +22,13 @@ from collections.abc import Callable
 from typing import Any
 
 with warnings.catch_warnings():
-    # fvcore compiles an unrelated loss on import; torch deprecates that call.
+    # fvcore compiles an unrelated loss on import, with a call that torch deprecates.
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
     from fvcore.nn import jit_handles as fvcore_rules
     from fvcore.nn.jit_handles import get_shape
 
-Rule = Callable[[list[Any], list[Any]], Any]
+CountingRule = Callable[[list[Any], list[Any]], Any]
 Handle = Callable[[list[Any], list[Any]], Counter[str]]
 
 
@@ -41,7 +42,7 @@ def is_complex(value: Any) -> bool:
 
 
 def elements(value: Any) -> int:
-    """Number of elements of a traced tensor; 0 for anything else."""
+    """Returns the number of elements of a traced tensor; 0 for anything else."""
     shape = get_shape(value)
     if shape is not None:
         return math.prod(shape)
@@ -49,29 +50,37 @@ def elements(value: Any) -> int:
 
 
 def _attention(inputs: list[Any], outputs: list[Any]) -> float:
-    """scaled_dot_product_attention: the two products Q K^T and A V, each batch x heads
-    x N x N x head width.
+    """Counts scaled_dot_product_attention: the two products Q K^T and A V.
+
+    Each is batch x heads x N x N x head width.
     """
     query, key, value = (get_shape(x) for x in inputs[:3])
     assert query and key and value
+    # The fused call hides its two matrix products from the trace.
     pairs = math.prod(query[:-1]) * key[-2]
     return float(pairs * (query[-1] + value[-1]))
 
 
 def _attention_activations(inputs: list[Any], outputs: list[Any]) -> int:
-    """Scores and output, as if the call were not fused."""
+    """Counts scores and output, as if the call were not fused.
+
+    The number does not depend on whether the attention call can be fused.
+    """
     query = get_shape(inputs[0])
     key = get_shape(inputs[1])
     assert query and key
     return int(math.prod(query[:-1]) * key[-2]) + elements(outputs[0])
 
 
-def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
-    """n log2 n for each real transform of length n (augmented-shortcuts, section 3.2,
-    and its reference on FFTs).
+def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> CountingRule:
+    """Counts n log2 n for each real transform of length n.
+
+    See augmented-shortcuts, section 3.2, and its reference on FFTs.
     """
 
     def counted(inputs: list[Any], outputs: list[Any]) -> float:
+        # n is the length of the real signal: the input of a forward transform, but the
+        # output of an inverse one, whose input has only n // 2 + 1 frequencies.
         shape = get_shape(signal(inputs, outputs))
         assert shape
         return float(math.prod(shape) * math.log2(max(shape[-1], 1)))
@@ -80,7 +89,7 @@ def _real_fft(signal: Callable[[list[Any], list[Any]], Any]) -> Rule:
 
 
 def _norm(inputs: list[Any], outputs: list[Any]) -> float:
-    """fvcore's layer norm rule: 5 an element with scale and bias, 4 without."""
+    """Applies fvcore's layer norm rule: 5 per element, or 4 without an affine map."""
     return float(fvcore_rules.norm_flop_counter(2)(inputs, outputs))
 
 
@@ -88,7 +97,7 @@ def _batch_norm(inputs: list[Any], outputs: list[Any]) -> float:
     return float(fvcore_rules.batchnorm_flop_jit(inputs, outputs))
 
 
-MATRIX: dict[str, Rule] = {
+MATRIX: dict[str, CountingRule] = {
     "aten::_convolution": fvcore_rules.conv_flop_jit,
     "aten::addmm": fvcore_rules.addmm_flop_jit,
     "aten::bmm": fvcore_rules.bmm_flop_jit,
@@ -99,7 +108,7 @@ MATRIX: dict[str, Rule] = {
     "aten::scaled_dot_product_attention": _attention,
 }
 
-OTHER: dict[str, Rule] = {
+OTHER: dict[str, CountingRule] = {
     "aten::layer_norm": _norm,
     "aten::group_norm": _norm,
     "aten::batch_norm": _batch_norm,
@@ -113,34 +122,38 @@ OTHER: dict[str, Rule] = {
     "aten::fft_irfft": _real_fft(lambda inputs, outputs: outputs[0]),
 }
 
-ELEMENTWISE: frozenset[str] = frozenset(
-    "aten::" + name
-    for name in (
-        "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
-        " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
-        " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
-    ).split()
+
+def _aten(names: str) -> frozenset[str]:
+    """Names of operators, as torch's JIT graph writes them."""
+    return frozenset(f"aten::{name}" for name in names.split())
+
+
+ELEMENTWISE = _aten(
+    "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
+    " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
+    " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
 )
-FREE: frozenset[str] = frozenset(
-    "aten::" + name
-    for name in (
-        "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
-        " constant_pad_nd contiguous copy_ detach dropout dropout_ empty expand"
-        " expand_as feature_dropout flatten full full_like gather im2col imag index"
-        " index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros"
-        " numpy_T ones ones_like pad permute real repeat reshape resolve_conj roll"
-        " select size slice split split_with_sizes squeeze squeeze_ stack t tensor to"
-        " transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros"
-        " zeros_like"
-    ).split()
+FREE = _aten(
+    "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
+    " constant_pad_nd contiguous copy_ detach dropout dropout_ empty expand"
+    " expand_as feature_dropout flatten full full_like gather im2col imag index"
+    " index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros"
+    " numpy_T ones ones_like pad permute real repeat reshape resolve_conj roll"
+    " select size slice split split_with_sizes squeeze squeeze_ stack t tensor to"
+    " transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros"
+    " zeros_like"
 )
 
 
-def _matrix_handle(name: str, rule: Rule) -> Handle:
+def _matrix_handle(name: str, rule: CountingRule) -> Handle:
     def handle(inputs: list[Any], outputs: list[Any]) -> Counter[str]:
-        found = rule(inputs, outputs)
-        number = float(sum(found.values()) if isinstance(found, Counter) else found)
+        counted = rule(inputs, outputs)
+        number = float(
+            sum(counted.values()) if isinstance(counted, Counter) else counted
+        )
         if is_complex(outputs[0]):
+            # Products in the Fourier domain belong to circulant projections, which the
+            # papers count by a formula of their own: keep them out of `matrix`.
             return Counter({f"other/complex {name}": 4 * number})
         fused = name == "aten::scaled_dot_product_attention"
         if fused:
@@ -152,7 +165,7 @@ def _matrix_handle(name: str, rule: Rule) -> Handle:
     return handle
 
 
-def _other_handle(name: str, rule: Rule) -> Handle:
+def _other_handle(name: str, rule: CountingRule) -> Handle:
     return lambda inputs, outputs: Counter({f"other/{name}": rule(inputs, outputs)})
 
 
@@ -166,12 +179,14 @@ def _elementwise_handle(name: str) -> Handle:
 
 
 def handles() -> dict[str, Handle | None]:
-    """fvcore's operator handles: counters whose keys are `class/operator`; None for
-    what computes nothing.
+    """Returns fvcore's operator handles, by operator.
+
+    They are counters whose keys are `class/operator`; None for an operator that
+    computes nothing.
     """
-    found: dict[str, Handle | None] = {
+    by_operator: dict[str, Handle | None] = {
         name: _matrix_handle(name, rule) for name, rule in MATRIX.items()
     }
-    found |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
-    found |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
-    return found | dict.fromkeys(FREE)
+    by_operator |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
+    by_operator |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
+    return by_operator | dict.fromkeys(FREE)

@@ -1,4 +1,4 @@
-"""Latency and throughput of a network on this machine."""
+"""Measures latency and throughput of a network on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ablate.records import Architecture
 class Timing:
     """Medians over repeated passes.
 
-    `latency_ms` is of one image, `throughput` in images a second at `batch` images.
+    `latency_ms` is for one image, `throughput` is in images per second with `batch`
+    images.
     """
 
     latency_ms: float
@@ -33,7 +34,7 @@ def time_model(
     repeats: int = 10,
     device: str = "cpu",
 ) -> Timing:
-    """Times inference in float32, after two passes to warm up."""
+    """Times inference in float32, after two warm-up passes."""
     model = build(architecture).eval().to(device)
 
     def seconds(images: int) -> float:

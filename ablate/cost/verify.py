@@ -1,19 +1,25 @@
-"""The papers' printed parameters and FLOPs against what this package counts.
+"""Compares the papers' printed parameters and FLOPs with this package's counts.
 
-A number is equal to a print if it rounds to it in the print's last digit, half away
-from zero. That is the one rule. A printed cost is in one of three classes:
+A count equals a print if it rounds to the print in its last digit, half away from zero.
+This is the only rule. A printed cost is in one of three classes:
 
-    equal       the package's own count is equal: every parameter; every operator that runs, by fvcore's rules
-    convention  the count is equal under the convention that the paper's table states for all its rows
-    different   neither is; a cause says why, and holds if the number that follows from it is equal
+    equal       the package's own count is equal: every parameter, and every operator
+                that runs, by fvcore's rules
+    convention  the count is equal under the convention that the paper's table states
+                for all its rows
+    different   neither is equal; a cause says why, and holds if the number that
+                follows from it is equal
 
-A convention is words: a way of counting of `ablate.cost.counters`, and forms of print,
+A convention is a list of words: a way of counting of `ablate.cost.counters`, and forms
+of print:
 
     truncated      the print drops digits instead of rounding
-    printed sum    a row that changes another one's network prints that row's print plus the counted addition
-    doubled depth  a row with twice another one's layers prints twice that row's print
-    half of both   a row with one of two branches prints half of what the row with both prints
-    quoted augreg  a row that changes nothing of its backbone has the print of that publication
+    printed sum    a row that changes another row's network prints that row's print
+                   plus the counted addition
+    doubled depth  a row with twice the layers of another row prints twice its print
+    half of both   a row with one of two branches prints half of what the row with both
+                   prints
+    quoted augreg  a row with an unmodified backbone has the print of that publication
 """
 
 from __future__ import annotations
@@ -28,10 +34,10 @@ from ablate.cost.count import count
 from ablate.cost.counters import COUNTS, DEFAULTS, OF_COST, CostName, find
 from ablate.errors import UnknownName, unknown
 from ablate.families import resolve
-from ablate.published import Cause, Row, Table, sources, tables
+from ablate.published import Cause, PublishedRow, PublishedTable, sources, tables
 from ablate.records import Architecture, Cost, Settings
 
-# The unit of each printed cost, and how much it is.
+# The unit of each printed cost, and its size.
 UNITS: Mapping[CostName, tuple[str, int]] = {
     "params": ("M", 10**6),
     "FLOPs": ("G", 10**9),
@@ -43,7 +49,7 @@ DOUBLED = "doubled depth"
 HALVED = "half of both"
 DEPTH = "size.depth"
 PLACEMENT = "shortcuts.placement"
-# Forms of print that quote a publication, with its key among the sources.
+# The forms of print that quote a publication, with its key in `sources`.
 QUOTES: Mapping[str, str] = {"quoted augreg": "augreg"}
 # The forms of print that a convention may name.
 FORMS: Mapping[str, str] = {
@@ -67,7 +73,7 @@ FORMS: Mapping[str, str] = {
 
 
 class Class(StrEnum):
-    """What a printed cost is beside the counted one."""
+    """The class of a printed cost compared with the counted one."""
 
     EQUAL = "equal"
     CONVENTION = "convention"
@@ -83,16 +89,17 @@ class Checked:
         cost: params or FLOPs.
         printed: as printed.
         default: by the package's own count.
-        computed: by the table's convention; the default where the table has none.
+        computed: by the table's convention; the default if the table has none.
         kind: its class.
         follows: whether the table's convention gives the print.
-        cause: why it is different, None where that is not said.
-        consequence: what the cause says the print is, None where it says no number.
+        cause: why it is different; None if no cause is given.
+        consequence: the print according to the cause; None if the cause gives no
+            number.
         holds: whether the cause gives the print.
     """
 
-    table: Table
-    row: Row
+    table: PublishedTable
+    row: PublishedRow
     cost: CostName
     printed: str
     default: float
@@ -105,7 +112,7 @@ class Checked:
 
     @property
     def convention(self) -> tuple[str, ...]:
-        """The words of the table's convention for this cost; empty where it has none."""
+        """The words of the table's convention for this cost; empty if it has none."""
         return self.table.conventions.get(self.cost, ())
 
     @property
@@ -115,16 +122,16 @@ class Checked:
 
     @property
     def stated(self) -> bool:
-        """Whether its table says that no cause was found."""
+        """Whether its table states that no cause was found."""
         return self.cause is not None and not self.cause.testable
 
 
 @dataclass
 class Book:
-    """Counted numbers, each counted once.
+    """Counted numbers, each counted only once.
 
     Attributes:
-        costs: gives the cost of an architecture by one trace.
+        costs: returns the cost of an architecture from one trace.
     """
 
     costs: Callable[[Architecture], Cost] = count
@@ -132,7 +139,7 @@ class Book:
     _numbers: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def number(self, architecture: Architecture, way: str) -> float:
-        """An architecture's parameters or FLOPs by the way of counting of that name."""
+        """Returns an architecture's parameters or FLOPs by a way of counting."""
         if way in OF_COST:
             return OF_COST[way](self._cost(architecture))
         key = (architecture.hash, way)
@@ -146,8 +153,8 @@ class Book:
         return self._traced[architecture.hash]
 
 
-def architecture_of(row: Row) -> Architecture:
-    """The network of a printed row, for ImageNet's 1000 classes."""
+def architecture_of(row: PublishedRow) -> Architecture:
+    """Returns the network of a printed row, for ImageNet's 1000 classes."""
     outside = ("backbone", "data.image_size")
     settings = {
         name: level
@@ -161,19 +168,20 @@ def architecture_of(row: Row) -> Architecture:
 
 
 def rounds_to(value: Decimal, printed: str, *, truncated: bool = False) -> bool:
-    """Whether a value rounds to a print in the print's last digit, half away from zero;
-    or is cut to it where `truncated`.
+    """Whether a value rounds to a print in its last digit, half away from zero.
+
+    With `truncated`, whether it truncates to the print.
     """
     number = Decimal(printed)
     return value.quantize(number, ROUND_DOWN if truncated else ROUND_HALF_UP) == number
 
 
-def verify(table: Table, book: Book | None = None) -> Iterator[Checked]:
-    """Every printed cost of a table with its class.
+def verify(table: PublishedTable, book: Book | None = None) -> Iterator[Checked]:
+    """Yields every printed cost of a table with its class.
 
     Raises:
-        UnknownName: a convention or a cause names a way of counting, a row, a table or
-            a source that is not there.
+        UnknownName: a convention or a cause refers to an unknown way of counting, row,
+            table or source.
     """
     book = book or Book()
     for row in table.rows:
@@ -182,15 +190,17 @@ def verify(table: Table, book: Book | None = None) -> Iterator[Checked]:
                 yield check(table, row, cost, book)
 
 
-def check(table: Table, row: Row, cost: CostName, book: Book) -> Checked:
-    """One printed cost with its class. Raises as `verify` does."""
+def check(
+    table: PublishedTable, row: PublishedRow, cost: CostName, book: Book
+) -> Checked:
+    """Returns one printed cost with its class. Raises as `verify` does."""
     printed = row.printed[cost]
     words = table.conventions.get(cost, ())
     default = _predicted(table, row, cost, (), book)
     computed = _predicted(table, row, cost, words, book)
     equal = rounds_to(default, printed)
     follows = rounds_to(computed, printed, truncated=TRUNCATED in words)
-    found = Checked(
+    checked = Checked(
         table=table,
         row=row,
         cost=cost,
@@ -201,12 +211,12 @@ def check(table: Table, row: Row, cost: CostName, book: Book) -> Checked:
         follows=follows,
         cause=row.causes.get(cost),
     )
-    if found.kind is not Class.DIFFERENT:
-        return found
+    if checked.kind is not Class.DIFFERENT:
+        return checked
     followed = follow(table, row, cost, book)
     if followed:
-        return replace(found, consequence=float(followed[0]), holds=followed[1])
-    return found
+        return replace(checked, consequence=float(followed[0]), holds=followed[1])
+    return checked
 
 
 def _class(equal: bool, follows: bool) -> Class:
@@ -218,8 +228,9 @@ def _class(equal: bool, follows: bool) -> Class:
 
 
 def way_of(cost: CostName, words: Sequence[str]) -> str:
-    """The way of counting that a convention's words name; the package's own where they
-    name none.
+    """Returns the way of counting in a convention's words.
+
+    If there is none, it is the package's own.
 
     Raises:
         UnknownName: a word is neither a way of counting that cost nor a form of print.
@@ -237,14 +248,19 @@ def way_of(cost: CostName, words: Sequence[str]) -> str:
 
 
 def _predicted(
-    table: Table, row: Row, cost: CostName, words: Sequence[str], book: Book
+    table: PublishedTable,
+    row: PublishedRow,
+    cost: CostName,
+    words: Sequence[str],
+    book: Book,
 ) -> Decimal:
-    """What a convention says that a row prints, before it is rounded, in M or G."""
+    """Returns what a row prints under a convention, before rounding, in M or G."""
     way = way_of(cost, words)
     other_print = _from_prints(table, row, cost, words)
     if other_print is not None:
         return other_print
     value = _counted(row, cost, way, book)
+    # A printed addition is relative to row 0 of the table.
     if row.printed[cost].startswith("+"):
         return value - _counted(table.rows[0], cost, way, book)
     if PRINTED_SUM in words and row.base:
@@ -254,10 +270,11 @@ def _predicted(
 
 
 def _from_prints(
-    table: Table, row: Row, cost: CostName, words: Sequence[str]
+    table: PublishedTable, row: PublishedRow, cost: CostName, words: Sequence[str]
 ) -> Decimal | None:
-    """What other prints say that a row prints, by the forms that a convention names;
-    None where they say nothing.
+    """Returns what a row prints according to other prints.
+
+    The forms of print in a convention decide; None if none of them applies.
     """
     if DOUBLED in words:
         half = _half_as_deep(table, row)
@@ -274,10 +291,8 @@ def _from_prints(
     return None
 
 
-def _half_as_deep(table: Table, row: Row) -> Row | None:
-    """The row of a table that is the same with the backbone's own layers, of a row with
-    twice as many.
-    """
+def _half_as_deep(table: PublishedTable, row: PublishedRow) -> PublishedRow | None:
+    """Returns the same row with the backbone's own depth, for a row with twice that."""
     own = families.find(row.backbone).dimensions(row.backbone).depth
     if row.levels.get(DEPTH) != 2 * own:
         return None
@@ -286,12 +301,12 @@ def _half_as_deep(table: Table, row: Row) -> Row | None:
     )
 
 
-def _row_with(table: Table, levels: Settings) -> Row | None:
+def _row_with(table: PublishedTable, levels: Settings) -> PublishedRow | None:
     return next((row for row in table.rows if row.levels == levels), None)
 
 
-def _changes_nothing(table: Table, row: Row) -> bool:
-    """Whether a row has no setting that some other row has not."""
+def _changes_nothing(table: PublishedTable, row: PublishedRow) -> bool:
+    """Whether every row of the table has the settings of this row."""
     shared = [architecture_of(other).settings for other in table.rows]
     mine = architecture_of(row).settings
     return all(
@@ -301,18 +316,16 @@ def _changes_nothing(table: Table, row: Row) -> bool:
     )
 
 
-def _counted(row: Row, cost: CostName, way: str, book: Book) -> Decimal:
+def _counted(row: PublishedRow, cost: CostName, way: str, book: Book) -> Decimal:
     return Decimal(book.number(architecture_of(row), way)) / UNITS[cost][1]
 
 
 def follow(
-    table: Table, row: Row, cost: CostName, book: Book
+    table: PublishedTable, row: PublishedRow, cost: CostName, book: Book
 ) -> tuple[Decimal, bool] | None:
-    """What a row's cause says the print is, in M or G, and whether it is that.
+    """Returns the print according to a row's cause, in M or G, and whether it holds.
 
-    None without a cause that says a number.
-
-    Raises as `verify` does.
+    Returns None without a cause that gives a number. Raises as `verify` does.
     """
     cause = row.causes.get(cost)
     if cause is None or not cause.testable:
@@ -328,8 +341,8 @@ def follow(
     )
 
 
-def _copied(row: Row, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
-    """The print of another publication for the same backbone."""
+def _copied(row: PublishedRow, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
+    """Returns the print of another publication for the same backbone."""
     known = sources()
     if cause.source not in known:
         raise UnknownName(unknown("source", cause.source, tuple(known)))
@@ -343,9 +356,9 @@ def _copied(row: Row, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
 
 
 def _repeated(
-    table: Table, row: Row, cost: CostName, cause: Cause, book: Book
+    table: PublishedTable, row: PublishedRow, cost: CostName, cause: Cause, book: Book
 ) -> tuple[Decimal, bool]:
-    """The print of another row, or a multiple of it.
+    """Returns the print of another row, or a multiple of it.
 
     That row must be explained itself.
     """

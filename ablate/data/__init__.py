@@ -1,6 +1,6 @@
 """Data sets by name.
 
-The batches that training sees are in `data.batches`, which needs torch; this needs
+Batches for training are in `data.batches`, which imports torch. This module imports
 nothing heavy.
 """
 

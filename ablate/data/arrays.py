@@ -17,15 +17,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ablate.data.catalogue import held_out
+from ablate.data.splits import held_out
 from ablate.errors import AblateError, DataError, shortened
 from ablate.records import MOST_CLASSES, MOST_SIDE, Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
-# Images of a split that are held in memory: a hundred times ImageNet.
+# The most images of a split that are held in memory: a hundred times ImageNet.
 MOST_IMAGES = 100_000_000
-# By how much DEFLATE can shrink data at most, by its format: a file that claims more
-# lies.
+# The largest factor by which DEFLATE can shrink data: a file that claims more is wrong.
 DEFLATED = 1_040
 # Training images and labels, test images and labels.
 Splits = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -33,8 +32,9 @@ Splits = tuple[Tensor, Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images uint8 (n, channels, height, width) and labels int64 (n) of each split; no
-    validation images unless asked for.
+    """Images uint8 (n, channels, height, width) and labels int64 (n) of each split.
+
+    There are no validation images unless they are asked for.
     """
 
     train: Tensor
@@ -47,7 +47,7 @@ class Arrays:
 
 @lru_cache(maxsize=2)
 def load(data: Data) -> Arrays:
-    """Reads a data set, once a process.
+    """Reads a data set, once per process.
 
     Raises:
         DataError: the files are missing or malformed; the message says how to get them.
@@ -79,8 +79,10 @@ def load(data: Data) -> Arrays:
 
 
 def drawn(available: int, wanted: int | None) -> Tensor:
-    """Indices of a subset, an even draw that is always the same (files are often
-    ordered by class); for None all, in order.
+    """Returns the indices of a subset; all, in order, if `wanted` is None.
+
+    The draw is uniform and always the same. A subset of the first images would not do,
+    as files are often ordered by class.
     """
     if not wanted:
         return torch.arange(available)
@@ -90,8 +92,9 @@ def drawn(available: int, wanted: int | None) -> Tensor:
 
 
 def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
-    """Training indices to those that stay and those that are held out: an even draw of
-    that share, always the same.
+    """Splits training indices into those that stay and those that are held out.
+
+    The draw is uniform and always the same.
     """
     if not validation:
         return indices, indices[:0]
@@ -101,8 +104,10 @@ def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
 
 
 def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
-    """Indices of an epoch of `count` images in random order; with repeats, each image
-    drawn stands so often in a row.
+    """Returns the indices of an epoch of `count` images in random order.
+
+    With `repeats`, each image drawn appears that many times in a row. The epoch does
+    not get longer: it has fewer distinct images.
     """
     permutation = torch.randperm(count, generator=order)
     if repeats == 1:
@@ -119,9 +124,10 @@ def _images(array: npt.NDArray[Any]) -> Tensor:
 
 
 def _digits() -> Splits:
-    """A fifth of the digits, stratified by class and always the same, is the test set.
+    """Splits off a fifth of the digits as the test set.
 
-    Grey values 0..16 become 0..255.
+    The split is stratified by class and always the same. Grey values 0..16 become
+    0..255.
     """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -173,7 +179,7 @@ def _torchvision(data: Data) -> Splits:
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of an array in an `.npz` says."""
+    """The header of an array in an `.npz`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -185,13 +191,13 @@ class Header:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An `.npz`, opened.
+    """Opens an `.npz`.
 
     Raises:
-        DataError: there is no such file, or it is not readable as one; also for what
-            goes wrong while it is open.
+        DataError: the file is missing or not a readable `.npz`; also for errors while
+            it is open.
     """
-    # Unlike Path.is_file, it is False of names that no file can have.
+    # Unlike Path.is_file, this returns False for names that no file can have.
     if not os.path.isfile(path):
         raise DataError(f"data: no file {shortened(str(path))}")
     try:
@@ -200,8 +206,8 @@ def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
     except AblateError:
         raise
     except Exception as error:
-        # Cut, encrypted, of another compression, with a header that is no header: each
-        # raises its own kind.
+        # A truncated or encrypted file, another compression or an invalid header each
+        # raise their own type of error.
         raise DataError(
             f"data: {path} is not a readable .npz without pickles:"
             f" {shortened(str(error), 300)}"
@@ -209,11 +215,13 @@ def _readable(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
-    """The headers of the four arrays, each held against the size of what follows it: so
-    a header cannot ask for more memory than the file has data.
+    """Returns the headers of the four arrays.
+
+    Each header is checked against the size of the data that follow it, so that it
+    cannot claim more memory than the file has data.
 
     Raises:
-        DataError: an array is missing, or is not what its header says.
+        DataError: an array is missing, or does not match its header.
     """
     members = {
         member.filename.removesuffix(".npy"): member for member in archive.infolist()
@@ -223,7 +231,7 @@ def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
         raise DataError(
             f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}"
         )
-    found = {}
+    headers = {}
     for key in NPZ_KEYS:
         member = members[key]
         with archive.open(member) as stream:
@@ -243,14 +251,14 @@ def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
                 f" {header.bytes:,} bytes, but the file does not hold them; write it"
                 " again with numpy.savez"
             )
-        found[key] = header
-    return found
+        headers[key] = header
+    return headers
 
 
 def _header(stream: IO[bytes]) -> Header:
-    """The header of one array.
+    """Returns the header of one array.
 
-    Raises ValueError where it is none, or one of pickled objects.
+    Raises ValueError if it is invalid, or if the array has pickled objects.
     """
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -266,13 +274,13 @@ def _header(stream: IO[bytes]) -> Header:
 
 
 def npz_shape(path: Path) -> tuple[int, int, int, int]:
-    """Image side, channels, number of classes and of training images of an `.npz` in
-    the Keras layout.
+    """Returns the shape of an `.npz` in the Keras layout.
 
-    Reads headers and labels only.
+    The shape is image side, channels, number of classes and number of training images.
+    Only headers and labels are read.
 
     Raises:
-        DataError: it is missing or malformed, or holds something else.
+        DataError: the file is missing or malformed, or has other content.
     """
     with _readable(path) as archive:
         headers = _headers(archive, path)
@@ -301,9 +309,7 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
 
 
 def _check_images(images: Header, labels: Header, split: str, path: Path) -> None:
-    """Raises DataError unless these are square images, and a whole number for each of
-    them.
-    """
+    """Raises DataError unless these are square images, with one integer label each."""
     shape = list(images.shape)
     if images.dtype != np.uint8 or len(shape) not in (3, 4) or shape[1] != shape[2]:
         raise DataError(
@@ -326,7 +332,7 @@ def _check_images(images: Header, labels: Header, split: str, path: Path) -> Non
 
 
 def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
-    """The highest class number of a split.
+    """Returns the highest class number of a split.
 
     Raises DataError unless all are from 0 to `MOST_CLASSES` - 1.
     """
@@ -343,11 +349,11 @@ def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
 
 
 def _array(archive: zipfile.ZipFile, key: str) -> npt.NDArray[Any]:
-    """An array whose header was looked at before."""
+    """Returns an array whose header has been checked."""
     name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
     with archive.open(name) as stream:
-        found: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
-    return found
+        array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
 
 
 def _npz(path: Path) -> Splits:

@@ -1,11 +1,12 @@
-"""The batches of an epoch: from memory, augmented on the device, or from image files
-through timm's loader.
+"""The batches of an epoch.
+
+They come from memory, augmented on the device, or from image files through timm's
+loader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -13,60 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablate.data import arrays, catalogue
-from ablate.errors import DataError
+from ablate.data.share import WHOLE, Share
 from ablate.records import Data, Recipe
 
 Batch = tuple[Tensor, Tensor]
 
 
-@dataclass(frozen=True)
-class Share:
-    """Which part of every batch one of several processes takes; all of it, where there
-    is one process.
-    """
-
-    rank: int = 0
-    of: int = 1
-
-    def training(self, batch: int, mixes: bool) -> slice | list[int]:
-        """Positions in a training batch, as many in each process.
-
-        Where two images are mixed, it is the first with the last and so on: both go to
-        one process, which can then mix its share as the whole batch would be.
-
-        Raises:
-            DataError: the batch cannot be shared evenly.
-        """
-        if self.of == 1:
-            return slice(None)
-        parts = self.of * (2 if mixes else 1)
-        if batch % parts:
-            raise DataError(
-                f"recipe: a batch of {batch} images cannot be shared by {self.of}"
-                f" processes{' that mix pairs' if mixes else ''}; set recipe.batch_size"
-                f" to a multiple of {parts}"
-            )
-        if not mixes:
-            return slice(self.rank, None, self.of)
-        first = list(range(self.rank, batch // 2, self.of))
-        return first + [batch - 1 - position for position in reversed(first)]
-
-    def test(self) -> slice:
-        """Positions in a batch of test images, which may be none."""
-        return slice(self.rank, None, self.of)
-
-
-WHOLE = Share()
-
-
 class Batches(Protocol):
-    """What training needs of its data.
+    """What training needs from its data.
 
-    A batch is images float32 (n, channels, side, side), normalised, and labels int64
-    (n), both on the device. `order` draws the data order and every augmentation, so
-    that its state is all that a resumed epoch needs. Of several processes each gets its
-    share of the same batches; `whole` gives all test images to whoever asks,
-    `validation` those that were held out instead.
+    A batch has images float32 (n, channels, side, side), normalised, and labels int64
+    (n), both on the device. `order` draws the data order and every augmentation, so a
+    resumed epoch needs no state but that of `order`. Each of several processes gets its
+    share of the same batches. `whole` returns all test images to the caller,
+    `validation` the held-out images instead.
     """
 
     updates: int
@@ -81,9 +42,9 @@ class Batches(Protocol):
 def batches(
     data: Data, recipe: Recipe, device: torch.device, share: Share = WHOLE
 ) -> Batches:
-    """The batches of a trial.
+    """Returns the batches of a trial.
 
-    Raises DataError where the data are missing, or a batch cannot be shared evenly.
+    Raises DataError if the data are missing, or if a batch cannot be shared evenly.
     """
     if catalogue.find(data.name).kind == "memory":
         return MemoryBatches(data, recipe, device, share)
@@ -92,9 +53,9 @@ def batches(
     return ImageBatches(data, recipe, device, share)
 
 
-def first_images(found: Batches, count: int) -> Iterator[Tensor]:
-    """The first test images, in batches (n, channels, side, side)."""
-    for images, _ in found.test(whole=True):
+def first_images(source: Batches, count: int) -> Iterator[Tensor]:
+    """Yields the first test images, in batches (n, channels, side, side)."""
+    for images, _ in source.test(whole=True):
         yield images[:count]
         count -= len(images)
         if count <= 0:
@@ -102,8 +63,9 @@ def first_images(found: Batches, count: int) -> Iterator[Tensor]:
 
 
 def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of values from 0 to 255: those that the data say,
-    else those of the first training images.
+    """Returns mean and standard deviation of values from 0 to 255.
+
+    They are those of the data if given, otherwise those of the first training images.
 
     Shape:
         both float32 (1, channels, 1, 1).
@@ -117,6 +79,8 @@ def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
         )
         mean, std = said.expand(2, 1, data.channels, 1, 1).float()
         return mean, std
+    # The first images are enough for an estimate. The bound on the deviation avoids a
+    # division by zero for a constant channel.
     values = images[:10_000].double()
     return (
         values.mean((0, 2, 3), keepdim=True).float(),
@@ -127,7 +91,7 @@ def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
 class MemoryBatches:
     """Batches of a data set that lies on the device as uint8.
 
-    The last, smaller batch of an epoch is left out of training.
+    Training leaves out the last, smaller batch of an epoch.
     """
 
     def __init__(
@@ -160,11 +124,14 @@ class MemoryBatches:
             )
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
+        # Every process draws the whole epoch and takes its share: `order` is then in
+        # the same state in all of them, whatever their number.
         permutation = arrays.repeated(len(self._train), self._recipe.repeats, order)
         for update in range(self.updates):
             chosen = permutation[update * self._batch : (update + 1) * self._batch][
                 self._mine
             ].to(self._device)
+            # Before normalising: padding with zeros is then black, as in the raw image.
             images = self._augment(self._train[chosen], order)
             images = self._normalise(images)
             yield (
@@ -189,8 +156,10 @@ class MemoryBatches:
         )
 
     def _augment(self, images: Tensor, order: torch.Generator) -> Tensor:
-        """Random crops after zero padding, and horizontal flips: drawn on the CPU, the
-        same on every device, and for the whole batch, the same in every process.
+        """Applies random crops after zero padding, and horizontal flips.
+
+        The draws are made on the CPU, so they are the same on every device. They are
+        made for the whole batch, so they are the same in every process.
         """
         padding = self._recipe.crop_padding
         count = len(images)
@@ -202,6 +171,8 @@ class MemoryBatches:
             steps = torch.arange(side, device=images.device)
             rows = offsets[0] + steps
             columns = offsets[1] + steps
+            # One gather for the whole batch instead of a crop per image: rows and
+            # columns are indexed by image.
             padded = F.pad(images, (padding,) * 4)
             picked = torch.arange(count, device=images.device)[:, None, None]
             images = padded.permute(0, 2, 3, 1)[

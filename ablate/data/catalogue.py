@@ -1,6 +1,6 @@
-"""Which data sets there are, and what shape they have.
+"""The data sets and their shapes.
 
-`data.arrays` and `data.images` read their images.
+`data.arrays` and `data.images` read the images.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ablate.data.splits import held_out
 from ablate.errors import (
     DataError,
     Infeasible,
@@ -22,13 +23,13 @@ from ablate.errors import (
 )
 from ablate.records import Data, Recipe
 
-# Image files are normalised by these unless the data say otherwise.
+# Image files are normalised with these values unless the data specify others.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-# The share of a test image's shorter side that its central crop takes unless the data
-# say otherwise.
+# The central crop of a test image takes this share of the shorter side unless the data
+# specify another.
 CROP = 0.875
-# Fields of a recipe that only image files go through, and what they are where they do
+# Fields of a recipe that apply only to image files, with the values at which they do
 # nothing.
 FILES_ONLY = {
     "rand_augment": "",
@@ -44,10 +45,10 @@ FILES_ONLY = {
 class DataSet:
     """A data set by name.
 
-    `kind` says how it reaches the network: `memory`, as uint8 tensors augmented in
-    batches; `images`, as files through timm's loader. `images` counts its training
-    images. Side and channels are those of its images; files of many sizes have the side
-    that they are resized to.
+    `kind` says how it reaches the network: `memory` as uint8 tensors that are augmented
+    in batches, `images` as files through timm's loader. `images` is the number of
+    training images. Side and channels are those of the images; files of various sizes
+    have the side that they are resized to.
     """
 
     name: str
@@ -157,7 +158,7 @@ SETS: dict[str, DataSet] = {
 
 
 def find(name: str) -> DataSet:
-    """The data set of that name. Raises UnknownName."""
+    """Returns the data set of that name. Raises UnknownName."""
     if name not in SETS:
         raise UnknownName(unknown("data set", name, SETS))
     return SETS[name]
@@ -177,16 +178,16 @@ def describe(
     crop_mode: Literal["", "center", "squash", "border"] = "",
     interpolation: Literal["", "bilinear", "bicubic"] = "",
 ) -> Data:
-    """The shape and the fingerprint of a data set.
+    """Returns the shape and the fingerprint of a data set.
 
-    Sets of a fixed shape need no files for this, so that a cost can be had without
-    them. Small ones are read from data/NAME (torchvision's files) or data/NAME.npz
-    (Keras' layout), or from where `path` says.
+    Data sets of a fixed shape need no files for this, so costs can be counted without
+    them. Small data sets are read from data/NAME (torchvision's files) or data/NAME.npz
+    (Keras' layout), or from `path`.
 
     Raises:
         UnknownName: no data set has this name.
-        DataError: an `.npz` or a folder whose content decides the shape is missing or
-            malformed, or the images cannot be prepared as asked for.
+        DataError: an `.npz` or a folder whose content determines the shape is missing
+            or malformed, or the images cannot be prepared as asked for.
     """
     data_set = find(name)
     size = data_set.image_size
@@ -241,7 +242,10 @@ def describe(
 
 
 def _location(data_set: DataSet, path: str | None) -> str:
-    """The folder or file of a data set; data/NAME or data/NAME.npz if none is given."""
+    """Returns the folder or file of a data set.
+
+    The default is data/NAME or data/NAME.npz.
+    """
     if path is not None:
         if data_set.name == "digits":
             raise DataError("data: digits is embedded in scikit-learn; leave path out")
@@ -260,7 +264,7 @@ def preparation_problem(
     std: Sequence[float],
     for_files: Mapping[str, float | str],
 ) -> tuple[str, str] | None:
-    """The field of the data that cannot be as it is said, and why; None where all can."""
+    """Returns the field of the data that cannot be used, and why; None if all can."""
     if find(name).kind == "memory":
         for field, value in for_files.items():
             if value:
@@ -289,8 +293,9 @@ def preparation_problem(
 
 
 def settled(data: Data, recipe: Recipe) -> Data:
-    """The same data with nothing said that would be so unsaid: equal preparations have
-    one identity.
+    """Returns the same data without values that equal the defaults.
+
+    Equal preparations then have the same identity.
     """
     data = replace(
         data, mean=spread(data.mean, data.channels), std=spread(data.std, data.channels)
@@ -309,19 +314,14 @@ def settled(data: Data, recipe: Recipe) -> Data:
 
 
 def spread(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    """A number for each channel, of one for all of them or one for each."""
+    """Returns one number per channel, given one for all or one for each."""
     if len(values) == 1:
         return values * channels
     return values
 
 
-def held_out(images: int, validation: float) -> int:
-    """Number of the training images that are held out for validation."""
-    return round(images * validation)
-
-
 def refuse_recipe(data: Data, recipe: Recipe) -> None:
-    """Raises Infeasible if the data cannot go through the recipe's augmentations."""
+    """Raises Infeasible if the data do not fit the recipe's augmentations."""
     if recipe.select == "best" and not data.validation:
         raise Infeasible(
             "recipe.select = best chooses an epoch on a validation split; set"
@@ -384,25 +384,26 @@ def _refuse_rand_augment(recipe: Recipe) -> None:
 
 
 def _npz_of(data_set: DataSet, path: Path) -> str:
-    """The hash of a file that holds a named set in Keras' layout: its order of images
-    may differ from the set's own files.
+    """Returns the hash of a file with a named data set in Keras' layout.
+
+    Its order of images may differ from the data set's own files.
 
     Raises:
-        DataError: it holds something else.
+        DataError: it has other content.
     """
     from ablate.data.arrays import npz_shape
 
-    found = npz_shape(path)
+    shape = npz_shape(path)
     expected = (
         data_set.image_size,
         data_set.channels,
         data_set.classes,
         data_set.images,
     )
-    if found != expected:
+    if shape != expected:
         told = "side {}, {} channels, {} classes, {} training images"
         raise DataError(
-            f"data: {path} has {told.format(*found)}; {data_set.name} has"
+            f"data: {path} has {told.format(*shape)}; {data_set.name} has"
             f" {told.format(*expected)}"
         )
     return _file_hash(path)
@@ -414,11 +415,12 @@ def _file_hash(path: Path) -> str:
 
 
 def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
-    """Number of classes and of training images, and a hash over split, class and file
-    names with their sizes.
+    """Returns the number of classes and of training images, and a hash.
+
+    The hash is over split, class and file names with their sizes.
 
     Raises:
-        DataError: it is no such folder, or cannot be read.
+        DataError: it is not such a folder, or cannot be read.
     """
     try:
         return _content(root, classes)

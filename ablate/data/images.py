@@ -1,4 +1,4 @@
-"""Image files through timm's loader: folders, and torchvision's sets of files."""
+"""Image files through timm's loader: folders, and torchvision's data sets of files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
-from ablate.data.batches import Share
 from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD, spread
+from ablate.data.share import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
 
 def dataset(data: Data, split: str) -> Any:
-    """The images of one split, `train` or `test`.
+    """Returns the images of one split, `train` or `test`.
 
-    Raises DataError where they are missing.
+    Raises DataError if they are missing.
     """
     if data.name in ("imagenet", "folder"):
         from timm.data import ImageDataset
@@ -34,7 +34,7 @@ def dataset(data: Data, split: str) -> Any:
                 f"data: no folder {folder}; {data.name} needs {data.path}/train and"
                 f" {data.path}/val with one folder a class"
             )
-        # One numbering of classes for both splits.
+        # Both splits number the classes alike.
         classes = sorted(
             entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir()
         )
@@ -57,8 +57,9 @@ def dataset(data: Data, split: str) -> Any:
 
 
 class Drawn(Dataset[Any]):
-    """Some images of a data set. timm's loader sets `transform`, which goes on to the
-    set itself.
+    """Some images of a data set.
+
+    timm's loader sets `transform`, which is passed on to the data set itself.
     """
 
     def __init__(self, images: Any, indices: list[int]) -> None:
@@ -78,12 +79,11 @@ class Drawn(Dataset[Any]):
 
 
 def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
-    """What each training image goes through, as timm's `create_transform` puts it
-    together.
+    """Returns the transform of training images, from timm's `create_transform`.
 
     Args:
-        prefetch: leave normalising and random erasing to timm's loader, which does them
-            on the device.
+        prefetch: leave normalisation and random erasing to timm's loader, which does
+            them on the device.
     """
     from timm.data import create_transform
     from torchvision.transforms import RandomCrop
@@ -96,7 +96,7 @@ def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) ->
     transform = create_transform(
         data.image_size,
         is_training=True,
-        # timm has these limits too, but its own 3/4 is not quite one over 4/3.
+        # The defaults are left to timm, because its 3/4 is not exactly 1 / (4/3).
         scale=(recipe.crop_scale, 1.0) if changed else None,
         ratio=(1 / recipe.crop_ratio, recipe.crop_ratio) if changed else None,
         hflip=recipe.flip,
@@ -110,7 +110,7 @@ def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) ->
         use_prefetcher=prefetch,
     )
     if recipe.crop_padding:
-        # As DeiT does for small images.
+        # DeiT does the same for small images.
         transform.transforms[0] = RandomCrop(
             data.image_size, padding=recipe.crop_padding
         )
@@ -118,8 +118,10 @@ def training_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) ->
 
 
 def evaluation_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) -> Any:
-    """What each test image goes through: resized and cut at its centre, or taken as it
-    is where training takes it so.
+    """Returns the transform of test images.
+
+    They are resized and cropped at the centre, or taken as they are if training does
+    so.
     """
     from timm.data import create_transform
 
@@ -139,7 +141,7 @@ def evaluation_transform(data: Data, recipe: Recipe, *, prefetch: bool = False) 
 
 
 def normalisation(data: Data) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, of values from 0 to 1."""
+    """Returns mean and standard deviation of each channel, for values from 0 to 1."""
     return (
         spread(data.mean, data.channels) or IMAGENET_MEAN,
         spread(data.std, data.channels) or IMAGENET_STD,
@@ -147,11 +149,10 @@ def normalisation(data: Data) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 class RepeatedSampler(Sampler[int]):
-    """An epoch in which each image of a random part stands `repeats` times in a row
-    (repeated augmentation).
+    """Repeats each image of a random subset `repeats` times in a row.
 
-    It is as long as an epoch without repeats. The copies of an image stand in one
-    batch, as DeiT's sampler puts them.
+    This is repeated augmentation. An epoch is as long as one without repeats. The
+    copies of an image are in one batch, as with DeiT's sampler.
     """
 
     def __init__(self, images: int, repeats: int) -> None:
@@ -171,14 +172,15 @@ class RepeatedSampler(Sampler[int]):
 
 
 def _worker_seed(rank: int, info: Any) -> int:
-    """The seed of a loading process of the process `rank`: not that of the same one of
-    another.
+    """Returns the seed of a loading process of the process `rank`.
+
+    It differs from that of the same loading process of another rank.
     """
     return int(info.seed) + 1000 * rank
 
 
 def _split(data: Data, split: str) -> Any:
-    """The images of train, validation or test, as far as the data are to be used."""
+    """Returns the images of train, validation or test that the data ask for."""
     count = data.test_images if split == "test" else data.train_images
     images = dataset(data, "test" if split == "test" else "train")
     if count and count > len(images):
@@ -195,9 +197,7 @@ def _split(data: Data, split: str) -> Any:
 
 
 class Shared:
-    """The batches of indices that a loader draws, each cut down to the share of one
-    process.
-    """
+    """The batches of indices that a loader draws, reduced to a process's share."""
 
     def __init__(self, drawn: Any, mine: slice | list[int]) -> None:
         self._drawn, self.mine = drawn, mine
@@ -216,9 +216,7 @@ class Shared:
 
 
 def _refuse_other_sizes(images: Any, data: Data) -> None:
-    """Raises DataError where the first image, taken as it is, has another side than the
-    network sees.
-    """
+    """Raises DataError if the first image has another size than the network sees."""
     width, height = images[0][0].size
     if (width, height) != (data.image_size, data.image_size):
         raise DataError(
@@ -229,25 +227,27 @@ def _refuse_other_sizes(images: Any, data: Data) -> None:
 
 
 def _inner(loader: Any) -> Any:
-    """torch's loader within one of timm's, which wraps it on a GPU."""
+    """Returns torch's loader inside one of timm's, which wraps it on a GPU."""
     return getattr(loader, "loader", loader)
 
 
 def _shared(loader: Any, mine: slice | list[int]) -> Shared:
-    """Makes one of timm's loaders give a share of each batch."""
+    """Makes one of timm's loaders return a share of each batch."""
     inner = _inner(loader)
     made = Shared(inner.batch_sampler, mine)
-    # torch's loader lets nobody set it any more; timm itself goes around that.
+    # torch's loader refuses to set this attribute after its construction. timm bypasses
+    # the check in the same way.
     object.__setattr__(inner, "batch_sampler", made)
     return made
 
 
 class ImageBatches:
-    """Batches from timm's loader: random resized crops, flips, RandAugment and random
-    erasing as the recipe says.
+    """Batches from timm's loader.
 
-    timm's augmentations draw from the global random states, and its loader processes
-    from torch's; all of them are seeded from `order` at the start of an epoch.
+    It makes random resized crops, flips, RandAugment and random erasing as the recipe
+    says. timm's augmentations draw from the global random states, and its loader
+    processes from torch's. All of them are seeded from `order` at the start of an
+    epoch.
     """
 
     def __init__(
@@ -267,8 +267,8 @@ class ImageBatches:
         prefetch = device.type == "cuda"
         common: dict[str, Any] = {
             "input_size": shape,
-            # Among several processes none may draw augmentations in the process that
-            # mixes: mixing draws the same in all.
+            # With several processes, augmentations must not be drawn in the process
+            # that mixes: mixing must draw the same in all of them.
             "num_workers": max(data.workers, min(share.of - 1, 1)),
             "persistent_workers": False,
             "use_prefetcher": prefetch,
@@ -287,10 +287,11 @@ class ImageBatches:
         )
         train.transform = training_transform(data, recipe, prefetch=prefetch)
         if self._repeated is not None:
-            # timm's own sampler of repeats needs several processes; without it timm
-            # shuffles, which would part the copies.
+            # timm's sampler for repeats needs several processes. Without it timm
+            # shuffles, which would separate the copies.
             _inner(self._train_loader).batch_sampler.sampler = self._repeated
-        # Each has a data set of its own: timm sets the transform of the set itself.
+        # Each split has its own data set, because timm sets the transform on the data
+        # set itself.
         splits = ("validation", "test") if data.validation else ("test",)
         self._loaders = {}
         for split in splits:
@@ -320,8 +321,8 @@ class ImageBatches:
         random.seed(seed)
         for update, batch in enumerate(self._on_device(self._train_loader)):
             if update == 0 and self._share.rank:
-                # The order is drawn, the same in all processes; what is drawn from here
-                # on differs.
+                # The order has been drawn, the same in all processes. Draws from here
+                # on differ by process.
                 torch.manual_seed(seed + self._share.rank)
                 random.seed(seed + self._share.rank)
             yield batch

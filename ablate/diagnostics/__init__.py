@@ -1,17 +1,17 @@
-"""What a network looks like inside.
+"""Measurements inside a network.
 
-One file of this package is one diagnostic: its record `DIAGNOSTIC` is found there.
+Each file of this package is one diagnostic. It is found through its record
+`DIAGNOSTIC`.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import pkgutil
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from ablate import discovery
 from ablate.diagnostics.diagnostic import Diagnostic
 from ablate.errors import DiagnosticError, UnknownName, unknown
 from ablate.provenance import install_extra
@@ -21,27 +21,19 @@ HELPERS = ("diagnostic", "observe")
 
 @cache
 def catalogue() -> Mapping[str, Diagnostic]:
-    """Every diagnostic by name, in alphabetical order."""
-    modules = sorted(
-        module.name
-        for module in pkgutil.iter_modules(__path__)
-        if module.name not in HELPERS
-    )
-    found = (
-        importlib.import_module(f"{__name__}.{name}").DIAGNOSTIC for name in modules
-    )
-    return {diagnostic.name: diagnostic for diagnostic in found}
+    """Returns every diagnostic by name, in alphabetical order."""
+    return discovery.parts(__name__, __path__, "DIAGNOSTIC", HELPERS)
 
 
 def find(name: str) -> Diagnostic:
-    """The diagnostic of that name. Raises UnknownName."""
+    """Returns the diagnostic of that name. Raises UnknownName."""
     if name not in catalogue():
         raise UnknownName(unknown("diagnostic", name, catalogue()))
     return catalogue()[name]
 
 
 def require(names: Iterable[str]) -> None:
-    """Raises DiagnosticError where a diagnostic needs a package that is not installed."""
+    """Raises DiagnosticError if a diagnostic needs a package that is not installed."""
     for name in names:
         package = find(name).requires
         if (
@@ -55,13 +47,14 @@ def require(names: Iterable[str]) -> None:
 
 
 def usual() -> tuple[str, ...]:
-    """Those that cost little to take and to store: all but matrices and the
-    semidefinite program.
+    """Returns the diagnostics that are cheap to take and to store.
+
+    These are all but matrices and the semidefinite program.
     """
     return tuple(
         name
-        for name, found in catalogue().items()
-        if found.form != "matrix" and name != "lipschitz"
+        for name, diagnostic in catalogue().items()
+        if diagnostic.form != "matrix" and name != "lipschitz"
     )
 
 

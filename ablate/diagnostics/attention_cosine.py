@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Mean over heads and over pairs of different columns i, j of cos(A_i, A_j)."""
+    """Returns the mean of cos(A_i, A_j) over heads and pairs of columns i != j."""
     from torch.nn.functional import normalize
 
     if layer.attention is None:

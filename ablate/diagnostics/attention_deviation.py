@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Mean over heads and rows of the standard deviation (over all m weights, divided
-    by m) of a row.
+    """Returns the standard deviation of a row, averaged over heads and rows.
+
+    It is over all m weights of the row, divided by m.
     """
     if layer.attention is None:
         return {}

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Norms of the rows of F A F^-1 with F the Fourier matrix over tokens, mean over
-    heads; (batch, n).
+    """Returns the norms of the rows of F A F^-1, averaged over heads; (batch, n).
+
+    F is the Fourier matrix over tokens.
     """
     import torch
 

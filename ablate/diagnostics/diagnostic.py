@@ -16,13 +16,13 @@ Form = Literal["number", "vector", "matrix"]
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer of a network made of a batch of images.
+    """What one layer of a network computed for a batch of images.
 
     Attributes:
         tokens: (batch, n, width), the grid tokens that leave the block, without prefix
             tokens.
-        attention: the module and what its call computed; None where the block has no
-            attention to look into. Swin's batch runs over windows.
+        attention: the module and what its call computed; None if the block has no
+            attention to observe. Swin's batch is over windows.
         ffn: the feed-forward network and its input, (batch, n, width).
     """
 
@@ -33,17 +33,17 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-    """One thing to look at inside a network, as one file of this package declares it.
+    """One measurement inside a network, as one file of this package declares it.
 
     Attributes:
         about: what it is, with its range.
         source: paper and place.
-        form: a number a layer, a vector or a matrix.
-        axis: what the axis of a plot says.
-        requires: a package that is no dependency of this one, if it needs it.
-        measure: the values of one layer by their names' endings (`""` for the
-            diagnostic's own name), each with one entry an image (or window) in front;
-            an empty mapping where the layer has no such thing.
+        form: a number per layer, a vector or a matrix.
+        axis: the label of a plot's axis.
+        requires: a package that it needs and that is not a dependency of this one.
+        measure: returns the values of one layer by the ending of their name (`""` for
+            the diagnostic's own name), each with one entry per image (or window) in its
+            first dimension. It returns an empty mapping if the layer has no such value.
     """
 
     name: str

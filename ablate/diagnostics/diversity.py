@@ -1,6 +1,4 @@
-"""Diversity of tokens: distance to the nearest matrix of equal rows, in the composite
-norm.
-"""
+"""Diversity of tokens: distance to the nearest matrix of equal rows, composite norm."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token: largest
-    column sum times largest row sum of absolute values.
+    """Returns `r(Z) = sqrt(||Z - 1 z^T||_1 ||Z - 1 z^T||_inf)` with z the mean token.
 
-    In this norm the mean is near the nearest row, not exactly it.
+    That is the largest column sum times the largest row sum of absolute values. In this
+    norm the mean is close to the nearest row, but not exactly it.
     """
     rest = (layer.tokens - layer.tokens.mean(1, keepdim=True)).abs()
     return {"": (rest.sum(1).amax(1) * rest.sum(2).amax(1)).sqrt()}

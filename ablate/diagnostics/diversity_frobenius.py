@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`||Z - 1 z^T||_F`, where the mean token is the nearest z."""
+    """Returns `||Z - 1 z^T||_F`; in this norm the mean token is the nearest z."""
     return {
         "": (layer.tokens - layer.tokens.mean(1, keepdim=True)).flatten(1).norm(dim=1)
     }

@@ -1,5 +1,6 @@
-"""The Lipschitz bound of a feed-forward network with (A)GELUs, by semidefinite
-programming, beside a sampled lower bound.
+"""The Lipschitz bound of a feed-forward network with (A)GELUs.
+
+It comes from semidefinite programming, with a sampled lower bound beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.float64]
 
 _GELU = 0.5 * (1 + math.erf(1.0)) + math.exp(-1) / math.sqrt(math.pi)
-# Least and greatest slope of each base activation; GELU's are at -sqrt 2 and sqrt 2.
+# Least and greatest slope of each base activation; GELU has them at -sqrt 2 and sqrt 2.
 SLOPES = {
     "GELU": (1 - _GELU, _GELU),
     "SiLU": (-0.09984, 1.09984),
@@ -31,22 +32,22 @@ SLOPES = {
     "Identity": (1.0, 1.0),
 }
 
-# Above so many rows, the first-order solver SCS takes the place of the interior-point
+# With more rows than this, the first-order solver SCS replaces the interior-point
 # solver Clarabel.
 LARGE = 120
 
-# A program of more rows takes hours.
+# A program with more rows takes hours.
 LARGEST = 800
 
 _KNOWN: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 
 
 def bound(inner: Matrix, parts: list[tuple[Matrix, Matrix, Matrix]]) -> float:
-    """`sum_i sqrt(rho_i)` for `f(x) = sum_i W1_i phi_i(W0 x + b)` (iffn, Theorem 4.3,
-    with W1_i as in its proof).
+    """Returns `sum_i sqrt(rho_i)` for `f(x) = sum_i W1_i phi_i(W0 x + b)`.
 
-    A channel's slopes are its own, where the theorem takes the widest of all channels:
-    T is diagonal, so its proof holds.
+    See iffn, Theorem 4.3, with W1_i as in its proof. Each channel has its own slopes,
+    while the theorem uses the widest of all channels. As T is diagonal, its proof still
+    holds.
 
     Args:
         inner: W0, (hidden, width).
@@ -60,8 +61,9 @@ def bound(inner: Matrix, parts: list[tuple[Matrix, Matrix, Matrix]]) -> float:
 
 
 def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float:
-    """The least rho that the matrix inequality allows, certified: whatever T the solver
-    found, the rho for it is computed.
+    """Returns the least rho that the matrix inequality allows, certified.
+
+    It is computed for the T that the solver found, whatever that is.
     """
     import cvxpy as cp
     import numpy as np
@@ -89,7 +91,7 @@ def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float
     side = w0.T @ cp.diag(cp.multiply(least + greatest, t))
     matrix = cp.bmat([[upper, side], [side.T, -2 * diagonal + gram]])
     problem = cp.Problem(cp.Minimize(rho), [matrix << 0])
-    # A solution that the solver calls inaccurate, or none, costs tightness only: the
+    # An inaccurate solution, or none, makes the bound less tight but not wrong: the
     # bound is certified from whatever T there is.
     with warnings.catch_warnings(), contextlib.suppress(cp.error.SolverError):
         warnings.simplefilter("ignore", UserWarning)
@@ -103,8 +105,9 @@ def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float
 def _certified(
     w0: Matrix, gram: Matrix, least: Matrix, greatest: Matrix, t: Matrix
 ) -> float:
-    """The least rho for a given diagonal T, by the Schur complement; T is raised until
-    its block is positive definite.
+    """Returns the least rho for a given diagonal T, by the Schur complement.
+
+    T is raised until its block is positive definite.
     """
     import numpy as np
 
@@ -128,8 +131,9 @@ def _certified(
 def sampled(
     inner: nn.Linear, act: nn.Module, outer: nn.Linear, count: int, x: Tensor
 ) -> Tensor:
-    """The largest spectral norm of f's Jacobian at some tokens of each image: a lower
-    bound of its Lipschitz constant.
+    """Returns the largest spectral norm of f's Jacobian at some tokens of each image.
+
+    It is a lower bound of the Lipschitz constant.
 
     Shape:
         x (batch, n, width), to (batch).
@@ -155,8 +159,9 @@ def sampled(
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Bound and sampled lower bound of `fc2(phi(fc1(x)))`: norms and a depthwise block
-    between them are left out, as in the theorem.
+    """Returns bound and sampled lower bound of `fc2(phi(fc1(x)))`.
+
+    Norms and a depthwise block between them are left out, as in the theorem.
     """
     import torch
     from torch import nn
@@ -187,7 +192,7 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
 def _parts(
     act: Any, base: str, fc2: nn.Linear, count: int
 ) -> list[tuple[Matrix, Matrix, Matrix]]:
-    """W1_i and slopes of each of the activations that are concatenated."""
+    """Returns W1_i and the slopes of each of the concatenated activations."""
     import numpy as np
 
     least, greatest = SLOPES[base]
@@ -196,12 +201,12 @@ def _parts(
     gains = np.ones(w1.shape[1])
     if hasattr(act, "alpha"):
         gains = (act.alpha * act.beta).double().cpu().numpy()
-    found = []
+    layers = []
     for part in range(count):
         mine = slice(part * hidden, (part + 1) * hidden)
         ends = np.stack((gains[mine] * least, gains[mine] * greatest))
-        found.append((w1[:, mine], ends.min(0), ends.max(0)))
-    return found
+        layers.append((w1[:, mine], ends.min(0), ends.max(0)))
+    return layers
 
 
 DIAGNOSTIC = Diagnostic(

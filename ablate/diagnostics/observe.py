@@ -1,4 +1,4 @@
-"""Looks on while a network classifies images, layer by layer, and takes diagnostics."""
+"""Observes a network while it classifies images, and takes diagnostics by layer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def measure(
     names: Sequence[str],
     epoch: int = 0,
 ) -> tuple[Measurement, ...]:
-    """Means over images of diagnostics, for each layer.
+    """Returns the means of diagnostics over images, for each layer.
 
-    The network is looked at as a copy in evaluation mode with attention computed step
-    by step; it stays as it is, and no random number is drawn.
+    A copy of the network is observed in evaluation mode, with attention computed step
+    by step. The network itself does not change, and no random number is drawn.
 
     Args:
         images: batches (n, channels, side, side), on the network's device.
@@ -45,9 +45,9 @@ def measure(
     counts: dict[tuple[str, int], int] = {}
     with torch.no_grad():
         for batch in images:
-            for index, layer in enumerate(eye.look(batch)):
+            for index, layer in enumerate(eye.see(batch)):
                 for diagnostic in wanted:
-                    for ending, found in diagnostic.measure(layer).items():
+                    for ending, values in diagnostic.measure(layer).items():
                         key = (
                             (
                                 f"{diagnostic.name}.{ending}"
@@ -56,15 +56,15 @@ def measure(
                             ),
                             index,
                         )
-                        total = found.double().sum(0)
+                        total = values.double().sum(0)
                         sums[key] = sums[key] + total if key in sums else total
-                        counts[key] = counts.get(key, 0) + len(found)
+                        counts[key] = counts.get(key, 0) + len(values)
     taken = tuple(
         _measurement(epoch, key, total / counts[key])
         for key, total in sorted(sums.items())
     )
-    # That a network has nothing of a kind is known too: layer -1 says that it was
-    # looked for.
+    # A diagnostic that this network does not have gets layer -1, which records that it
+    # was taken.
     seen = {measurement.name.partition(".")[0] for measurement in taken}
     return taken + tuple(
         Measurement(epoch=epoch, name=name, layer=-1, value=None)
@@ -87,7 +87,7 @@ def _measurement(epoch: int, key: tuple[str, int], mean: Tensor) -> Measurement:
 
 
 def _rounded(numbers: list[Any]) -> list[Any]:
-    """Numbers, or rows of numbers, to five digits."""
+    """Rounds numbers, or rows of numbers, to five significant digits."""
     if numbers and isinstance(numbers[0], list):
         return [_rounded(row) for row in numbers]
     return [float(f"{number:.5g}") for number in numbers]
@@ -99,7 +99,7 @@ class _Eye:
     def __init__(self, model: nn.Module, backbone: str) -> None:
         self._model = model
         family = families.find(backbone)
-        # Blocks that no grid token passes have nothing to look at.
+        # Blocks without grid tokens have nothing to observe.
         self._places = [
             place for place in places_of(model) if place.site.grid != (0, 0)
         ]
@@ -118,8 +118,8 @@ class _Eye:
                     partial(self._feed, index, place)
                 )
 
-    def look(self, images: Tensor) -> list[Layer]:
-        """The layers that a batch of images goes through."""
+    def see(self, images: Tensor) -> list[Layer]:
+        """Returns the layers for a batch of images."""
         self._model(images)
         return [
             Layer(self._tokens[i], self._seen.get(i), self._ffn.get(i))

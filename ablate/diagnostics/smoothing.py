@@ -1,4 +1,4 @@
-"""How much of the high frequencies attention lets pass, beside the bound of Theorem 3."""
+"""How much of the high frequencies passes attention, beside the bound of Theorem 3."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def bound(logits: Tensor, norms: Tensor) -> Tensor:
-    """`sum_h sqrt(N e^(2 a) / (e^(2 a) + N - 1)) ||W_h||_2` with a = max |P_ij| of head
-    h.
+    """Returns `sum_h sqrt(N e^(2 a) / (e^(2 a) + N - 1)) ||W_h||_2`.
+
+    a is max |P_ij| of head h.
 
     Shape:
         logits (batch, heads, N, N), norms (heads), to (batch).
@@ -25,11 +26,11 @@ def bound(logits: Tensor, norms: Tensor) -> Tensor:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """`||HC[MSA(X)]||_F / ||HC[X]||_F` and its bound, W_h being value times output
-    projection of a head.
+    """Returns `||HC[MSA(X)]||_F / ||HC[X]||_F` and its bound.
 
-    Only for plain softmax attention of N tokens to themselves: an edit of values,
-    weights or output leaves the theorem.
+    W_h is value times output projection of a head. This is only for plain softmax
+    attention of N tokens to themselves: the theorem does not cover edits of values,
+    weights or output.
     """
     import torch
 

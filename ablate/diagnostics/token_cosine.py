@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Mean over i != j of cos(h_i, h_j).
+    """Returns the mean of cos(h_i, h_j) over i != j.
 
-    Each pair needs no matrix: the sum over all is the squared norm of the sum of units.
+    No matrix of pairs is needed: the sum over all pairs is the squared norm of the sum
+    of unit vectors.
     """
     from torch.nn.functional import normalize
 

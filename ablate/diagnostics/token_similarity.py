@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Tokens of which a matrix is still stored.
+# The most tokens for which a matrix is stored.
 MOST = 1024
 
 

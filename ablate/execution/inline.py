@@ -1,4 +1,4 @@
-"""Jobs one after the other in this process."""
+"""Runs jobs one after another in this process."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import time
 from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
-from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
-from ablate.execution.work import Work
+from ablate.execution.early_stopping import make_stopping_rule
+from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
+from ablate.execution.trial_run import TrialRun
 from ablate.records import Job, Order, Progressed, Status
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.rules import Rule
+    from ablate.execution.ray_tune.stopping import StoppingRule
 
 
 class InlineExecutor:
-    """Runs in the calling process: no start-up, one trial at a time, every error with
-    its full traceback.
+    """Runs in the calling process.
+
+    There is no start-up, one trial runs at a time, and every error has its full
+    traceback.
     """
 
     name = "inline"
@@ -29,7 +32,7 @@ class InlineExecutor:
         pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        rule = make_rule(order)
+        rule = make_stopping_rule(order)
         cores = order.cpus or os.cpu_count() or 1
         if order.resources.cpus > cores:
             raise ExecutorError(
@@ -43,11 +46,13 @@ class InlineExecutor:
             elif not self._train(job, rule, emit, stop):
                 return
 
-    def _train(self, job: Job, rule: Rule | None, emit: Emit, stop: Stop) -> bool:
+    def _train(
+        self, job: Job, rule: StoppingRule | None, emit: Emit, stop: Stop
+    ) -> bool:
         """Trains one job, epoch by epoch. Returns False if the user stopped it."""
         if rule is not None:
             rule.add(job.trial.hash, job.history)
-        work = Work(job, self.name)
+        work = TrialRun(job, self.name)
         try:
             events = work.start()
             while True:

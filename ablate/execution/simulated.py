@@ -1,5 +1,6 @@
-"""Jobs on a fake clock with made-up curves: the whole harness in milliseconds, for
-tests and for trying a plan out.
+"""Runs jobs on a simulated clock with made-up curves, in milliseconds.
+
+This is for tests and for trying out a plan.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ablate.execution import WAIT_SECONDS, Emit, Stop, make_rule
+from ablate.execution.early_stopping import make_stopping_rule
+from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
 from ablate.records import (
     Ended,
     Epoch,
@@ -25,16 +27,15 @@ from ablate.records import (
 )
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.rules import Rule
+    from ablate.execution.ray_tune.stopping import StoppingRule
 
 Curve = Callable[[Trial, int], Epoch]
 
 
 def made_up(trial: Trial, number: int) -> Epoch:
-    """A curve that rises to a level which depends on the architecture and, a little, on
-    the seed.
+    """Returns one epoch of a curve that rises to a level set by the architecture.
 
-    Not a result.
+    A little noise depends on the seed. This is not a result.
     """
     level = 60 + int(trial.architecture.hash[:6], 16) / 0xFFFFFF * 30
     noise = random.Random(f"{trial.hash}/{number}").gauss(0, 0.3)
@@ -55,8 +56,8 @@ class SimulatedExecutor:
     """Runs as many jobs at once as there are slots, in simulated time.
 
     Args:
-        curve: what epoch `number` of a trial gives. It may raise to play a failing
-            trial, or give NaN to play a diverging one.
+        curve: returns epoch `number` of a trial. It may raise to simulate a failing
+            trial, or return NaN to simulate a diverging one.
     """
 
     name = "simulated"
@@ -72,8 +73,10 @@ class SimulatedExecutor:
         pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
-        rule = make_rule(order)
+        rule = make_stopping_rule(order)
         jobs = iter(order.jobs)
+        # A heap of (time at which the epoch ends, serial number, job, epoch). The
+        # serial number breaks ties, because jobs cannot be compared.
         running: list[tuple[float, int, Job, int]] = []
         serial, more = 0, True
         while not stop():
@@ -109,9 +112,9 @@ class SimulatedExecutor:
             emit(Ended(job.trial.hash, Status.RUNNING))
 
     def _epoch(
-        self, job: Job, number: int, emit: Emit, rule: Rule | None
+        self, job: Job, number: int, emit: Emit, rule: StoppingRule | None
     ) -> Ended | None:
-        """One epoch of a job; the end of the job, if this is it."""
+        """Runs one epoch of a job; returns its end if this was the last one."""
         if number > job.trial.recipe.epochs:
             return Ended(job.trial.hash, Status.COMPLETED)
         try:

@@ -1,39 +1,28 @@
 """What can vary.
 
-One file of this package is one factor: its record `FACTOR` is found by being there.
+Each file of this package is one factor. It is found through its record `FACTOR`.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
 
+from ablate import discovery
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.factors.factor import Factor, LossFactor, Parameter, Values, explain_refusal
+from ablate.factors.factor import Factor, Parameter, Values, explain_refusal
 from ablate.records import Level, Settings
 
 
 @cache
 def catalogue() -> Mapping[str, Factor]:
-    """Every factor by name, in alphabetical order."""
-    found: dict[str, Factor] = {}
-    for module in sorted(
-        pkgutil.iter_modules(__path__), key=lambda module: module.name
-    ):
-        if module.name == "factor":
-            continue
-        factor = importlib.import_module(f"{__name__}.{module.name}").FACTOR
-        if factor.name in found:
-            raise ValueError(f"two files declare a factor '{factor.name}'")
-        found[factor.name] = factor
-    return found
+    """Returns every factor by name, in alphabetical order."""
+    return discovery.parts(__name__, __path__, "FACTOR", ["factor"])
 
 
 @cache
 def parameters() -> Mapping[str, tuple[Factor, Parameter]]:
-    """Every parameter by its full name, as it is written in a space."""
+    """Returns every parameter by its full name, as it is written in a space."""
     return {
         factor.full_name(p.name): (factor, p)
         for factor in catalogue().values()
@@ -42,10 +31,10 @@ def parameters() -> Mapping[str, tuple[Factor, Parameter]]:
 
 
 def find(name: str) -> tuple[Factor, Parameter]:
-    """The factor and parameter behind a full name.
+    """Returns the factor and the parameter with a full name.
 
     Raises:
-        UnknownName: no factor has it; the message names the nearest.
+        UnknownName: there is none; the message suggests the nearest name.
     """
     try:
         return parameters()[name]
@@ -54,9 +43,9 @@ def find(name: str) -> tuple[Factor, Parameter]:
 
 
 def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:
-    """One factor's values: what is said, else the default.
+    """Returns one factor's values: those that are set, otherwise the defaults.
 
-    What only the backbone knows is left out.
+    Values that depend on the backbone are left out.
     """
     said = {
         p.name: settings.get(factor.full_name(p.name), p.default)
@@ -66,8 +55,9 @@ def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:
 
 
 def canonical(settings: Settings) -> dict[str, Level]:
-    """The settings that a model would read and that differ from their defaults: equal
-    models, equal settings.
+    """Returns the settings that a model reads and that differ from their defaults.
+
+    Equal models thus have equal settings.
     """
     kept: dict[str, Level] = {}
     for factor in catalogue().values():
@@ -81,7 +71,7 @@ def canonical(settings: Settings) -> dict[str, Level]:
 
 
 def unread_reason(name: str, settings: Settings) -> str:
-    """Why a model with these settings does not read a parameter, or nothing if it does."""
+    """Returns why a model does not read a parameter; empty if it does."""
     factor, parameter = find(name)
     if parameter.read(values_of(factor, settings)):
         return ""
@@ -89,37 +79,40 @@ def unread_reason(name: str, settings: Settings) -> str:
 
 
 def needs_patch_labels(settings: Settings) -> bool:
-    """Whether a loss of these settings needs a label for each patch."""
-    return any(
-        isinstance(factor, LossFactor)
-        and factor.patch_labels(values_of(factor, settings))
-        for factor in catalogue().values()
-    )
+    """Whether a loss with these settings needs a label for each patch."""
+    for factor in catalogue().values():
+        terms = factor.loss_terms
+        if terms is not None and terms.patch_labels(values_of(factor, settings)):
+            return True
+    return False
 
 
 def mixes_patches(settings: Settings) -> bool:
-    """Whether a loss of these settings mixes two images on the patch grid, as
-    published.
+    """Whether a loss with these settings mixes two images on the patch grid.
+
+    The published code does.
     """
-    found = [
-        factor for factor in catalogue().values() if isinstance(factor, LossFactor)
-    ]
-    values = [(factor, values_of(factor, settings)) for factor in found]
-    return any(
-        not factor.neutral(read) and factor.as_published(read)
-        for factor, read in values
-    )
+    for factor in catalogue().values():
+        terms = factor.loss_terms
+        values = values_of(factor, settings)
+        if terms is None or factor.neutral(values):
+            continue
+        if terms.as_published(values):
+            return True
+    return False
 
 
 def reads_decay(settings: Settings) -> bool:
-    """Whether a factor that these settings turn on reads `recipe.factor_decay`."""
-    found = [factor for factor in catalogue().values() if factor.decays_as_published]
-    return any(not factor.neutral(values_of(factor, settings)) for factor in found)
+    """Whether a factor that these settings activate reads `recipe.factor_decay`."""
+    decaying = [factor for factor in catalogue().values() if factor.decays_as_published]
+    return any(not factor.neutral(values_of(factor, settings)) for factor in decaying)
 
 
 def check(settings: Settings) -> Settings:
-    """The same settings, if each names a factor, has an allowed level and would be
-    read.
+    """Returns the same settings if each of them is valid.
+
+    A valid setting has the name of a factor and an allowed level, and the model reads
+    it.
 
     Raises:
         UnknownName: no factor has the name.

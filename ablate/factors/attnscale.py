@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
+from ablate.factors.factor import Edits, Factor, OneOf, Parameter, Site, Values
 
 
 def make(values: Values, site: Site) -> Edits:
@@ -11,7 +11,7 @@ def make(values: Values, site: Site) -> Edits:
     return Edits(weights=ScaledHighPass(site.heads) if values["attnscale"] else None)
 
 
-FACTOR = EditFactor(
+FACTOR = Factor(
     name="attnscale",
     source="anti-oversmoothing, section 3.1; Table 1",
     claim=(
@@ -19,13 +19,13 @@ FACTOR = EditFactor(
         " +0.9 top-1 on DeiT-S, 72 parameters."
     ),
     neutral=lambda values: values["attnscale"] is False,
-    make=make,
+    edit_attention=make,
     parameters=(
         Parameter(
             name="attnscale",
             allowed=OneOf((False, True)),
             default=False,
-            about="scales A - 1/N by 1 + w, w a head, 0 at the start",
+            about="scales A - 1/N by 1 + w, one w per head, 0 at the start",
             typical=(True,),
         ),
     ),

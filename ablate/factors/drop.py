@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.factors.factor import Dimensions, Parameter, Real, SizeFactor, Values
+from ablate.factors.factor import Dimensions, Factor, Parameter, Real, Values
 
 
 def edit(values: Values, before: Dimensions) -> Dimensions:
@@ -17,7 +17,7 @@ def edit(values: Values, before: Dimensions) -> Dimensions:
     )
 
 
-FACTOR = SizeFactor(
+FACTOR = Factor(
     name="drop",
     kind="recipe",
     source="augmented-shortcuts, Tables 7 and 8; DeiT",
@@ -26,7 +26,7 @@ FACTOR = SizeFactor(
         " 75.1 %, DeiT-S 69.8 %."
     ),
     neutral=lambda values: not any(values.values()),
-    edit=edit,
+    edit_backbone=edit,
     parameters=(
         Parameter(
             name="path",

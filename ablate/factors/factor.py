@@ -1,5 +1,6 @@
-"""What a factor is: a frozen record with typed parameters and one hook, whose contract
-its kind fixes.
+"""What a factor is: a frozen record with typed parameters and one hook.
+
+The kind of the factor defines the contract of the hook.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ Branch = Literal["msa", "mlp"]
 
 # What a backbone must have for a factor to be defined on it:
 #
-# residual    pre-norm blocks whose two branches are added to a shortcut attention
-# softmax attention between tokens, with weights to edit heads       attention whose
-# heads do not talk to each other ffn         a feed-forward network of two linear
-# layers around a GELU tokens      as many patch tokens of the same width before the
-# first block as after the last head        one linear classifier on one vector
+# residual    pre-norm blocks whose two branches are added to a shortcut
+# attention   softmax attention between tokens, with weights to edit
+# heads       attention whose heads do not talk to each other
+# ffn         a feed-forward network of two linear layers around a GELU
+# tokens      patch tokens of equal number and width before the first and after the
+#             last block
+# head        one linear classifier on one vector
 Slot = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
 
 
@@ -74,8 +77,9 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A parameter that takes numbers from `least` (itself only if `closed`) up to, but
-    not including, `below`.
+    """A parameter that takes numbers from `least` up to, but not including, `below`.
+
+    `least` itself is allowed only if `closed`.
     """
 
     least: float
@@ -111,7 +115,7 @@ Values: TypeAlias = Mapping[str, Level]
 
 
 def always(values: Values) -> bool:
-    """The parameter is read whatever the others say."""
+    """Says that a parameter is always read, whatever the others are."""
     return True
 
 
@@ -119,10 +123,10 @@ def always(values: Values) -> bool:
 class Parameter:
     """One thing that varies.
 
-    `default` is the level where nothing is said; None means: as the backbone has it.
-    `read` says whether the model reads the parameter given the others, `when` the same
-    in words. `typical` are levels worth trying, used by the catalogue and by the
-    contract tests.
+    `default` is the level if none is set; None means the backbone's own. `read` says
+    whether the model reads the parameter given the others, and `when` says the same in
+    words. `typical` are levels worth trying; the catalogue and the contract tests use
+    them.
     """
 
     name: str
@@ -136,14 +140,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that a factor needs to know of the block where it is built.
+    """What a factor needs to know about the block in which it is built.
 
     `layer` counts from 0 to `depth` - 1 over the whole backbone. `hidden` is the width
-    of the feed-forward network, `grid` the token grid (height, width; 0 where only
-    prefix tokens pass), `prefix` the number of class and register tokens before the
-    grid tokens, `dropout` the rate inside the feed-forward network, `norm` makes a norm
-    over a number of channels, of the backbone's class, `family` the name of the
-    backbone's family.
+    of the feed-forward network. `grid` is the token grid (height, width); it is 0 if
+    only prefix tokens pass. `prefix` is the number of class and register tokens before
+    the grid tokens. `dropout` is the rate inside the feed-forward network. `norm` makes
+    a norm over a number of channels, of the backbone's class. `family` is the name of
+    the backbone's family.
     """
 
     layer: int
@@ -162,10 +166,8 @@ class Site:
 class Dimensions:
     """The numbers of a backbone that size and recipe factors may change.
 
-    Rates are probabilities.
-
-    0, or an empty `pool`, stands for a number that the backbone has not, or has in
-    several values.
+    Rates are probabilities. 0, or an empty `pool`, means that the backbone does not
+    have this number, or has several values of it.
     """
 
     patch_size: int = 0
@@ -183,9 +185,7 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Join:
-    """How a block joins its branches, and beside which of them the identity shortcut
-    stands.
-    """
+    """How a block joins its branches, and whether it has the identity shortcut."""
 
     layout: Literal["serial", "parallel"] = "serial"
     identity: bool = True
@@ -193,7 +193,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Path:
-    """A module beside a branch, reading the branch's input or the branch's norm of it.
+    """A module beside a branch, reading the branch's input or the norm of it.
 
     The sum of branch, shortcuts and paths is multiplied by `rescale`.
     """
@@ -205,16 +205,17 @@ class Path:
 
 @dataclass(frozen=True)
 class Edits:
-    """What a factor changes inside attention; a place that is None stays as it is.
+    """What a factor changes inside attention; a place that is None does not change.
 
     Shapes, for n queries, m keys and h heads:
-        value: called with the tokens that the values are projected from, (batch, m, width), and with the values,
-            (batch, m, h * head width); gives new values.
+        value: receives the tokens that the values are projected from, (batch, m,
+            width), and the values, (batch, m, h * head width); returns new values.
         logits: (batch, h, n, m) to the same, before any mask and the softmax.
-        weights: (batch, h, n, m) to the same, after the softmax and before attention dropout.
+        weights: (batch, h, n, m) to the same, after the softmax and before attention
+            dropout.
         output: (batch, n, width) to the same, after the output projection.
-        image: (batch, height, width, channels) to the same, after the windows of an image were put together again; on
-            backbones whose attention works in windows.
+        image: (batch, height, width, channels) to the same, after the windows of an
+            image are merged, on backbones whose attention has windows.
     """
 
     value: nn.Module | None = None
@@ -226,8 +227,9 @@ class Edits:
 
 @dataclass(frozen=True)
 class TokenSite:
-    """What a loss on patch tokens needs to know: their width, their grid (height,
-    width), and the number of classes.
+    """What a loss on patch tokens needs to know.
+
+    It is their width, their grid (height, width), and the number of classes.
     """
 
     width: int
@@ -235,19 +237,53 @@ class TokenSite:
     classes: int
 
 
+@dataclass(frozen=True)
+class LossTerms:
+    """Terms on patch tokens that a factor adds to the training loss.
+
+    Attributes:
+        make: builds the terms: a module that receives early tokens, the tokens after
+            the last block (both (batch, patches, width), without prefix tokens) and
+            labels, and returns a scalar. Labels are those of patches, (batch, patches,
+            classes), or `Regions`, or None.
+        patch_labels: whether the terms need labels of patches.
+        as_published: whether early tokens are patch embeddings without position, and
+            any two images of a batch are mixed on the patch grid. Otherwise early
+            tokens are those before the first block.
+    """
+
+    make: Callable[[Values, TokenSite], nn.Module]
+    patch_labels: Callable[[Values], bool]
+    as_published: Callable[[Values], bool] = lambda values: False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Factor:
     """What can vary, as one file of this package declares it.
 
+    A factor has one hook or several: each changes another place of the model.
+
     Attributes:
         name: first half of every dotted name, as in `shortcuts.count`.
         parameters: second halves; a factor with a single parameter of its own name is
-            addressed by `name` alone.
+            written as `name` alone.
         source: paper and place, or the library that defines it.
-        claim: what the source says it does, in one line.
+        claim: the effect according to the source, in one line.
         neutral: whether the model is the unmodified one at these values.
-        needs: what a backbone must have for the factor to be defined on it.
-        decays_as_published: whether a layer of it reads `recipe.factor_decay`.
+        edit_backbone: changes numbers of the backbone before it is built.
+        replace_ffn: replaces the feed-forward network. Receives the original, which has
+            `fc1`, `act` and `fc2`; returns a module from (batch, tokens, width) to the
+            same.
+        edit_attention: changes the inside of attention.
+        add_paths: adds paths beside a branch: modules from (batch, tokens, width) to
+            the same. An empty list adds none.
+        join_branches: changes how a block joins its branches.
+        before_classifier: inserts a module between the pooled vector and the
+            classifier, from (batch, width) to the same. Receives the width.
+        loss_terms: adds terms to the training loss; the network does not change.
+        needs: what a backbone must have, beyond what the hooks need.
+        kind: what the catalogue calls the factor; by default, what its hooks change.
+        decays_as_published: whether one of its layers reads `recipe.factor_decay`.
     """
 
     name: str
@@ -255,9 +291,28 @@ class Factor:
     source: str
     claim: str
     neutral: Callable[[Values], bool]
+    edit_backbone: Callable[[Values, Dimensions], Dimensions] | None = None
+    replace_ffn: Callable[[Values, Site, nn.Module], nn.Module] | None = None
+    edit_attention: Callable[[Values, Site], Edits] | None = None
+    add_paths: Callable[[Values, Site, Branch], list[Path]] | None = None
+    join_branches: Callable[[Values, Join], Join] | None = None
+    before_classifier: Callable[[Values, int], nn.Module] | None = None
+    loss_terms: LossTerms | None = None
     needs: tuple[Slot, ...] = ()
     kind: str = ""
     decays_as_published: bool = False
+
+    def __post_init__(self) -> None:
+        hooks = [name for name in HOOKS if getattr(self, name) is not None]
+        if not hooks:
+            raise ValueError(f"factor '{self.name}' has none of {', '.join(HOOKS)}")
+        needs: list[Slot] = []
+        for name in hooks:
+            needs += HOOKS[name][1]
+        kinds = [HOOKS[name][0] for name in hooks]
+        # A frozen record sets its derived fields this way.
+        object.__setattr__(self, "needs", tuple(dict.fromkeys([*needs, *self.needs])))
+        object.__setattr__(self, "kind", self.kind or " + ".join(kinds))
 
     def full_name(self, parameter: str) -> str:
         if parameter == self.name:
@@ -265,94 +320,23 @@ class Factor:
         return f"{self.name}.{parameter}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizeFactor(Factor):
-    """Changes numbers of the backbone before it is built."""
-
-    edit: Callable[[Values, Dimensions], Dimensions]
-    kind: str = "size"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplaceFactor(Factor):
-    """Takes the feed-forward network's place: gets the original module, returns one of
-    the same tensor shapes.
-
-    The original has `fc1`, `act` and `fc2`; inputs and outputs are (batch, tokens,
-    width).
-    """
-
-    make: Callable[[Values, Site, nn.Module], nn.Module]
-    needs: tuple[Slot, ...] = ("ffn",)
-    kind: str = "replace"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EditFactor(Factor):
-    """Changes the inside of attention."""
-
-    make: Callable[[Values, Site], Edits]
-    needs: tuple[Slot, ...] = ("attention",)
-    kind: str = "edit"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PathFactor(Factor):
-    """Adds paths beside a branch: modules from (batch, tokens, width) to the same."""
-
-    make: Callable[[Values, Site, Branch], list[Path]]
-    needs: tuple[Slot, ...] = ("residual",)
-    kind: str = "path"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArrangeFactor(Factor):
-    """Changes how a block joins its branches."""
-
-    join: Callable[[Values, Join], Join]
-    needs: tuple[Slot, ...] = ("residual",)
-    kind: str = "arrange"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadFactor(Factor):
-    """Puts a module between the pooled vector and the classifier: from (batch, width)
-    to the same.
-    """
-
-    make: Callable[[Values, int], nn.Module]
-    needs: tuple[Slot, ...] = ("head",)
-    kind: str = "head"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossFactor(Factor):
-    """Adds terms to the training loss, from patch tokens; the network itself stays as
-    it is.
-
-    The module is called with early tokens, those after the last block (both (batch,
-    patches, width), without prefix tokens) and labels: those of patches, (batch,
-    patches, classes), or `Regions`, or None; it gives a scalar.
-
-    Attributes:
-        patch_labels: whether the terms need labels of patches.
-        as_published: whether early tokens are patch embeddings without position, and
-            any two images of a batch are mixed on the patch grid; else they are the
-            tokens before the first block.
-    """
-
-    make: Callable[[Values, TokenSite], nn.Module]
-    patch_labels: Callable[[Values], bool]
-    as_published: Callable[[Values], bool] = lambda values: False
-    needs: tuple[Slot, ...] = ("tokens",)
-    kind: str = "loss"
+# What the catalogue calls a factor with this hook, and what a backbone must have for it.
+HOOKS: dict[str, tuple[str, tuple[Slot, ...]]] = {
+    "edit_backbone": ("size", ()),
+    "replace_ffn": ("replace", ("ffn",)),
+    "edit_attention": ("edit", ("attention",)),
+    "add_paths": ("path", ("residual",)),
+    "join_branches": ("arrange", ("residual",)),
+    "before_classifier": ("head", ("head",)),
+    "loss_terms": ("loss", ("tokens",)),
+}
 
 
 class ReadValues(Mapping[str, Level]):
-    """A factor's values while a model is built; remembers which were read.
+    """A factor's values while a model is built; records which of them are read.
 
-    An argument that is accepted and ignored is a false result with a label on it, so
-    the builder asks `check` at the end.
+    An argument that is accepted and then ignored would give a wrongly labelled result,
+    so the builder calls `check` at the end.
     """
 
     def __init__(self, factor: Factor, values: Values) -> None:
@@ -371,11 +355,11 @@ class ReadValues(Mapping[str, Level]):
         return len(self._values)
 
     def quietly(self) -> Values:
-        """The same values, without remembering who looks."""
+        """Returns the same values without recording what is read."""
         return self._values
 
     def check(self, said: Settings) -> None:
-        """Raises UnreadParameter if a parameter among the names `said` was never read."""
+        """Raises UnreadParameter if a parameter in `said` was never read."""
         for parameter in self._factor.parameters:
             name = self._factor.full_name(parameter.name)
             if name in said and parameter.name not in self._seen:
@@ -386,7 +370,7 @@ class ReadValues(Mapping[str, Level]):
 
 
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
-    """The message for a level that a parameter does not take."""
+    """Returns the message for a level that a parameter does not accept."""
     if isinstance(parameter.allowed, OneOf):
         known = [str(x) for x in parameter.allowed.levels]
     else:

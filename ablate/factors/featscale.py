@@ -1,11 +1,12 @@
-"""FeatScale: constant and high-frequency part of the attention's output, scaled per
-channel.
+"""FeatScale: scales the constant and the high-frequency part of attention's output.
+
+There is one pair of scales per channel.
 """
 
 from __future__ import annotations
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
+from ablate.factors.factor import Edits, Factor, OneOf, Parameter, Site, Values
 
 
 def make(values: Values, site: Site) -> Edits:
@@ -29,7 +30,7 @@ def make(values: Values, site: Site) -> Edits:
     )
 
 
-FACTOR = EditFactor(
+FACTOR = Factor(
     name="featscale",
     source="anti-oversmoothing, section 3.2; Table 1",
     claim=(
@@ -37,7 +38,7 @@ FACTOR = EditFactor(
         " DeiT-S."
     ),
     neutral=lambda values: values["featscale"] == "none",
-    make=make,
+    edit_attention=make,
     parameters=(
         Parameter(
             name="featscale",

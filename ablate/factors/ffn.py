@@ -1,13 +1,11 @@
-"""The feed-forward network: AGeLUs on narrower channels, base activation, depthwise
-block.
-"""
+"""The feed-forward network: AGeLUs, base activation and depthwise block."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import OneOf, Parameter, ReplaceFactor, Site, Values, Whole
+from ablate.factors.factor import Factor, OneOf, Parameter, Site, Values, Whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,10 +29,10 @@ def _has_kernel(values: Values) -> bool:
 
 
 def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
-    """The new network.
+    """Returns the new network.
 
-    It keeps the original's linear layers wherever their shape fits, so equal seeds
-    start equal.
+    It keeps the original's linear layers if their shape fits, so that equal seeds start
+    with equal weights.
     """
     from torch import nn
 
@@ -65,7 +63,7 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
                 f" 0 or 1, not {count}"
             )
         return SummedActivations(site.width, site.hidden, act, arbitrary=bool(count))
-    # A block that only prefix tokens pass has no grid to convolve over.
+    # A block through which only prefix tokens pass has no grid to convolve.
     kernel = values["kernel"] if site.grid != (0, 0) else "none"
     fc1 = linear(original.get_submodule("fc1"))
     fc2 = linear(original.get_submodule("fc2"))
@@ -84,7 +82,7 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     norm2: nn.Module = nn.Identity()
     published = bool(count) and values["variant"] == "code"
     if count:
-        # The published code takes torch's LayerNorm, whose epsilon is not the
+        # The published code uses torch's LayerNorm, whose epsilon differs from the
         # backbone's.
         make_norm = nn.LayerNorm if published else site.norm
         norm1 = make_norm(site.hidden)
@@ -101,7 +99,7 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     )
 
 
-FACTOR = ReplaceFactor(
+FACTOR = Factor(
     name="ffn",
     decays_as_published=True,
     source="iffn, eq. 4, 5 and section 4.3; Tables 1 to 6",
@@ -110,7 +108,7 @@ FACTOR = ReplaceFactor(
         " parameters and 0.4 points more."
     ),
     neutral=_neutral,
-    make=make,
+    replace_ffn=make,
     parameters=(
         Parameter(
             name="agelu",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.factors.factor import ArrangeFactor, Join, OneOf, Parameter, Values
+from ablate.factors.factor import Factor, Join, OneOf, Parameter, Values
 
 
 def join(values: Values, before: Join) -> Join:
     return replace(before, identity=bool(values["identity"]))
 
 
-FACTOR = ArrangeFactor(
+FACTOR = Factor(
     name="identity",
     source="augmented-shortcuts, Table 1",
     claim=(
@@ -19,7 +19,7 @@ FACTOR = ArrangeFactor(
         " does not learn."
     ),
     neutral=lambda values: values["identity"] is True,
-    join=join,
+    join_branches=join,
     parameters=(
         Parameter(
             name="identity",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.factors.factor import ArrangeFactor, Join, OneOf, Parameter, Values
+from ablate.factors.factor import Factor, Join, OneOf, Parameter, Values
 
 
 def join(values: Values, before: Join) -> Join:
@@ -13,7 +13,7 @@ def join(values: Values, before: Join) -> Join:
     )
 
 
-FACTOR = ArrangeFactor(
+FACTOR = Factor(
     name="layout",
     source="mabvit, Parallel Structure",
     claim=(
@@ -21,7 +21,7 @@ FACTOR = ArrangeFactor(
         " and both have equal parameters."
     ),
     neutral=lambda values: values["layout"] == "serial",
-    join=join,
+    join_branches=join,
     parameters=(
         Parameter(
             name="layout",

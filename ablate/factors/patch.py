@@ -1,6 +1,6 @@
 """Patch diversification: losses on patch tokens.
 
-The network and its inference stay as they are.
+The network and its inference do not change.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import LossFactor, OneOf, Parameter, Real, TokenSite, Values
+from ablate.factors.factor import (
+    Factor,
+    LossTerms,
+    OneOf,
+    Parameter,
+    Real,
+    TokenSite,
+    Values,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,7 +56,11 @@ def make(values: Values, site: TokenSite) -> nn.Module:
     )
 
 
-FACTOR = LossFactor(
+def _patch_labels(values: Values) -> bool:
+    return bool(values["mixing"]) and not _as_published(values)
+
+
+FACTOR = Factor(
     name="patch",
     source="patch-diversification, section 4; Tables 1 and 3",
     claim=(
@@ -58,9 +70,11 @@ FACTOR = LossFactor(
     neutral=lambda values: (
         not any(values[name] for name in ("cosine", "contrastive", "mixing"))
     ),
-    make=make,
-    patch_labels=lambda values: bool(values["mixing"]) and not _as_published(values),
-    as_published=_as_published,
+    loss_terms=LossTerms(
+        make=make,
+        patch_labels=_patch_labels,
+        as_published=_as_published,
+    ),
     parameters=(
         Parameter(
             name="cosine",

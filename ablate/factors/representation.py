@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ablate.factors.factor import HeadFactor, OneOf, Parameter, Values
+from ablate.factors.factor import Factor, OneOf, Parameter, Values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,12 +21,12 @@ def make(values: Values, width: int) -> nn.Module:
     return nn.Sequential(layer, nn.Tanh())
 
 
-FACTOR = HeadFactor(
+FACTOR = Factor(
     name="representation",
     source="ViT, appendix D.3; mabvit, Number of Parameters",
     claim="Every printed parameter count of MABViT but B/16's base needs this layer.",
     neutral=lambda values: values["representation"] is False,
-    make=make,
+    before_classifier=make,
     parameters=(
         Parameter(
             name="representation",

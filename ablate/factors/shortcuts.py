@@ -5,10 +5,10 @@ from __future__ import annotations
 from ablate.errors import Infeasible
 from ablate.factors.factor import (
     Branch,
+    Factor,
     OneOf,
     Parameter,
     Path,
-    PathFactor,
     Site,
     Values,
     Whole,
@@ -34,8 +34,9 @@ def _text(values: Values) -> bool:
 
 
 def make(values: Values, site: Site, branch: Branch) -> list[Path]:
-    """The paths beside one branch: none, or one module that computes the sum over all
-    T.
+    """Returns the paths beside one branch.
+
+    There are none, or one module that computes the sum over all T.
     """
     from ablate.layers import shortcuts as layers
     from ablate.layers.circulant import CirculantProjection
@@ -49,8 +50,8 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
             "shortcuts.variant = code: the published code has one or two shortcuts,"
             f" not {count}"
         )
-    # The published code activates only where there are two shortcuts, and then takes
-    # 3/4 of the whole sum.
+    # The published code has an activation only with two shortcuts, and then takes 3/4
+    # of the whole sum.
     if not code:
         order = values["order"]
     elif count == 1:
@@ -80,7 +81,7 @@ def make(values: Values, site: Site, branch: Branch) -> list[Path]:
     return [Path(module, "input")]
 
 
-FACTOR = PathFactor(
+FACTOR = Factor(
     name="shortcuts",
     decays_as_published=True,
     source="augmented-shortcuts, eq. 8, 11, 14; Tables 3 to 6",
@@ -89,7 +90,7 @@ FACTOR = PathFactor(
         " DeiT-S for +0.07 M parameters."
     ),
     neutral=lambda values: not _used(values),
-    make=make,
+    add_paths=make,
     parameters=(
         Parameter(
             name="count",

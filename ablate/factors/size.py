@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from ablate.factors.factor import (
     Dimensions,
+    Factor,
     OneOf,
     Parameter,
     Real,
-    SizeFactor,
     Values,
     Whole,
 )
 
-# Blocks of a backbone: the deepest published transformers have so many, and building a
-# block takes a millisecond.
+# The most blocks of a backbone. The deepest published transformers have about as many,
+# and building a block takes a millisecond.
 MOST_DEPTH = 1_000
-# Channels, heads and sides in pixels or tokens: beyond it no network fits into any
-# memory.
+# The most channels, heads, and pixels or tokens of a side: a larger network fits into
+# no memory.
 MOST_WIDTH = 1_000_000
 
 
@@ -35,15 +35,15 @@ def edit(values: Values, before: Dimensions) -> Dimensions:
     )
 
 
-FACTOR = SizeFactor(
+FACTOR = Factor(
     name="size",
     source="ViT; augmented-shortcuts, Table 1 (depth)",
     claim=(
-        "The capacity of the backbone itself: the control against which any other gain"
-        " is to be held."
+        "The capacity of the backbone itself: the control with which any other gain"
+        " must be compared."
     ),
     neutral=lambda values: not values,
-    edit=edit,
+    edit_backbone=edit,
     parameters=(
         Parameter(
             name="patch_size",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
+from ablate.factors.factor import Edits, Factor, OneOf, Parameter, Site, Values
 
 
 def make(values: Values, site: Site) -> Edits:
@@ -15,13 +15,13 @@ def make(values: Values, site: Site) -> Edits:
     )
 
 
-FACTOR = EditFactor(
+FACTOR = Factor(
     name="talking_heads",
     source="Shazeer et al. 2020; patch-diversification, Table 3",
     claim="Heads that talk gain 0.1 on DeiT-B with the patch losses.",
     neutral=lambda values: values["talking_heads"] == "none",
-    make=make,
-    needs=("attention", "heads"),
+    edit_attention=make,
+    needs=("heads",),
     parameters=(
         Parameter(
             name="talking_heads",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate.factors.factor import EditFactor, Edits, OneOf, Parameter, Site, Values
+from ablate.factors.factor import Edits, Factor, OneOf, Parameter, Site, Values
 
 
 def make(values: Values, site: Site) -> Edits:
@@ -14,19 +14,19 @@ def make(values: Values, site: Site) -> Edits:
     )
 
 
-FACTOR = EditFactor(
+FACTOR = Factor(
     name="value",
     source="mabvit, Modified Attention Block and GLU Variant",
     claim="Non-linearity on V lifts ViT-S/16 by 0.5 (GELU) to 1.1 points (SwiGLU).",
     neutral=lambda values: values["value"] == "none",
-    make=make,
+    edit_attention=make,
     parameters=(
         Parameter(
             name="value",
             allowed=OneOf(("none", "gelu", "silu", "glu", "geglu", "swiglu")),
             default="none",
             about="activation on V; the GLUs double the value projection (d^2 + d parameters"
-            " a block)",
+            " per block)",
             typical=("gelu", "silu", "glu", "geglu", "swiglu"),
         ),
     ),

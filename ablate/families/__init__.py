@@ -1,18 +1,16 @@
 """Where factors attach.
 
-One file of this package is one family of backbones: its record `FAMILY` is found by
-being there.
+Each file of this package is one family of backbones. It is found through its record
+`FAMILY`.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 
-from ablate import factors
+from ablate import discovery, factors
 from ablate.errors import UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families.family import Family
@@ -21,23 +19,17 @@ from ablate.records import Architecture, Settings
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Every family by name."""
-    helpers = ("family", "timm_models")
-    modules = sorted(
-        module.name
-        for module in pkgutil.iter_modules(__path__)
-        if module.name not in helpers
-    )
-    found = (importlib.import_module(f"{__name__}.{name}").FAMILY for name in modules)
-    return {family.name: family for family in found}
+    """Returns every family by name."""
+    helpers = ("family", "places", "timm_models")
+    return discovery.parts(__name__, __path__, "FAMILY", helpers)
 
 
 @cache
 def find(backbone: str) -> Family:
-    """The family that a backbone's name belongs to.
+    """Returns the family that a backbone belongs to.
 
     Raises:
-        UnknownName: no family has it; the message names the nearest.
+        UnknownName: there is none; the message suggests the nearest name.
     """
     declared = families().get(backbone)
     if declared is not None and declared.declared:
@@ -62,8 +54,9 @@ def _names() -> frozenset[str]:
 
 
 def unknown_backbone(name: str) -> str:
-    """The message for a backbone that no family has: the nearest known one if there is
-    one, else the families.
+    """Returns the message for an unknown backbone.
+
+    It suggests the nearest known name if there is one, otherwise it lists the families.
     """
     nearest = unknown("backbone", name, sorted(_names()))
     if "did you mean" in nearest:
@@ -77,12 +70,14 @@ def unknown_backbone(name: str) -> str:
 def resolve(
     backbone: str, image_size: int, channels: int, classes: int, settings: Settings
 ) -> Architecture:
-    """The canonical architecture: a size that is the backbone's own, and whatever the
-    model does not read, is left out.
+    """Returns the canonical architecture.
+
+    It leaves out sizes that equal the backbone's own, and settings that the model does
+    not read.
 
     Raises:
-        UnknownName: no such backbone.
-        Infeasible: the backbone is none that factors can attach to.
+        UnknownName: there is no such backbone.
+        Infeasible: factors cannot attach to the backbone.
     """
     own = find(backbone).dimensions(backbone)
     sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}

@@ -1,6 +1,6 @@
 """CaiT, from timm.
 
-Factors stand in the self-attention blocks between patches, not in class attention.
+Factors attach to the self-attention blocks between patches, not to class attention.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import plain_places
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -32,11 +33,11 @@ def dimensions(name: str) -> Dimensions:
     )
 
 
-# timm gives every block the same rate of stochastic depth, as CaiT's paper does;
-# elsewhere it rises with depth.
 def create(
     name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
 ) -> nn.Module:
+    # timm gives every block the same rate of stochastic depth, as CaiT's paper does;
+    # elsewhere it rises with depth.
     timm_models.require_multiple(image_size, wanted.patch_size, name)
     own = dimensions(name)
     changed = {"depth": wanted.depth} if wanted.depth != own.depth else {}
@@ -48,23 +49,8 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     cait: Any = model
-    return [
-        BlockPlace(
-            f"blocks.{index}",
-            Site(
-                layer=index,
-                depth=len(cait.blocks),
-                width=cait.embed_dim,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=cait.patch_embed.grid_size,
-                prefix=0,
-                dropout=block.mlp.drop1.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-        )
-        for index, block in enumerate(cait.blocks)
-    ]
+    # The class token enters after these blocks.
+    return plain_places(cait.blocks, cait.patch_embed.grid_size, prefix=0)
 
 
 class Algebra(TwoNorms):
@@ -96,6 +82,7 @@ FAMILY = Family(
     editable=editable,
     sizes=frozenset(("depth", "drop_path", "dropout", "attention_dropout")),
     lacks={"heads": "its self-attention talks across heads already"},
-    # The final norm sees the class token too; the last self-attention block does not.
+    # The final norm also receives the class token; the last self-attention block does
+    # not.
     last_norm="blocks",
 )

@@ -1,4 +1,4 @@
-"""What a family of backbones is: where factors attach, in one record."""
+"""What a family of backbones is: one record that says where factors attach."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ablate.factors.factor import Branch, Dimensions, Site, Slot
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-# How a block's input and output are laid out: (batch, tokens, width), (batch, height,
+# The layout of a block's input and output: (batch, tokens, width), (batch, height,
 # width, channels), or (batch, channels, height, width).
 Layout = Literal["tokens", "grid", "image"]
 
 
 def factor_of(dimension: str) -> str:
-    """The factor that changes a field of Dimensions, as it is written in a space."""
+    """Returns the factor that changes a field of Dimensions, as written in a space."""
     rates = {
         "drop_path": "drop.path",
         "dropout": "drop.dropout",
@@ -28,21 +28,22 @@ def factor_of(dimension: str) -> str:
 
 
 class Algebra(Protocol):
-    """How the blocks of a family compute their two branches,
-    `drop_path(scale(mixer(norm(x))))`.
+    """How the blocks of a family compute their two branches.
+
+    A branch is `drop_path(scale(mixer(norm(x))))`.
     """
 
     @staticmethod
     def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
-        """The branch's norm of the block's input, in the block's layout."""
+        """Returns the branch's norm of the block's input, in the block's layout."""
 
     @staticmethod
     def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        """The rest of the branch. `context` is what else the block is called with."""
+        """Returns the rest of the branch. `context` is what else the block receives."""
 
 
 class TwoNorms:
-    """Of blocks whose norms are called norm1 and norm2."""
+    """The norms of blocks that call them norm1 and norm2."""
 
     @staticmethod
     def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
@@ -52,11 +53,11 @@ class TwoNorms:
 
 @dataclass(frozen=True)
 class BlockPlace:
-    """One block of a built model: where it stands and what its factors must know.
+    """One block of a built model: its place, and what its factors need to know.
 
-    `name` is the block's dotted name in the model; `attention` and `ffn` are names
-    inside the block, None where it has none to edit or replace. `residual` says whether
-    paths can stand beside its branches. `layout` is that of the block's input,
+    `name` is the block's dotted name in the model. `attention` and `ffn` are names
+    inside the block; None if it has none to edit or replace. `residual` says whether
+    paths can be added beside its branches. `layout` is that of the block's input,
     `ffn_layout` that of its feed-forward network.
     """
 
@@ -75,24 +76,24 @@ class Family:
 
     Attributes:
         name: as in `backbone: {family: NAME}`.
-        members: names that a user may type.
-        dimensions: the numbers of the unmodified backbone of that name.
-        image_size: the input side that the backbone of that name was made for, in
-            pixels.
-        create: builds the unmodified backbone at given numbers: (name, image side,
-            channels, classes, dimensions). Raises Infeasible where they do not fit.
-        blocks: the places of its pre-norm blocks.
+        members: returns the names that a user may write.
+        dimensions: returns the numbers of the unmodified backbone of that name.
+        image_size: returns the input side, in pixels, that the backbone of that name
+            was made for.
+        create: builds the unmodified backbone with given numbers: (name, image side,
+            channels, classes, dimensions). Raises Infeasible if they do not fit.
+        blocks: returns the places of its pre-norm blocks.
         algebra: how its blocks compute their branches.
-        editable: the class that makes an attention module of it editable, by that
-            module's own class; None if it is so already.
+        editable: returns the class that makes an attention module editable; None if it
+            is editable already.
         sizes: the dimensions that factors may change.
-        lacks: what factors need and this family has not, with the reason.
+        lacks: what factors need and this family does not have, with the reason.
         before_head: dotted name of the parameterless module between the pooled vector
             and the classifier.
-        last_norm: dotted name of the module whose output are the last layer's tokens.
+        last_norm: dotted name of the module whose output is the last layer's tokens.
         declared: whether the family's own name is a backbone too, whose numbers all
             come from `size` factors.
-        about: which paper or library.
+        about: the paper or library.
     """
 
     name: str

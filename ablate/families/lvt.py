@@ -1,15 +1,16 @@
 """LVT, from this package's backbones.
 
-Attention is edited in the recursive stages; the first stage convolves.
+Attention can be edited in the recursive stages; the first stage uses convolutions.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,52 +35,42 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     lvt: Any = model
-    found = [
-        (s, f"stages.{s}.blocks.{b}", block)
-        for s, stage in enumerate(lvt.stages)
-        for b, block in enumerate(stage["blocks"])
-    ]
-    places = [
-        BlockPlace(
+    staged = staged_blocks(lvt.stages, blocks_of=lambda stage: stage["blocks"])
+    depth = len(staged) + len(lvt.class_blocks)
+    places = []
+    for layer, (stage, name, block) in enumerate(staged):
+        side = lvt.image_side // (4 * 2**stage)
+        site = site_of(
+            block,
+            layer=layer,
+            depth=depth,
+            grid=(side, side),
+            heads=block.attn.num_heads if stage else block.attn.heads,
+            dropout=0.0,
+        )
+        place = BlockPlace(
             name,
-            Site(
-                layer=index,
-                depth=len(found) + len(lvt.class_blocks),
-                width=block.mlp.fc1.in_features,
-                heads=block.attn.num_heads if stage else block.attn.heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=(lvt.image_side // (4 * 2**stage),) * 2,
-                prefix=0,
-                dropout=0.0,
-                norm=timm_models.norm_like(block.norm1),
-            ),
+            site,
             layout="grid",
             ffn_layout="grid",
             attention="attn" if stage else None,
         )
-        for index, (stage, name, block) in enumerate(found)
-    ]
+        places.append(place)
     # The feed-forward networks behind class attention see the class token alone. IFFN
-    # replaces them too: so its printed parameters come out.
-    return places + [
-        BlockPlace(
-            f"class_blocks.{index}",
-            Site(
-                layer=len(found) + index,
-                depth=len(found) + len(lvt.class_blocks),
-                width=block.mlp.fc1.in_features,
-                heads=block.heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=(0, 0),
-                prefix=1,
-                dropout=0.0,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-            attention=None,
-            residual=False,
+    # replaces them too; only then do its printed parameters come out.
+    for index, block in enumerate(lvt.class_blocks):
+        site = site_of(
+            block,
+            layer=len(staged) + index,
+            depth=depth,
+            grid=(0, 0),
+            prefix=1,
+            heads=block.heads,
+            dropout=0.0,
         )
-        for index, block in enumerate(lvt.class_blocks)
-    ]
+        name = f"class_blocks.{index}"
+        places.append(BlockPlace(name, site, attention=None, residual=False))
+    return places
 
 
 class Algebra(TwoNorms):
@@ -111,6 +102,6 @@ FAMILY = Family(
             " tokens"
         )
     },
-    # The final norm sees the class token too; the last block does not.
+    # The final norm also receives the class token; the last block does not.
     last_norm="stages.3.blocks",
 )

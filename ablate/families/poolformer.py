@@ -1,5 +1,6 @@
-"""PoolFormer (version 1), from timm: pooling in attention's place, on images in (batch,
-channels, height, width).
+"""PoolFormer (version 1), from timm.
+
+It pools in place of attention, on images in (batch, channels, height, width).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -46,31 +48,26 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     from torch import nn
 
     former: Any = model
-    found = [
-        (f"stages.{s}.blocks.{b}", block, former.image_side // (4 * 2**s))
-        for s, stage in enumerate(former.stages)
-        for b, block in enumerate(stage.blocks)
-    ]
-    return [
-        BlockPlace(
-            name,
-            Site(
-                layer=index,
-                depth=len(found),
-                width=block.mlp.fc1.in_channels,
-                heads=0,
-                hidden=block.mlp.fc1.out_channels,
-                grid=(side, side),
-                prefix=0,
-                dropout=block.mlp.drop1.p,
-                norm=partial(nn.LayerNorm),
-            ),
-            layout="image",
-            ffn_layout="image",
-            attention=None,
+    staged = staged_blocks(former.stages)
+    places = []
+    for layer, (stage, name, block) in enumerate(staged):
+        side = former.image_side // (4 * 2**stage)
+        site = Site(
+            layer=layer,
+            depth=len(staged),
+            width=block.mlp.fc1.in_channels,
+            heads=0,
+            hidden=block.mlp.fc1.out_channels,
+            grid=(side, side),
+            prefix=0,
+            dropout=block.mlp.drop1.p,
+            norm=partial(nn.LayerNorm),
         )
-        for index, (name, block, side) in enumerate(found)
-    ]
+        place = BlockPlace(
+            name, site, layout="image", ffn_layout="image", attention=None
+        )
+        places.append(place)
+    return places
 
 
 class Algebra(TwoNorms):

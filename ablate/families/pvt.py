@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -35,28 +36,19 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     pvt: Any = model
-    found = [
-        (f"stages.{s}.blocks.{b}", block, stage)
-        for s, stage in enumerate(pvt.stages)
-        for b, block in enumerate(stage.blocks)
-    ]
-    return [
-        BlockPlace(
-            name,
-            Site(
-                layer=index,
-                depth=len(found),
-                width=block.mlp.fc1.in_features,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=stage.grid,
-                prefix=int(stage.cls_token is not None),
-                dropout=block.mlp.drop1.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
+    staged = staged_blocks(pvt.stages)
+    places = []
+    for layer, (number, name, block) in enumerate(staged):
+        stage = pvt.stages[number]
+        site = site_of(
+            block,
+            layer=layer,
+            depth=len(staged),
+            grid=stage.grid,
+            prefix=int(stage.cls_token is not None),
         )
-        for index, (name, block, stage) in enumerate(found)
-    ]
+        places.append(BlockPlace(name, site))
+    return places
 
 
 class Algebra(TwoNorms):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,29 +35,19 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     pvt: Any = model
-    found = [
-        (f"stages.{s}.blocks.{b}", block, pvt.image_side // (4 * 2**s))
-        for s, stage in enumerate(pvt.stages)
-        for b, block in enumerate(stage.blocks)
-    ]
-    return [
-        BlockPlace(
-            name,
-            Site(
-                layer=index,
-                depth=len(found),
-                width=block.attn.dim,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=(side, side),
-                prefix=0,
-                dropout=block.mlp.drop.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-            ffn=None,
+    staged = staged_blocks(pvt.stages)
+    places = []
+    for layer, (stage, name, block) in enumerate(staged):
+        side = pvt.image_side // (4 * 2**stage)
+        site = site_of(
+            block,
+            layer=layer,
+            depth=len(staged),
+            grid=(side, side),
+            dropout=block.mlp.drop.p,
         )
-        for index, (name, block, side) in enumerate(found)
-    ]
+        places.append(BlockPlace(name, site, ffn=None))
+    return places
 
 
 class Algebra(TwoNorms):

@@ -1,5 +1,7 @@
-"""Swin, from timm: attention in shifted windows, so that the tokens of an edit are
-those of one window.
+"""Swin, from timm.
+
+Attention works in shifted windows, so an edit of attention sees the tokens of one
+window.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -33,10 +36,9 @@ def dimensions(name: str) -> Dimensions:
 def create(
     name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
 ) -> nn.Module:
-    """timm's model.
+    """Returns timm's model.
 
-    The window stays as it is with another image side, unless `size.window` says
-    otherwise.
+    The window does not change with the image side, unless `size.window` says otherwise.
     """
     own = dimensions(name)
     if image_size < 8 * wanted.patch_size:
@@ -62,29 +64,13 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     swin: Any = model
-    found = [
-        (f"layers.{s}.blocks.{b}", block)
-        for s, stage in enumerate(swin.layers)
-        for b, block in enumerate(stage.blocks)
-    ]
-    return [
-        BlockPlace(
-            name,
-            Site(
-                layer=index,
-                depth=len(found),
-                width=block.dim,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=tuple(block.input_resolution),
-                prefix=0,
-                dropout=block.mlp.drop1.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-            layout="grid",
-        )
-        for index, (name, block) in enumerate(found)
-    ]
+    staged = staged_blocks(swin.layers, "layers")
+    places = []
+    for layer, (_, name, block) in enumerate(staged):
+        grid = tuple(block.input_resolution)
+        site = site_of(block, layer=layer, depth=len(staged), grid=grid)
+        places.append(BlockPlace(name, site, layout="grid"))
+    return places
 
 
 class Algebra(TwoNorms):

@@ -1,6 +1,6 @@
 """T2T-ViT, from this package's backbones.
 
-Factors stand in its transformer blocks, not in the token-to-token module.
+Factors attach to its transformer blocks, not to the token-to-token module.
 """
 
 from __future__ import annotations
@@ -9,16 +9,25 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import plain_places
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
 def members() -> list[str]:
-    return [f"t2t_vit_{form}{size}" for form in ("", "t_") for size in (14, 19, 24)]
+    # Written out here, because the module of the backbone imports torch.
+    return [
+        "t2t_vit_14",
+        "t2t_vit_19",
+        "t2t_vit_24",
+        "t2t_vit_t_14",
+        "t2t_vit_t_19",
+        "t2t_vit_t_24",
+    ]
 
 
 @cache
@@ -57,23 +66,7 @@ def create(
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     t2t: Any = model
-    return [
-        BlockPlace(
-            f"blocks.{index}",
-            Site(
-                layer=index,
-                depth=len(t2t.blocks),
-                width=t2t.num_features,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=t2t.grid,
-                prefix=1,
-                dropout=block.mlp.drop1.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-        )
-        for index, block in enumerate(t2t.blocks)
-    ]
+    return plain_places(t2t.blocks, t2t.grid, prefix=1)
 
 
 class Algebra(TwoNorms):

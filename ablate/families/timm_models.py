@@ -1,5 +1,7 @@
-"""What the families of timm's models share: names, models without weights to read
-numbers from, creation.
+"""What the families of timm's models share.
+
+There are functions for names, for models without weights from which to read numbers,
+and for creating models.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ if TYPE_CHECKING:
 
 @cache
 def names(*modules: str) -> list[str]:
-    """timm's model names that its modules of these names define."""
+    """Returns the names of the models that these modules of timm define."""
     import timm
 
-    return [name for module in modules for name in timm.list_models(module=module)]
+    models: list[str] = []
+    for module in modules:
+        models += timm.list_models(module=module)
+    return models
 
 
 @cache
 def unmodified(name: str) -> Any:
-    """The backbone of that name without weights (on the meta device), to read its
-    numbers from.
-    """
+    """Returns the backbone of that name on the meta device, to read its numbers."""
     import timm
     import torch
 
@@ -38,13 +41,13 @@ def unmodified(name: str) -> Any:
 
 
 def image_size(name: str) -> int:
-    """Side of the input that the backbone was made for, in pixels."""
+    """Returns the side of the input that the backbone was made for, in pixels."""
     side: int = unmodified(name).pretrained_cfg["input_size"][1]
     return side
 
 
 def create(name: str, channels: int, classes: int, **arguments: Any) -> nn.Module:
-    """timm's model of that name."""
+    """Returns timm's model of that name."""
     import timm
 
     import ablate.backbones  # noqa: F401  (registers those that timm has not)
@@ -58,20 +61,20 @@ def create(name: str, channels: int, classes: int, **arguments: Any) -> nn.Modul
 def rates(
     wanted: Dimensions, *dropouts: str, attention: bool = True
 ) -> dict[str, float]:
-    """timm's arguments for the drop rates.
+    """Returns timm's arguments for the drop rates.
 
-    `dropouts` names those that stand for dropout in this model.
+    `dropouts` has the names of the arguments that mean dropout in this model.
     """
-    found = {"drop_path_rate": wanted.drop_path} | dict.fromkeys(
+    arguments = {"drop_path_rate": wanted.drop_path} | dict.fromkeys(
         dropouts, wanted.dropout
     )
-    return found | ({"attn_drop_rate": wanted.attention_dropout} if attention else {})
+    return arguments | (
+        {"attn_drop_rate": wanted.attention_dropout} if attention else {}
+    )
 
 
 def require_multiple(image_size: int, of: int, name: str) -> None:
-    """Raises Infeasible unless the image's side is a multiple of the backbone's total
-    stride.
-    """
+    """Raises Infeasible unless the image side is a multiple of the total stride."""
     if image_size % of:
         raise Infeasible(
             f"{name} needs an image side that {of} divides; data.image_size is"
@@ -80,10 +83,8 @@ def require_multiple(image_size: int, of: int, name: str) -> None:
 
 
 def norm_like(norm: nn.Module) -> partial[nn.Module]:
-    """A maker of norms of the same class and epsilon."""
-    keep = {
-        k: getattr(norm, k)
-        for k in ("eps",)
-        if k in inspect.signature(type(norm)).parameters
-    }
-    return partial(type(norm), **keep)
+    """Returns a factory of norms of the same class and epsilon."""
+    kind = type(norm)
+    if "eps" in inspect.signature(kind).parameters:
+        return partial(kind, eps=norm.eps)
+    return partial(kind)

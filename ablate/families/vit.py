@@ -1,5 +1,7 @@
-"""ViT and DeiT, from timm: by timm's name, or declared by patch size, width, depth and
-heads as family `vit`.
+"""ViT and DeiT, from timm.
+
+A backbone is given by timm's name, or declared by patch size, width, depth and heads as
+family `vit`.
 """
 
 from __future__ import annotations
@@ -8,16 +10,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, Dimensions, Site
+from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.places import plain_places
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAME = "vit"
 
-# What a declared `vit` has where nothing is said; width, depth and heads must be said.
+# The defaults of a declared `vit`; width, depth and heads have none.
 DECLARED = Dimensions(patch_size=16, mlp_ratio=4.0, pool="token")
 
 
@@ -27,10 +30,10 @@ def members() -> list[str]:
 
 @cache
 def _plain(name: str) -> Any:
-    """The backbone without weights.
+    """Returns the backbone without weights.
 
-    Raises Infeasible where it is no plain pre-norm ViT, so that a factor would attach
-    to something else.
+    Raises Infeasible if it is not a plain pre-norm ViT, because a factor would then
+    attach to something else.
     """
     from timm.models.vision_transformer import Attention, Block, Mlp, VisionTransformer
 
@@ -65,7 +68,7 @@ def dimensions(name: str) -> Dimensions:
 
 
 def _pool(model: Any) -> str:
-    """The level of `size.pool` that a model of timm has."""
+    """Returns the level of `size.pool` that a model of timm has."""
     from timm.models.deit import VisionTransformerDistilled
 
     if isinstance(model, VisionTransformerDistilled):
@@ -80,7 +83,10 @@ def _pool(model: Any) -> str:
 
 
 def image_size(name: str) -> int:
-    """Side of the input that the backbone was made for; a declared one takes any."""
+    """Returns the side of the input that the backbone was made for.
+
+    A declared backbone accepts any side.
+    """
     if name == NAME:
         return 224
     return int(_plain(name).patch_embed.img_size[0])
@@ -109,8 +115,9 @@ def _refuse(wanted: Dimensions, image_size: int) -> None:
 def create(
     name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
 ) -> nn.Module:
-    """timm's model at the wanted numbers; a number that is the backbone's own is left
-    to timm.
+    """Returns timm's model with the wanted numbers.
+
+    Numbers that equal the backbone's own are not passed to timm.
     """
     from timm.models.vision_transformer import VisionTransformer
 
@@ -144,8 +151,9 @@ def create(
 
 
 def _add_distillation_token(model: Any, name: str) -> None:
-    """Gives a ViT with a class token a distillation token and a head for it,
-    initialised as in DeiT.
+    """Adds a distillation token and its head to a ViT with a class token.
+
+    They are initialised as in DeiT.
     """
     import torch
     from timm.models.deit import VisionTransformerDistilled
@@ -162,8 +170,8 @@ def _add_distillation_token(model: Any, name: str) -> None:
             " learned positions"
         )
     with torch.random.fork_rng(devices=[]):
-        # Draws of its own: with equal seeds, what the factors add starts as it does
-        # without the token.
+        # The token has random draws of its own, so that with equal seeds the factors'
+        # new weights start as they do without the token.
         torch.manual_seed(torch.initial_seed() + 1)
         token, position = nn.init.trunc_normal_(
             torch.empty(2, 1, 1, model.embed_dim), std=0.02
@@ -176,7 +184,7 @@ def _add_distillation_token(model: Any, name: str) -> None:
         model.pos_embed = nn.Parameter(
             torch.cat((before[:, :1], position, before[:, 1:]), dim=1)
         )
-    # The class has the same parts as the plain one, and reads these beside them.
+    # This class has the parts of the plain one, and reads these as well.
     model.__class__ = VisionTransformerDistilled
     model.dist_token = nn.Parameter(token)
     model.head_dist = head
@@ -185,8 +193,9 @@ def _add_distillation_token(model: Any, name: str) -> None:
 
 
 def _pooling(name: str, pool: str) -> dict[str, Any]:
-    """timm's arguments for a pooling: without the class token, patch tokens are
-    averaged, before the norm or after it.
+    """Returns timm's arguments for a pooling.
+
+    Without the class token, patch tokens are averaged before or after the norm.
     """
     if name != NAME and "distilled" in name:
         raise Infeasible(
@@ -199,23 +208,9 @@ def _pooling(name: str, pool: str) -> dict[str, Any]:
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
     vit: Any = model
-    return [
-        BlockPlace(
-            f"blocks.{index}",
-            Site(
-                layer=index,
-                depth=len(vit.blocks),
-                width=vit.embed_dim,
-                heads=block.attn.num_heads,
-                hidden=block.mlp.fc1.out_features,
-                grid=vit.patch_embed.grid_size,
-                prefix=vit.num_prefix_tokens,
-                dropout=block.mlp.drop1.p,
-                norm=timm_models.norm_like(block.norm1),
-            ),
-        )
-        for index, block in enumerate(vit.blocks)
-    ]
+    return plain_places(
+        vit.blocks, vit.patch_embed.grid_size, prefix=vit.num_prefix_tokens
+    )
 
 
 class Algebra(TwoNorms):

@@ -1,1 +1,1 @@
-"""The new layers as plain torch modules, free of everything else in the project."""
+"""The new layers as plain torch modules, independent of the rest of the project."""

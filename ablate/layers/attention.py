@@ -1,4 +1,4 @@
-"""Multi-head attention with places where factors edit it and diagnostics look on."""
+"""Multi-head attention that factors can edit and diagnostics can observe."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 class Seen:
     """What one call of attention computed.
 
-    Shapes for n queries, m keys, h heads: `source` (batch, m, width), the tokens that
-    values are projected from; `logits` and `weights` (batch, h, n, m), as they enter
-    the softmax and as they meet the values; `output` (batch, n, width).
+    For n queries, m keys and h heads, the shapes are: `source` (batch, m, width), the
+    tokens that values are projected from; `logits` (batch, h, n, m), as they enter the
+    softmax; `weights` (batch, h, n, m), as they are applied to the values; `output`
+    (batch, n, width).
     """
 
     source: Tensor
@@ -29,7 +30,7 @@ class Seen:
 class AttentionEdits(nn.Module):
     """The edits of one attention module, in the order in which they are applied.
 
-    Without any, nothing is changed.
+    Without edits, nothing changes.
     """
 
     def __init__(self) -> None:
@@ -48,12 +49,11 @@ class AttentionEdits(nn.Module):
 
 
 class EditableAttention(nn.Module):
-    """The common part of attention modules: from queries, keys and values to the
-    output.
+    """The common part of attention modules, from queries to the output.
 
-    A subclass projects its input, calls `attend` and then `finish`. A module of a
-    library becomes editable by being given such a subclass of its own class: it stays
-    the same object, with the same parameters under the same keys.
+    A subclass projects its input, then calls `attend` and `finish`. To make a library's
+    module editable, its class is replaced with such a subclass of its own class. It
+    stays the same object, with the same parameters under the same keys.
     """
 
     num_heads: int
@@ -64,24 +64,25 @@ class EditableAttention(nn.Module):
     observer: Callable[[Seen], None] | None = None
     _seen: tuple[Tensor, Tensor, Tensor] | None = None
     fusible = True
-    """False where the class itself changes logits or weights, so that the fused call
-    would leave that out.
+    """False if the class itself changes logits or weights, which the fused call would
+    skip.
     """
 
     def value_weight(self) -> Tensor:
-        """The weight that projects tokens to the values of all heads, (heads * head
-        width, width).
+        """Returns the weight that projects tokens to the values of all heads.
+
+        Its shape is (heads * head width, width).
         """
         if hasattr(self, "qkv"):
             return cast(nn.Linear, self.qkv).weight.chunk(3)[2]
         return cast(nn.Linear, self.kv).weight.chunk(2)[1]
 
     def mix_logits(self, logits: Tensor) -> Tensor:
-        """What the class itself does to logits."""
+        """Applies the changes of the class itself to logits."""
         return logits
 
     def mix_weights(self, weights: Tensor) -> Tensor:
-        """What the class itself does to weights."""
+        """Applies the changes of the class itself to weights."""
         return weights
 
     def attend(
@@ -93,7 +94,7 @@ class EditableAttention(nn.Module):
         bias: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Attention of all heads, merged.
+        """Returns the attention of all heads, merged.
 
         Args:
             q: (batch, heads, n, head width), scaled.
@@ -109,6 +110,9 @@ class EditableAttention(nn.Module):
         """
         for edit in self.edits.value:
             v = _split(edit(source, _merge(v)), self.num_heads)
+        # The fused call never forms logits and weights, so it can only be used if
+        # nothing edits or observes them. An edit of values alone does not prevent it.
+        # Its scale is 1, because q is scaled already.
         if (
             self.fusible
             and not self.edits.logits
@@ -133,6 +137,8 @@ class EditableAttention(nn.Module):
         logits = self.mix_logits(logits)
         for edit in self.edits.logits:
             logits = edit(logits)
+        # The mask comes after the edits: a linear map across heads could otherwise let
+        # a masked key through.
         if mask is not None:
             logits = logits + mask
         weights = self.mix_weights(logits.softmax(dim=-1))
@@ -143,7 +149,7 @@ class EditableAttention(nn.Module):
         return _merge(self.attn_drop(weights) @ v)
 
     def finish(self, merged: Tensor) -> Tensor:
-        """Output projection, its dropout, and the edits of the output.
+        """Applies the output projection, its dropout, and the edits of the output.
 
         Shape: (batch, n, width).
         """
@@ -168,8 +174,9 @@ def _split(tokens: Tensor, heads: int) -> Tensor:
 
 
 class ScaledHighPass(nn.Module):
-    """AttnScale: `A' = A_LP + (1 + w) A_HP` with `A_LP = 1 1^T / m`, one w a head,
-    initialised to 0 (anti-oversmoothing, section 3.1).
+    """AttnScale: `A' = A_LP + (1 + w) A_HP` with `A_LP = 1 1^T / m`.
+
+    There is one w per head, initialised to 0 (anti-oversmoothing, section 3.1).
 
     Shape:
         (batch, heads, n, m) to the same.
@@ -180,21 +187,23 @@ class ScaledHighPass(nn.Module):
         self.w = nn.Parameter(torch.zeros(heads))
 
     def forward(self, weights: Tensor) -> Tensor:
+        # Each row of attention weights sums to 1, so its low-pass part is 1/m
+        # everywhere; no mean has to be computed.
         low = 1 / weights.shape[-1]
         return low + (1 + self.w[:, None, None]) * (weights - low)
 
 
 class ScaledFrequencies(nn.Module):
-    """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`, s and t a channel,
-    initialised to 0 (anti-oversmoothing, section 3.2).
+    """FeatScale: `X' = X + c (DC[X] diag(s) + HC[X] diag(t))`.
 
-    DC is the mean over tokens. c is 1 in the text, and 2 in the published code for
-    DeiT.
+    There is one s and one t per channel, initialised to 0 (anti-oversmoothing, section
+    3.2). DC is the mean over tokens. c is 1 in the text, and 2 in the published code
+    for DeiT.
 
     Args:
         width: channels.
         times: c.
-        dims: over which dimensions the mean is taken.
+        dims: the dimensions over which the mean is taken.
 
     Shape:
         (batch, tokens, width) to the same; with `dims` (1, 2), (batch, height, width of
@@ -215,8 +224,9 @@ class ScaledFrequencies(nn.Module):
 
 
 class TalkingHeads(nn.Module):
-    """A linear map across heads, without bias, on logits or weights (Shazeer et al.
-    2020; patch-diversification, section 5.1).
+    """A linear map across heads, without bias, on logits or weights.
+
+    See Shazeer et al. 2020; patch-diversification, section 5.1.
 
     Shape:
         (batch, heads, n, m) to the same.
@@ -259,8 +269,9 @@ class ValueActivation(nn.Module):
 
 
 class GatedValue(nn.Module):
-    """`V = phi(X W1 + b1) * (X W2 + b2)`: the value projection is doubled, and W2 is
-    the original one (mabvit, GLU Variant).
+    """`V = phi(X W1 + b1) * (X W2 + b2)` (mabvit, GLU Variant).
+
+    The value projection is doubled; W2 is the original one.
 
     Shape:
         tokens (batch, m, width) and values (batch, m, values) to new values.

@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 
 class CirculantProjection(nn.Module):
-    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count,
-    without bias unless it is asked for.
+    """Several block-circulant projections of one input, `Z @ Theta_t` for t = 1..count.
 
-    Theta_t is a b x b grid of circulant blocks of size w = width / b (eq. 12); block
-    (i, j) has the entries `c[t, i, j, (r - s) mod w]` at row r and column s (eq. 13).
-    Each has `b * width` parameters. The product is taken in the Fourier domain (eq. 14)
-    with one forward transform that all projections share.
+    There is no bias unless it is asked for. Theta_t is a b x b grid of circulant blocks
+    of size w = width / b (eq. 12); block (i, j) has the entries `c[t, i, j, (r - s) mod
+    w]` at row r and column s (eq. 13). Each projection has `b * width` parameters. The
+    product is computed in the Fourier domain (eq. 14), with one forward transform that
+    all projections share.
 
     Args:
         width: channels of the input, d.
         blocks: b; it must divide `width`.
         count: number of projections.
-        bias: one vector a projection, as in the published code, which also starts both
-            from wider, uniform weights.
+        bias: one vector per projection, as in the published code. Weights and bias then
+            start from the wider, uniform distribution of that code.
 
     Shape:
         input (..., width), output (..., count, width), in the dtype of the input;
@@ -32,8 +32,8 @@ class CirculantProjection(nn.Module):
     """
 
     DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"c": False}
-    """The published code keeps each projection's parameters in one vector, which timm's
-    rule leaves without weight decay.
+    """The published code keeps each projection's parameters in one vector, and timm's
+    rule does not decay vectors.
     """
 
     def __init__(
@@ -55,26 +55,28 @@ class CirculantProjection(nn.Module):
 
     @staticmethod
     def from_published(weights: Tensor, blocks: int) -> Tensor:
-        """`c` of one projection from the parameter of the authors' `Circulant_Linear`.
+        """Converts the authors' `Circulant_Linear` parameter to `c` of a projection.
 
-        Their index is output minus input and their first block is the output's; here it
-        is the other way round.
+        Their index is output minus input, and their first block index is the output's.
+        Here both are the other way round.
 
         Shape:
             (blocks * width) to (blocks, blocks, width / blocks).
         """
         grid = weights.reshape(blocks, blocks, -1).transpose(0, 1)
+        # Negating an index modulo the size: flip, then shift by one so that 0 stays 0.
         return torch.roll(grid.flip(-1), 1, dims=-1)
 
     def forward(self, z: Tensor) -> Tensor:
         size, lead = self.width // self.blocks, z.shape[:-1]
+        # The FFT has no bfloat16 version, and half precision only for some sizes.
         with torch.autocast(z.device.type, enabled=False):
             exact = torch.promote_types(z.dtype, torch.float32)
             spectrum = torch.fft.rfft(z.to(exact).reshape(-1, self.blocks, size))
             # z @ circ(c) is a circular correlation with c, hence the conjugate.
             kernels = torch.fft.rfft(self.c.to(exact)).conj()
-            # For each frequency a (rows, b) by (b, count * b) product: far less memory
-            # than products of single elements.
+            # For each frequency, a (rows, b) by (b, count * b) product: this needs far
+            # less memory than element-wise products with a sum.
             mixed = torch.bmm(
                 spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2)
             )
@@ -85,11 +87,11 @@ class CirculantProjection(nn.Module):
         return projected + self.bias
 
     def paper_flops(self, rows: int) -> float:
-        """Multiply-adds by the paper's formula for `rows` input vectors: `2 d log2(d/b)
-        + 2 b d` each and projection.
+        """Returns multiply-adds by the paper's formula for `rows` input vectors.
 
-        The text prints `d log2(d/b) + 2 b d`; its own tables need the FFT and the
-        inverse FFT counted once each.
+        It is `2 d log2(d/b) + 2 b d` for each vector and projection. The text prints `d
+        log2(d/b) + 2 b d`, but its own tables need the FFT and the inverse FFT counted
+        once each.
         """
         per_row = (
             2 * self.width * math.log2(self.width / self.blocks)

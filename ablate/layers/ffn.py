@@ -1,5 +1,6 @@
-"""The feed-forward network of IFFN: AGeLUs concatenated, then a depthwise block (iffn,
-sections 4.1 and 4.3).
+"""The feed-forward network of IFFN: AGeLUs concatenated, then a depthwise block.
+
+See iffn, sections 4.1 and 4.3.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 class ArbitraryActivations(nn.Module):
     """N arbitrary nonlinear functions of one input, concatenated (eq. 4 and 5).
 
-    Each is `beta * phi(alpha * x + gamma) + theta` with four parameters a channel,
+    Each is `beta * phi(alpha * x + gamma) + theta` with four parameters per channel,
     initialised to the identity setting 1, 1, 0, 0. With phi = GELU this is the paper's
     AGeLU. The parameters are vectors over (count, width), so that optimisers treat them
     as scales and biases, without weight decay.
@@ -34,8 +35,8 @@ class ArbitraryActivations(nn.Module):
     """
 
     DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"alpha": True, "beta": True}
-    """The published code shapes its scales (1, 1, width), so that timm's rule lets them
-    decay; its biases do not.
+    """The published code gives its scales the shape (1, 1, width), so timm's rule
+    decays them, but not its biases.
     """
 
     def __init__(self, width: int, count: int, activation: nn.Module) -> None:
@@ -54,16 +55,16 @@ class ArbitraryActivations(nn.Module):
 
 
 class DepthwiseBlock(nn.Module):
-    """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid (section 4.3;
-    residual as in the published code).
+    """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid.
 
-    Prefix tokens (class, register) have no place on the grid and pass by unchanged.
+    See section 4.3; the residual is that of the published code. Prefix tokens (class,
+    register) have no place on the grid and pass unchanged.
 
     Args:
         width: channels, one kernel each, with bias.
         kernel: odd kernel size n; the grid keeps its size.
         grid: height and width of the token grid.
-        prefix: number of prefix tokens in front of the grid tokens.
+        prefix: number of prefix tokens before the grid tokens.
 
     Shape:
         input and output (batch, prefix + height * width, channels).
@@ -85,13 +86,12 @@ class DepthwiseBlock(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """fc1, activation, depthwise block, fc2, with the two LayerNorms that go with
-    AGeLUs.
+    """fc1, activation, depthwise block, fc2, with the two LayerNorms used with AGeLUs.
 
-    Structure (the one that gives the paper's printed parameters): fc1 -> N AGeLUs
+    The structure is the one that gives the paper's printed parameters: fc1 -> N AGeLUs
     concatenated -> LayerNorm(C') -> depthwise block -> dropout -> fc2 -> LayerNorm(C)
     -> dropout. The published code has its first dropout before the depthwise block.
-    Parts that a setting leaves out are `nn.Identity`.
+    Parts that a setting omits are `nn.Identity`.
 
     Shape:
         input and output (batch, tokens, channels).
@@ -130,13 +130,13 @@ class FeedForward(nn.Module):
 
 
 class SummedActivations(nn.Module):
-    """`y = phi_1(x) + ... + phi_n(x)`, element by element, in the place of a whole
-    feed-forward network (eq. 11, Table 5).
+    """`y = phi_1(x) + ... + phi_n(x)`, element by element (eq. 11, Table 5).
 
-    Arbitrary activations have four parameters a channel each; alpha is drawn near 1 so
-    that the n functions differ. Plain ones are all the same function, so that their sum
-    is n phi(x). Terms are summed in chunks that are computed anew in the backward pass:
-    all at once they would take n times the memory of the input.
+    It replaces a whole feed-forward network. Arbitrary activations have four parameters
+    per channel each; alpha is drawn near 1 so that the n functions differ. Plain
+    activations are all the same function, so their sum is n phi(x). Terms are summed in
+    chunks that are recomputed in the backward pass: all at once, they would need n
+    times the memory of the input.
 
     Shape:
         input and output (batch, tokens, width).
@@ -146,7 +146,7 @@ class SummedActivations(nn.Module):
     DECAYS: ClassVar[Mapping[str, bool]] = dict.fromkeys(
         ("alpha", "beta", "gamma", "theta"), False
     )
-    """Scales and biases do not decay, whatever the shape in which they are kept."""
+    """Scales and biases do not decay, whatever the shape of their tensors."""
 
     def __init__(
         self, width: int, count: int, activation: nn.Module, arbitrary: bool
@@ -188,9 +188,7 @@ class SummedActivations(nn.Module):
 
 
 def linear(layer: nn.Module) -> nn.Linear:
-    """A linear layer as it is; a 1 x 1 convolution as the linear layer on channels that
-    it is.
-    """
+    """Returns a linear layer as it is, and a 1 x 1 convolution as a linear layer."""
     if isinstance(layer, nn.Linear):
         return layer
     assert (
@@ -212,7 +210,7 @@ def linear(layer: nn.Module) -> nn.Linear:
 
 
 def narrow(linear: nn.Linear, outputs: int) -> nn.Linear:
-    """A linear layer with the first `outputs` rows of another one."""
+    """Returns a linear layer with the first `outputs` rows of another one."""
     narrowed = nn.Linear(
         linear.in_features,
         outputs,

@@ -1,4 +1,4 @@
-"""Between the layouts of backbones.
+"""Converts between the layouts of backbones.
 
 tokens   (batch, tokens, width)
 grid     (batch, height, width, channels)
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def to_tokens(x: Tensor, layout: str) -> Tensor:
-    """Any layout (`tokens`, `grid`, `image`) to (batch, tokens, width)."""
+    """Converts any layout (`tokens`, `grid`, `image`) to (batch, tokens, width)."""
     if layout == "grid":
         return x.flatten(1, 2)
     if layout == "image":
@@ -20,15 +20,16 @@ def to_tokens(x: Tensor, layout: str) -> Tensor:
 
 
 def from_tokens(tokens: Tensor, like: Tensor, layout: str) -> Tensor:
-    """The inverse, in the shape of `like`."""
+    """Converts tokens back to the layout and shape of `like`."""
     if layout == "image":
         return tokens.transpose(1, 2).reshape(like.shape)
     return tokens.reshape(like.shape)
 
 
 class OnTokens(nn.Module):
-    """A module from (batch, tokens, width) to the same, for inputs and outputs of
-    another layout.
+    """Applies a module on (batch, tokens, width) to inputs of another layout.
+
+    The output has the layout of the input.
     """
 
     def __init__(self, module: nn.Module, layout: str) -> None:

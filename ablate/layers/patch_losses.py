@@ -1,7 +1,7 @@
-"""The three losses of patch diversification, on patch tokens without prefix
-(patch-diversification, section 4), and the two of its published code.
+"""The three losses of patch diversification, and the two of its published code.
 
-Each runs in at least float32.
+They are on patch tokens without prefix tokens (patch-diversification, section 4). Each
+runs in at least float32.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Side of the neighbourhood of a patch in the published contrastive loss.
+# Side of a patch's neighbourhood in the published contrastive loss.
 NEIGHBOURS = 7
 HEAD_DROPOUT = 0.2
 # Added to probabilities before their logarithm in the published code.
 TINY = 1e-8
-# Added to the number of a region's patches there, so that an empty region divides by no
-# zero.
+# Added in the published code to the number of patches of a region, so that an empty
+# region causes no division by zero.
 EMPTY = 1e-4
 
 
 class Regions(NamedTuple):
     """How two images of a batch are mixed on the patch grid.
 
-    `mask` (patches) is 1 where a patch is the image's own and 0 where it is the
-    other's; `own` and `other` (batch, classes) are the labels of the two.
+    `mask` (patches) is 1 if a patch comes from the image itself and 0 if it comes from
+    the other image. `own` and `other` (batch, classes) are the labels of the two.
     """
 
     mask: Tensor
@@ -35,7 +35,7 @@ class Regions(NamedTuple):
 
 
 def exact(x: Tensor) -> Tensor:
-    """A tensor of half precision in single precision; others as they are."""
+    """Converts a half-precision tensor to single precision; others do not change."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -53,10 +53,10 @@ def cosine_loss(last: Tensor) -> Tensor:
 
 
 def contrastive_loss(first: Tensor, last: Tensor) -> Tensor:
-    """-mean_i log( exp(e_i . h_i) / (exp(e_i . h_i) + exp(e_i . mean_j h_j)) ), with no
-    gradient to e.
+    """-mean_i log( exp(e_i . h_i) / (exp(e_i . h_i) + exp(e_i . mean_j h_j)) ).
 
-    It is the softplus of the difference of the two products, which cannot overflow.
+    There is no gradient to e. The loss is computed as the softplus of the difference of
+    the two products, which cannot overflow.
 
     Shape:
         both (batch, n, width), to a scalar.
@@ -80,10 +80,10 @@ def mixing_loss(logits: Tensor, labels: Tensor) -> Tensor:
 class PatchLosses(nn.Module):
     """The weighted sum of the three losses.
 
-    The mixing loss has a linear head of its own, shared by all patches.
+    The mixing loss has its own linear head, shared by all patches.
 
     Shape:
-        first, last (batch, n, width); labels (batch, n, classes) or None where patches
+        first, last (batch, n, width); labels (batch, n, classes) or None if patches
             have no labels; a scalar.
     """
 
@@ -120,12 +120,11 @@ class PatchLosses(nn.Module):
 def published_contrastive_loss(
     first: Tensor, last: Tensor, grid: tuple[int, int]
 ) -> Tensor:
-    """-mean_i log(softmax([e_i . h_i, e_i . m_i, e_i . w_i])_1 + 1e-8), as in the
-    published code, with no gradient to e.
+    """-mean_i log(softmax([e_i . h_i, e_i . m_i, e_i . w_i])_1 + 1e-8).
 
-    m_i is the mean of h over all other patches, w_i that over the 7 x 7 neighbourhood
-    of i without i itself. Places outside the grid count as zeros, and the divisor of
-    w_i stays 48 there.
+    This is the loss of the published code, with no gradient to e. m_i is the mean of h
+    over all other patches, w_i that over the 7 x 7 neighbourhood of i without i itself.
+    Places outside the grid count as zeros, and the divisor of w_i stays 48 there.
 
     Shape:
         both (batch, n, width), n = height * width of the grid, to a scalar.
@@ -135,7 +134,7 @@ def published_contrastive_loss(
     n, around = h.shape[1], NEIGHBOURS**2
     others = (h.sum(1, keepdim=True) - h) / (n - 1)
     image = h.transpose(1, 2).unflatten(2, grid)
-    # The pool pads with zeros and divides by all 49 places.
+    # The pooling pads with zeros and always divides by 49.
     pooled = (
         F.avg_pool2d(image, NEIGHBOURS, stride=1, padding=NEIGHBOURS // 2)
         .flatten(2)
@@ -158,15 +157,16 @@ def region_means(last: Tensor, mask: Tensor) -> Tensor:
 
 
 def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tensor:
-    """Sum over both regions of their share of the patches times the divergence of the
-    region's label from its prediction.
+    """Sum over both regions of share of patches times divergence.
+
+    The divergence is that of the region's label from its prediction.
 
     Args:
         own, other: logits of the two regions, (batch, classes).
         regions: their labels and patches.
 
     Returns:
-        a scalar.
+        A scalar.
     """
     share = regions.mask.sum() / len(regions.mask)
     return share * _divergence(own, regions.own) + (1 - share) * _divergence(
@@ -181,8 +181,9 @@ def _divergence(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class PublishedPatchLosses(nn.Module):
-    """The weighted sum of the two losses of the published code, with a linear head
-    behind dropout for the region means.
+    """The weighted sum of the two losses of the published code.
+
+    The region means pass through dropout and a linear head.
 
     Shape:
         first (batch, n, width), patch embeddings without position; last (batch, n,

@@ -1,5 +1,6 @@
-"""Augmented shortcuts: parameterised paths beside a branch (augmented-shortcuts, eq. 8
-and 11).
+"""Augmented shortcuts: parameterised paths beside a branch.
+
+See augmented-shortcuts, eq. 8 and 11.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from ablate.layers.circulant import CirculantProjection
 
 
 class DenseProjection(nn.Module):
-    """Several unstructured projections of one input, without bias unless it is asked
-    for (Table 5, "unstructured").
+    """Several unstructured projections of one input (Table 5, "unstructured").
+
+    There is no bias unless it is asked for.
 
     Shape:
         input (..., width), output (..., count, width).
@@ -61,8 +63,9 @@ class ActivationProjection(nn.Module):
 
 
 class ProjectionOnly(nn.Module):
-    """`sum_t Z Theta_t` (Table 6): linear, so that several paths express no more than
-    one.
+    """`sum_t Z Theta_t` (Table 6).
+
+    It is linear, so several paths can express no more than one.
     """
 
     def __init__(self, projection: Projection) -> None:

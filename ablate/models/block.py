@@ -14,18 +14,18 @@ from ablate.families.family import Algebra
 class Arranged(nn.Module):
     """A pre-norm block of two branches, token mixer (msa) and channel mixer (mlp).
 
-    A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it stand the identity
+    A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it are the identity
     shortcut (or nothing) and any number of paths, whose sum is P(x). The branches join
 
         in series:    x <- r1 ([x +] A1(x) + P1(x));   x <- r2 ([x +] A2(x) + P2(x))
         in parallel:  x <- r1 r2 ([x +] A1(x) + P1(x) + A2(x) + P2(x))
 
-    where r is the product of the paths' `rescale`, 1 without any. Paths are not subject
-    to the branch's stochastic depth: like the identity, they bypass it.
+    where r is the product of the paths' `rescale`, or 1 without paths. The stochastic
+    depth of a branch does not affect paths: like the identity, they bypass it.
 
-    `arrange` gives a built block of a library this forward. It stays the same object
-    with the same parameters under the same keys, so that checkpoints of the library
-    fit.
+    `arrange` gives this forward to a block that a library built. The block stays the
+    same object with the same parameters under the same keys, so the library's
+    checkpoints still fit.
 
     Shape:
         those of the block.
@@ -56,7 +56,7 @@ class Arranged(nn.Module):
     def _residual(
         self, x: Tensor, branch: Branch, paths: nn.ModuleList, context: Sequence[Any]
     ) -> list[Tensor]:
-        """The branch's output and those of the paths beside it."""
+        """Returns the outputs of the branch and of the paths beside it."""
         normed = self.algebra.norm(self, branch, x)
         return [
             self.algebra.mix(self, branch, normed, *context),
@@ -79,9 +79,9 @@ def arrange(
     block.algebra, block.join = algebra, join
     block.reads = {}
     block.rescale = {}
-    for branch, found in paths.items():
-        block.reads[branch] = [path.reads for path in found]
-        block.rescale[branch] = _product(path.rescale for path in found)
+    for branch, beside in paths.items():
+        block.reads[branch] = [path.reads for path in beside]
+        block.rescale[branch] = _product(path.rescale for path in beside)
     block.msa_paths = nn.ModuleList(path.module for path in paths["msa"])
     block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
 
@@ -90,7 +90,7 @@ _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}
 
 
 def _arranged(kind: type[nn.Module]) -> type[nn.Module]:
-    """The class of such blocks, with this forward."""
+    """Returns the class of such blocks, with the forward of `Arranged`."""
     if kind not in _CLASSES:
         _CLASSES[kind] = type(
             f"Arranged{kind.__name__}", (Arranged, kind), {"__module__": __name__}
@@ -112,7 +112,7 @@ def _times(x: Tensor, factor: float) -> Tensor:
 
 
 def _sum(terms: Sequence[Tensor]) -> Tensor:
-    """Left to right, as timm adds: sums of floats depend on their order."""
+    """Adds from left to right, as timm does: a sum of floats depends on its order."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term

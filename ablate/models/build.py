@@ -1,5 +1,7 @@
-"""Architecture to module: size the backbone, build it, attach the factors, and see that
-every setting was read.
+"""Builds a module from an architecture.
+
+It sizes the backbone, builds it, attaches the factors, and checks that every setting
+was read.
 """
 
 from __future__ import annotations
@@ -14,19 +16,13 @@ from torch import nn
 from ablate import factors, families
 from ablate.errors import Infeasible
 from ablate.factors.factor import (
-    ArrangeFactor,
     Branch,
     Dimensions,
-    EditFactor,
     Factor,
-    HeadFactor,
     Join,
-    LossFactor,
+    LossTerms,
     Path,
-    PathFactor,
     ReadValues,
-    ReplaceFactor,
-    SizeFactor,
     TokenSite,
 )
 from ablate.families.family import BlockPlace, Family, factor_of
@@ -38,16 +34,16 @@ from ablate.records import Architecture, Settings
 
 F = TypeVar("F", bound=Factor)
 
-# Of a number in float32.
+# Bytes of a float32 number.
 BYTES = 4
 
 
 def build(architecture: Architecture) -> nn.Module:
-    """The network, initialised from torch's global random state.
+    """Returns the network, initialised from torch's global random state.
 
-    New modules are made after the backbone, so that with equal seeds the weights that
-    two variants share start equal. A block that no factor touches stays the library's
-    own.
+    New modules are created after the backbone. With equal seeds, the weights that two
+    variants share therefore start equal. A block that no factor changes stays the
+    library's own.
 
     Shape:
         (batch, channels, image_size, image_size) to (batch, classes).
@@ -60,12 +56,12 @@ def build(architecture: Architecture) -> nn.Module:
 
 
 def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, Loaded]:
-    """The network, with whatever it shares with a checkpoint, and what was taken from
-    it.
+    """Returns the network with weights from a checkpoint, and what was taken.
 
-    The backbone takes its weights before the factors attach, so that what a factor
-    makes of a layer (a narrower one, say) starts from them; then the whole network
-    takes what else the checkpoint has, as from a network with the same factors.
+    The backbone takes its weights before the factors attach. What a factor makes of a
+    layer (a narrower one, for example) then starts from these weights. Afterwards the
+    whole network takes what else the checkpoint has, which may come from a network with
+    the same factors.
 
     Raises: as `build`.
     """
@@ -81,26 +77,27 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         wanted,
     )
     before = take(model, weights)
-    # What stands where is read from the unmodified backbone: a factor may take away
-    # what tells it.
+    # The places of blocks are read from the unmodified backbone: a factor may remove
+    # what identifies them.
     found: Any = model
     found.places = tuple(family.blocks(model))
     _attach(model, family, values)
     loaded = take(model, weights, before)
+    # Only checks that the losses can be built; their random draws must not change what
+    # follows.
     with torch.random.fork_rng(devices=[]):
         build_losses(architecture, model)
     for factor in factors.catalogue().values():
-        if not isinstance(factor, LossFactor):
+        if factor.loss_terms is None:
             values[factor.name].check(architecture.settings)
     return model, loaded
 
 
 def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
-    """Raises Infeasible where weights and one image would take more than this machine's
-    memory, before any of it is taken.
+    """Raises Infeasible if weights and one image would exceed this machine's memory.
 
-    What is counted is a lower bound: numbers that a family has not, or has in several
-    values, are left out.
+    The check comes before any memory is allocated. It is a lower bound: numbers that a
+    family does not have, or has several values of, are left out.
     """
     width, ratio = max(wanted.width, 1), wanted.mlp_ratio
     if ratio and width * ratio < 1:
@@ -114,8 +111,7 @@ def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
     image = architecture.channels * architecture.image_size**2
     embedding = architecture.channels * wanted.patch_size**2 * width + patches * width
     blocks = wanted.depth * width**2 * (4 + 2 * ratio)
-    # Between the layers stand at least the tokens, as often as the widest layer has
-    # outputs.
+    # Activations are at least the tokens, times the width of the widest layer's output.
     tokens = patches * width * max(3.0, ratio)
     least = BYTES * (image + embedding + blocks + architecture.classes * width + tokens)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -128,35 +124,35 @@ def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
 
 def build_losses(
     architecture: Architecture, model: nn.Module
-) -> dict[str, tuple[LossFactor, nn.Module]]:
-    """The loss terms of an architecture's settings, by factor: modules as LossFactor
-    describes them.
+) -> dict[str, tuple[LossTerms, nn.Module]]:
+    """Returns the loss terms of an architecture's settings, by factor.
+
+    The modules are those that `LossTerms.make` describes.
 
     Raises:
         Infeasible: they are not defined on the backbone.
     """
     values = _values(architecture.settings)
-    found: dict[str, tuple[LossFactor, nn.Module]] = {}
-    for factor in _active(LossFactor, values):
-        if factor.as_published(values[factor.name].quietly()) and not hasattr(
-            model, "patch_embed"
-        ):
+    losses: dict[str, tuple[LossTerms, nn.Module]] = {}
+    for factor in _active(values):
+        terms = factor.loss_terms
+        if terms is None:
+            continue
+        read = values[factor.name]
+        if terms.as_published(read.quietly()) and not hasattr(model, "patch_embed"):
             raise Infeasible(
                 f"the published code of {factor.name} reads patch embeddings, which"
                 f" {architecture.backbone} lacks"
             )
         site = places_of(model)[-1].site
-        read = values[factor.name]
-        found[factor.name] = (
-            factor,
-            factor.make(read, TokenSite(site.width, site.grid, architecture.classes)),
-        )
+        tokens = TokenSite(site.width, site.grid, architecture.classes)
+        losses[factor.name] = terms, terms.make(read, tokens)
         read.check(architecture.settings)
-    return found
+    return losses
 
 
 def places_of(model: nn.Module) -> tuple[BlockPlace, ...]:
-    """The blocks of a network that `build` made, modified or not."""
+    """Returns the blocks of a network that `build` made, modified or not."""
     built: Any = model
     places: tuple[BlockPlace, ...] = built.places
     return places
@@ -169,27 +165,27 @@ def _values(settings: Settings) -> dict[str, ReadValues]:
     }
 
 
-def _active(kind: type[F], values: dict[str, ReadValues]) -> list[F]:
-    """The factors of a kind that change something."""
+def _active(values: dict[str, ReadValues]) -> list[Factor]:
+    """Returns the factors that change something."""
     return [
         factor
         for factor in factors.catalogue().values()
-        if isinstance(factor, kind)
-        and not factor.neutral(values[factor.name].quietly())
+        if not factor.neutral(values[factor.name].quietly())
     ]
 
 
 def _dimensions(
     family: Family, backbone: str, values: dict[str, ReadValues]
 ) -> Dimensions:
-    """The backbone's numbers after all size factors.
+    """Returns the backbone's numbers after all size factors.
 
-    Raises Infeasible where the family cannot change one.
+    Raises Infeasible if the family cannot change one of them.
     """
     own = family.dimensions(backbone)
     wanted = own
-    for factor in _active(SizeFactor, values):
-        wanted = factor.edit(values[factor.name], wanted)
+    for factor in _active(values):
+        if factor.edit_backbone is not None:
+            wanted = factor.edit_backbone(values[factor.name], wanted)
     for field in fields(Dimensions):
         name = field.name
         if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
@@ -197,63 +193,62 @@ def _dimensions(
             raise Infeasible(
                 f"{factor_of(name)} cannot be changed on {backbone}; what can: {can}"
             )
-    for slot_factor in _active(Factor, values):
-        for slot in slot_factor.needs:
+    for factor in _active(values):
+        for slot in factor.needs:
             if slot in family.lacks:
                 raise Infeasible(
-                    f"{slot_factor.name} is not defined on {backbone}:"
-                    f" {family.lacks[slot]}"
+                    f"{factor.name} is not defined on {backbone}: {family.lacks[slot]}"
                 )
     return wanted
 
 
 def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> None:
     """Attaches all factors."""
+    # All arrangements are combined first: a block gets its forward once.
     join = Join()
-    for factor in _active(ArrangeFactor, values):
-        join = factor.join(values[factor.name], join)
+    for factor in _active(values):
+        if factor.join_branches is not None:
+            join = factor.join_branches(values[factor.name], join)
     for place in places_of(model):
         _replace(model, place, values)
         _edit(model, family, place, values)
         _arrange(model, family, place, join, values)
-    for head in _active(HeadFactor, values):
-        made: Any = model
-        before = model.get_submodule(family.before_head)
-        model.set_submodule(
-            family.before_head,
-            nn.Sequential(head.make(values[head.name], made.num_features), before),
-        )
+    for factor in _active(values):
+        if factor.before_classifier is not None:
+            made: Any = model
+            module = factor.before_classifier(values[factor.name], made.num_features)
+            before = model.get_submodule(family.before_head)
+            model.set_submodule(family.before_head, nn.Sequential(module, before))
 
 
 def _replace(
     model: nn.Module, place: BlockPlace, values: dict[str, ReadValues]
 ) -> None:
-    takers = _active(ReplaceFactor, values)
+    takers = [factor for factor in _active(values) if factor.replace_ffn is not None]
     if len(takers) > 1:
         raise Infeasible(
             f"{' and '.join(factor.name for factor in takers)} each take the"
             " feed-forward network's place"
         )
     for factor in takers:
-        if place.ffn is None:
+        if place.ffn is None or factor.replace_ffn is None:
             continue
         name = f"{place.name}.{place.ffn}"
-        made = factor.make(values[factor.name], place.site, model.get_submodule(name))
-        model.set_submodule(
-            name,
-            made if place.ffn_layout == "tokens" else OnTokens(made, place.ffn_layout),
-        )
+        original = model.get_submodule(name)
+        made = factor.replace_ffn(values[factor.name], place.site, original)
+        if place.ffn_layout != "tokens":
+            made = OnTokens(made, place.ffn_layout)
+        model.set_submodule(name, made)
 
 
 def _edit(
     model: nn.Module, family: Family, place: BlockPlace, values: dict[str, ReadValues]
 ) -> None:
-    for factor in _active(EditFactor, values):
-        if place.attention is None:
+    site = replace(place.site, family=family.name)
+    for factor in _active(values):
+        if place.attention is None or factor.edit_attention is None:
             continue
-        edits = factor.make(
-            values[factor.name], replace(place.site, family=family.name)
-        )
+        edits = factor.edit_attention(values[factor.name], site)
         if edits.image is not None:
             from ablate.backbones.editable import edit_windows
 
@@ -268,15 +263,17 @@ def _edit(
 def make_editable(
     model: nn.Module, family: Family, place: BlockPlace
 ) -> EditableAttention:
-    """The attention of a block, as one that can be edited and observed.
+    """Returns the attention of a block in a form that can be edited and observed.
 
-    Edits that it has stay.
+    Existing edits are kept.
     """
     assert place.attention is not None
     attention = model.get_submodule(f"{place.name}.{place.attention}")
     if not isinstance(attention, EditableAttention):
         kind = family.editable(attention)
         assert kind is not None
+        # The object stays the same, so its parameters keep their names and a checkpoint
+        # of the library still fits.
         attention.__class__ = kind
         attention.edits = AttentionEdits()
     assert isinstance(attention, EditableAttention)
@@ -293,12 +290,14 @@ def _arrange(
     if not place.residual:
         return
     paths: dict[Branch, list[Path]] = {"msa": [], "mlp": []}
-    for factor in _active(PathFactor, values):
-        for branch, found in paths.items():
-            for path in factor.make(values[factor.name], place.site, branch):
+    for factor in _active(values):
+        if factor.add_paths is None:
+            continue
+        for branch, beside in paths.items():
+            for path in factor.add_paths(values[factor.name], place.site, branch):
                 module = path.module
                 if place.layout == "image":
                     module = OnTokens(module, "image")
-                found.append(Path(module, path.reads, path.rescale))
+                beside.append(Path(module, path.reads, path.rescale))
     if paths["msa"] or paths["mlp"] or join != Join():
         arrange(model.get_submodule(place.name), family.algebra, paths, join)

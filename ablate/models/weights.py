@@ -1,5 +1,6 @@
-"""Weights from a checkpoint: what a network shares with it, resampled where the
-resolution differs.
+"""Weights from a checkpoint.
+
+A network takes what it shares with the checkpoint, resampled if the resolution differs.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What became of a network's tensors and a checkpoint's, by name.
+    """What happened to a network's tensors and to a checkpoint's, by name.
 
     Attributes:
-        taken: as they are in the checkpoint.
+        taken: copied from the checkpoint unchanged.
         resampled: position embeddings and window biases, interpolated to the network's
             resolution.
-        kept: changed by a factor after the backbone had taken them, as the first rows
+        kept: changed by a factor after the backbone took them, such as the first rows
             of a layer made narrower.
-        new: initialised anew: the checkpoint has nothing of that name and shape.
-        unused: in the checkpoint, without a place in the network, or where a factor put
-            something else.
+        new: randomly initialised: the checkpoint has nothing of that name and shape.
+        unused: in the checkpoint, but without a place in the network, or where a factor
+            put something else.
     """
 
     taken: frozenset[str] = frozenset()
@@ -67,13 +68,15 @@ def _some(names: frozenset[str]) -> str:
 
 
 def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Loaded:
-    """Copies into a network whatever fits by name and shape, after resampling.
+    """Copies into a network what fits by name and shape, after resampling.
 
     Args:
         before: what the backbone took before factors changed it.
     """
     if not weights:
         return Loaded()
+    # The tensors of a state dict share memory with the network, so copying into them
+    # changes the network.
     own = model.state_dict()
     taken = set[str]()
     resampled = set[str]()
@@ -85,13 +88,15 @@ def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Load
             with torch.no_grad():
                 own[name].copy_(fitted)
             (taken if fitted is tensor else resampled).add(name)
+    # A tensor that the backbone took and that is now missing here was changed by a
+    # factor: it was made from the checkpoint and is not new.
     missing = frozenset(own) - taken - resampled
     if before is not None:
         early = before.taken | before.resampled
     else:
         early = frozenset[str]()
-    # A feed-forward network on images that a factor replaced stands in a wrapper, one
-    # name deeper.
+    # If a factor replaces a feed-forward network on images, the new one is in a
+    # wrapper, one level deeper in the names.
     kept = frozenset(name for name in missing if name.replace(".module.", ".") in early)
     unused = (
         frozenset(weights)
@@ -109,8 +114,9 @@ def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Load
 
 
 def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
-    """The tensor in the place's shape: itself, resampled, or None where it is something
-    else.
+    """Returns the tensor in the shape of its place.
+
+    That is the tensor itself, or a resampled one, or None if it does not fit.
     """
     if tensor.shape == place.shape:
         return tensor
@@ -121,7 +127,7 @@ def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
 
 
 def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
-    """The tensor interpolated to the place's resolution, or None where it has none."""
+    """Returns the tensor at the place's resolution; None if it cannot be resampled."""
     tensor = tensor.float()
     last = name.rpartition(".")[2]
     if (
@@ -139,8 +145,8 @@ def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
 
         side = (round(place.shape[0] ** 0.5) + 1) // 2
         with warnings.catch_warnings():
-            # torch deprecates how timm's interpolation indexes, and tells it that it
-            # could be quicker.
+            # torch warns about how timm's interpolation indexes: one warning is a
+            # deprecation, the other about speed.
             warnings.simplefilter("ignore", UserWarning)
             table: Tensor = resize_rel_pos_bias_table(
                 tensor, (side, side), tuple(place.shape)
@@ -160,11 +166,11 @@ def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
 
 
 def _position_embedding(tensor: Tensor, place: Tensor) -> Tensor | None:
-    """Interpolated over the grid; the numbers of prefix tokens follow from both being
-    squares beside them.
+    """Interpolates position embeddings over the grid.
 
+    The numbers of prefix tokens follow from the tokens beside the largest square.
     Prefix tokens are taken in their order, the class token first. One that the
-    checkpoint has not keeps the network's position.
+    checkpoint does not have keeps the network's position.
     """
     from timm.layers import resample_abs_pos_embed
 
@@ -185,8 +191,9 @@ def _position_embedding(tensor: Tensor, place: Tensor) -> Tensor | None:
 
 
 def _square_and_rest(tokens: int) -> tuple[int, int] | None:
-    """Side of the grid, and number of prefix tokens (at most 5): the largest square
-    that fits.
+    """Returns the side of the grid and the number of prefix tokens (at most 5).
+
+    The grid is the largest square that fits.
     """
     side = int(tokens**0.5)
     if tokens - side * side <= 5:
@@ -195,39 +202,43 @@ def _square_and_rest(tokens: int) -> tuple[int, int] | None:
 
 
 def file_identity(file: Path) -> str:
-    """A file by its content."""
+    """Returns the identity of a file by its content."""
     with file.open("rb") as stream:
         return f"sha256 {hashlib.file_digest(stream, 'sha256').hexdigest()[:20]}"
 
 
 def read_file(file: Path, key: str = "pretrained") -> State:
-    """The tensors of a checkpoint: timm's, torch's or safetensors', or a trial's own
-    (its EMA weights where it has them).
+    """Returns the tensors of a checkpoint.
+
+    It may be timm's, torch's or safetensors', or that of a trial (its EMA weights if
+    there are any).
 
     Args:
         key: the space's key that names the file, for messages.
 
     Raises:
-        CheckpointError: it cannot be read without running code, holds no tensors by
-            name, or claims more than it holds.
+        CheckpointError: the file cannot be read without running code, has no tensors by
+            name, or claims more data than it has.
     """
     from timm.models import load_state_dict
 
     _refuse_compressed(file, key)
     try:
         with warnings.catch_warnings():
-            # torch deprecates kinds of tensors that old checkpoints have.
+            # torch warns about types of tensors in old checkpoints.
             warnings.simplefilter("ignore")
             if file.suffix == ".safetensors":
                 found: Any = load_state_dict(str(file))
             else:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
-        # Pickled code, a cut file, another format: each raises its own kind.
+        # Pickled code, a truncated file or another format each raise their own type of
+        # error.
         raise CheckpointError(
             f"{key}: {file} is no checkpoint that can be read safely:"
             f" {type(error).__name__}"
         ) from error
+    # Averaged weights come first, as in timm's own loader.
     for inner in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
         if (
             isinstance(found, dict)
@@ -252,12 +263,14 @@ def read_file(file: Path, key: str = "pretrained") -> State:
         )
     for name, tensor in tensors.items():
         _refuse_strange(file, name, tensor, key)
+    # DistributedDataParallel puts "module." before every name.
     return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
 
 
 def _refuse_compressed(file: Path, key: str) -> None:
-    """Raises CheckpointError where a zip archive, as torch writes them, would unpack to
-    more than the file.
+    """Raises CheckpointError if a zip archive would unpack to more than itself.
+
+    torch writes checkpoints as uncompressed zip archives.
     """
     if not zipfile.is_zipfile(file):
         return
@@ -278,9 +291,7 @@ def _refuse_compressed(file: Path, key: str) -> None:
 
 
 def _refuse_strange(file: Path, name: str, tensor: Tensor, key: str) -> None:
-    """Raises CheckpointError unless a tensor is dense, of real numbers, and all of it
-    is in the file.
-    """
+    """Raises CheckpointError unless a tensor is dense, real and complete."""
     what = f"{key}: {shortened(name)} in {file}"
     if (
         tensor.layout != torch.strided
@@ -296,6 +307,8 @@ def _refuse_strange(file: Path, name: str, tensor: Tensor, key: str) -> None:
         raise CheckpointError(
             f"{what} is {kind}; weights must be dense tensors of real numbers"
         )
+    # A tensor with a stride of 0 can claim any shape on a few bytes, and would use up
+    # the memory when it is copied.
     held = tensor.untyped_storage().nbytes()
     if tensor.numel() * tensor.element_size() > held:
         raise CheckpointError(

@@ -1,8 +1,8 @@
-"""Which trials answer the question: a space to cells, costs and trials, all at once by
-a design or one by one by a search.
+"""Turns a space into cells, costs and trials.
 
-`ablate.plan.search` is imported where a space is searched: it takes Optuna's time to
-import.
+A design lists all cells at once, a search proposes them one by one.
+`ablate.scheduling.search` is imported only for a search, because it imports Optuna,
+which takes long.
 """
 
 from ablate.plan.plan import make_plan

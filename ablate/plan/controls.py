@@ -1,12 +1,13 @@
-"""Iso-cost controls: the baseline, widened or narrowed to the cost of each variant, so
-that a gain can be told from capacity.
+"""Iso-cost controls: the baseline, in the width at which it costs as much as a variant.
+
+They separate a gain from an effect of capacity.
 """
 
 from __future__ import annotations
 
 from ablate import families
 from ablate.errors import AblateError, Infeasible
-from ablate.plan.plan import Cells
+from ablate.plan.cells import Cells
 from ablate.records import Cell, Settings, Space
 
 WIDTH = "size.width"
@@ -15,11 +16,11 @@ WIDTH = "size.width"
 def add_controls(space: Space, made: Cells) -> None:
     """Adds a control for each variant, as a row of its own.
 
-    Where the baseline itself is nearest in cost, it is the control.
+    If the baseline itself is nearest in cost, it is the control.
 
     Raises:
-        AblateError: the baseline cannot be built, or has not one width that could be
-            changed.
+        AblateError: the baseline cannot be built, or its blocks do not all have the
+            same width.
     """
     cost = space.control.removeprefix("iso-")
     settings = {**space.fixed, **space.baseline}
@@ -36,6 +37,7 @@ def add_controls(space: Space, made: Cells) -> None:
             f"control: the baseline cannot be built: {made.baseline.refusal}; leave the"
             " control out"
         )
+    # The width must stay a multiple of the number of heads.
     step = max(heads, 1)
     for variant in [
         cell for cell in made.cells if cell.role == "variant" and cell.feasible
@@ -48,13 +50,15 @@ def add_controls(space: Space, made: Cells) -> None:
 def _nearest(
     space: Space, made: Cells, variant: Cell, cost: str, width: int, step: int
 ) -> int:
-    """The width, in steps of one channel a head, whose cost is nearest to the
-    variant's; cost grows with width.
+    """Returns the width whose cost is nearest to that of the variant.
+
+    Widths are in steps of one channel per head. The cost grows with the width.
     """
     assert variant.cost is not None and made.baseline.cost is not None
     target = getattr(variant.cost, cost)
     gaps = {width: abs(getattr(made.baseline.cost, cost) - target)}
-    # A first guess from the square law; from there downhill.
+    # The cost grows with about the square of the width, which gives a first guess. From
+    # there, the search descends to the nearest minimum.
     guess = (
         round(width * (target / getattr(made.baseline.cost, cost)) ** 0.5 / step) * step
     )

@@ -1,6 +1,6 @@
 """Designs: which combinations of levels are cells.
 
-Each gives the reference cell first, against which effects are taken.
+Each design yields the reference first, with which the other cells are compared.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from ablate.records import MOST_CELLS, Level, Settings, Space
 
 
 def combinations(space: Space) -> list[Settings]:
-    """The cells of a space's design, the reference first, each as levels of the varying
-    factors.
+    """Returns the cells of a space's design, the reference first.
 
-    The reference is the baseline; for leave-one-out it is the full model, for rows the
-    first of them.
+    Each cell has the levels of the varying factors. The reference is the baseline; for
+    leave-one-out it is the full model, for rows it is row 0.
 
     Raises:
         AblateError: the design has more than `MOST_CELLS` cells.
@@ -49,7 +48,10 @@ def _size(space: Space) -> int:
 
 
 def _grid(space: Space) -> Iterator[Settings]:
-    """Every combination, the last factor varying fastest; the baseline comes first."""
+    """Yields the baseline, then all other combinations.
+
+    The last factor varies fastest.
+    """
     yield space.baseline
     for levels in itertools.product(*space.factors.values()):
         cell = dict(zip(space.factors, levels, strict=True))
@@ -58,7 +60,7 @@ def _grid(space: Space) -> Iterator[Settings]:
 
 
 def _one_at_a_time(space: Space) -> Iterator[Settings]:
-    """The baseline, and each other level of each factor with the rest at the baseline."""
+    """Yields the baseline, then the baseline with one factor at another level."""
     yield space.baseline
     for name, levels in space.factors.items():
         for level in levels:
@@ -67,15 +69,13 @@ def _one_at_a_time(space: Space) -> Iterator[Settings]:
 
 
 def _leave_one_out(space: Space) -> Iterator[Settings]:
-    """The full model, and the full model with one factor at a time back at its baseline
-    level.
-    """
+    """Yields the full model, then the full model with one factor at baseline."""
     yield space.full
     yield from _switched(space, space.full, space.baseline)
 
 
 def _add_one_in(space: Space) -> Iterator[Settings]:
-    """The baseline, and the baseline with one factor at a time at its full level."""
+    """Yields the baseline, then the baseline with one factor at its full level."""
     yield space.baseline
     yield from _switched(space, space.baseline, space.full)
 
@@ -87,8 +87,9 @@ def _switched(space: Space, start: Settings, other: Settings) -> Iterator[Settin
 
 
 def _fractional(space: Space) -> Iterator[Settings]:
-    """The baseline and the other cells of the smallest two-level fraction of the wanted
-    resolution.
+    """Yields the smallest two-level fraction of the wanted resolution.
+
+    The baseline comes first.
     """
     from pyDOE3 import fracfact
 
@@ -105,13 +106,13 @@ def _fractional(space: Space) -> Iterator[Settings]:
 
 
 def generators(factors: int, resolution: int) -> list[str] | None:
-    """Each factor as a product of base factors (letters), of as few base factors as the
-    resolution allows; None where it takes all.
+    """Writes each factor as a product of base factors (letters).
 
-    A word is taken if it is no product of fewer than `resolution` - 1 words before: so
-    the shortest word of the defining relation has `resolution` letters (Conway and
-    Sloane's lexicodes, 1986). pyDOE3's own choice promises more than it keeps: its 32
-    runs of 8 factors at resolution 5 have resolution 4.
+    It uses as few base factors as the resolution allows, and returns None if that takes
+    all factors. A word is taken if it is not a product of fewer than `resolution` - 1
+    earlier words. The shortest word of the defining relation then has `resolution`
+    letters (Conway and Sloane's lexicodes, 1986). pyDOE3's own choice does not always
+    keep its promise: its 32 runs of 8 factors at resolution 5 have resolution 4.
     """
     for base in range(1, factors):
         words = _words(base, factors, resolution)
@@ -121,8 +122,8 @@ def generators(factors: int, resolution: int) -> list[str] | None:
 
 
 def _words(base: int, most: int, resolution: int) -> list[int]:
-    """At most `most` words of `base` factors, each a set of base factors in bits."""
-    # products[n]: the products of n words taken so far.
+    """Returns at most `most` words of `base` factors, as bit sets of base factors."""
+    # products[n] has the products of n of the words taken so far.
     products: list[set[int]] = [{0}]
     products += [set() for _ in range(resolution - 2)]
     taken: list[int] = []
@@ -130,23 +131,25 @@ def _words(base: int, most: int, resolution: int) -> list[int]:
     for word in sorted(range(1, 2**base), key=lambda bits: (bits.bit_count(), bits)):
         if len(taken) == most:
             break
-        if any(word in found for found in products):
+        if any(word in words for words in products):
             continue
         taken.append(word)
+        # From large to small, so that the new word enters each product once.
         for size in range(resolution - 2, 0, -1):
             products[size] |= {other ^ word for other in products[size - 1]}
     return taken
 
 
 def _letters(word: int) -> str:
-    """A word as pyDOE3 writes it: bits 0 and 2 are `ac`."""
+    """Returns a word in pyDOE3's notation: bits 0 and 2 are `ac`."""
     places = range(word.bit_length())
     return "".join(ascii_lowercase[place] for place in places if word >> place & 1)
 
 
 def _plackett_burman(space: Space) -> Iterator[Settings]:
-    """The baseline and the other cells of a Plackett-Burman design: main effects from
-    as few cells as can tell them.
+    """Yields the baseline and the other cells of a Plackett-Burman design.
+
+    It estimates main effects from as few cells as possible.
     """
     from pyDOE3 import pbdesign
 
@@ -155,8 +158,8 @@ def _plackett_burman(space: Space) -> Iterator[Settings]:
         raise AblateError(
             "design: plackett-burman is for two factors and more; use design: grid"
         )
-    # Some sizes have no known design: then the next one, of which some columns are left
-    # out.
+    # Some sizes have no known design. Then the next size is used, without some of its
+    # columns.
     for size in itertools.count(len(factors)):
         try:
             signs = pbdesign(size)[:, : len(factors)]
@@ -167,13 +170,15 @@ def _plackett_burman(space: Space) -> Iterator[Settings]:
 
 
 def switches(space: Space) -> list[str]:
-    """The factors whose full level is not that of the baseline."""
+    """Returns the factors whose full level differs from the baseline's."""
     return [name for name in space.factors if space.full[name] != space.baseline[name]]
 
 
 def _on_and_off(space: Space, factors: list[str], signs: Any) -> Iterator[Settings]:
-    """Rows of signs to cells, each sign taken so that the row with most low ones is the
-    baseline: signs of columns are free.
+    """Turns rows of signs into cells, with the baseline first.
+
+    The signs of a column may be flipped freely. They are chosen so that the row with
+    most low signs is the baseline.
     """
     first = min(range(len(signs)), key=lambda row: signs[row].sum())
     order = [first, *(row for row in range(len(signs)) if row != first)]
@@ -187,28 +192,29 @@ def _on_and_off(space: Space, factors: list[str], signs: Any) -> Iterator[Settin
 
 
 def aliases(space: Space) -> list[str]:
-    """Which effects of one or two factors a fractional design cannot tell apart, one
-    line each, as `a = b x c`.
+    """Returns the effects that a fractional design cannot separate.
+
+    These are effects of one or two factors, one line each, as `a = b x c`.
     """
     columns = _sign_columns(space)
     groups: dict[tuple[int, ...], list[str]] = {}
     for names, column in columns.items():
-        # A column and its negative are one effect but for the sign.
+        # A column and its negative are the same effect up to the sign.
         key = tuple(sign * column[0] for sign in column)
         groups.setdefault(key, []).append(" x ".join(names))
-    found = [" = ".join(effects) for effects in groups.values() if len(effects) > 1]
+    lines = [" = ".join(effects) for effects in groups.values() if len(effects) > 1]
     if any(
         _overlap_in_part(one, other)
         for one, other in itertools.combinations(columns.values(), 2)
     ):
-        found.append(
+        lines.append(
             "each main effect holds a part of every interaction of other factors"
         )
-    return found
+    return lines
 
 
 def _sign_columns(space: Space) -> dict[tuple[str, ...], list[int]]:
-    """The signs over all cells, by each factor and each pair of factors."""
+    """Returns the signs over all cells, for each factor and each pair of factors."""
     factors = switches(space)
     cells = combinations(space)
     columns: dict[tuple[str, ...], list[int]] = {}
@@ -226,19 +232,20 @@ def _sign(level: Level, baseline: Level) -> int:
 
 
 def _overlap_in_part(one: list[int], other: list[int]) -> bool:
-    """Whether two effects are neither independent nor one and the same."""
+    """Whether two effects are neither independent nor the same."""
     product = abs(sum(a * b for a, b in zip(one, other, strict=True)))
     return 0 < product < len(one)
 
 
 def _rows(space: Space) -> Iterator[Settings]:
-    """The cells that the space lists; the first is the reference."""
+    """Yields the cells that the space lists; row 0 is the reference."""
     yield from space.rows
 
 
 def _random(space: Space) -> Iterator[Settings]:
-    """The baseline, and other distinct cells of the grid drawn evenly; a larger number
-    keeps the cells of a smaller one.
+    """Yields the baseline, then other distinct cells of the grid, drawn uniformly.
+
+    A larger number of cells includes the cells of a smaller one.
     """
     assert space.design.cells is not None
     generator = random.Random(space.design.seed)

@@ -1,4 +1,4 @@
-"""Which limits a cost breaks, and by how much."""
+"""Checks which limits a cost breaks, and by how much."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 def violated(
     limits: Sequence[Limit], cost: Cost, baseline: Cost | None
 ) -> Iterator[str]:
-    """One sentence for each limit that the cost breaks."""
+    """Yields one sentence for each limit that the cost breaks."""
     for limit in limits:
         left, right = _sides(limit, cost, baseline)
         if not RELATIONS[limit.relation](left, right):
@@ -38,20 +38,23 @@ def violated(
 def violations(
     limits: Sequence[Limit], cost: Cost, baseline: Cost | None
 ) -> dict[str, float]:
-    """By how much each limit is broken, as a share of its bound; zero or less where it
-    is kept.
+    """Returns by how much each limit is broken, as a share of its bound.
+
+    The value is zero or less if the limit is kept.
     """
-    found = {}
+    amounts = {}
     for limit in limits:
         left, right = _sides(limit, cost, baseline)
         over = (left - right if limit.relation in ("<=", "<") else right - left) / (
             abs(right) or 1.0
         )
         if not RELATIONS[limit.relation](left, right):
-            found[limit.text] = max(over, 1e-9)
+            # A strict limit that is met with equality is exceeded by 0, but it is
+            # broken. Only a positive value says so.
+            amounts[limit.text] = max(over, 1e-9)
         else:
-            found[limit.text] = min(over, 0.0)
-    return found
+            amounts[limit.text] = min(over, 0.0)
+    return amounts
 
 
 def _number(value: float) -> str:
@@ -69,7 +72,7 @@ def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, floa
     except ZeroDivisionError:
         raise Infeasible(f"limit {limit.text} divides by zero") from None
     except AttributeError:
-        # Not of this cell alone: no cell can be held against it.
+        # This concerns every cell: none can be compared with a baseline without a cost.
         raise AblateError(
             f"limit {limit.text}: the baseline itself cannot be built"
         ) from None

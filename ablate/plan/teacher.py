@@ -1,4 +1,4 @@
-"""What a space's `teacher` means for a cell."""
+"""Resolves a space's `teacher` for a cell."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Any
 
 from ablate.data.catalogue import find
 from ablate.errors import Infeasible
-from ablate.plan.start import find_start, read_start_file
-from ablate.records import Architecture, Data, DeclaredTeacher, Recipe, Start, Teacher
+from ablate.plan.initial_weights import find_start, read_start_file
+from ablate.records import (
+    Architecture,
+    Data,
+    DeclaredTeacher,
+    InitialWeights,
+    Recipe,
+    Teacher,
+)
 
 
 def find_teacher(
     declared: DeclaredTeacher | None, recipe: Recipe, data: Data
 ) -> Teacher | None:
-    """The teacher of a cell; None where the cell's recipe does not distil.
+    """Returns the teacher of a cell; None if the cell's recipe does not distil.
 
     Raises:
         Infeasible: the teacher cannot be built for these images and classes, or the
-            weights are of another network.
-        CheckpointError: the file is no checkpoint.
+            weights belong to another network.
+        CheckpointError: the file is not a checkpoint.
     """
     if declared is None or not recipe.distils:
         return None
@@ -49,9 +56,7 @@ def find_teacher(
 
 
 def _refuse_other_images(backbone: str, data: Data) -> None:
-    """Raises Infeasible where timm's weights of a backbone know other classes than the
-    data have.
-    """
+    """Raises Infeasible if timm's weights have other classes than the data."""
     from timm.models import get_pretrained_cfg
 
     weights: Any = get_pretrained_cfg(backbone)
@@ -68,9 +73,10 @@ def _refuse_other_images(backbone: str, data: Data) -> None:
         )
 
 
-def _refuse_strange(architecture: Architecture, weights: Start) -> None:
-    """Raises Infeasible unless a teacher can read the images, and a file has all its
-    weights.
+def _refuse_strange(architecture: Architecture, weights: InitialWeights) -> None:
+    """Raises Infeasible unless the teacher accepts the images and the file is complete.
+
+    A complete file has all weights of the teacher.
     """
     key = f"{architecture.hash} {weights.identity}"
     if key not in _problems:
@@ -79,15 +85,15 @@ def _refuse_strange(architecture: Architecture, weights: Start) -> None:
         raise Infeasible(_problems[key])
 
 
-# By teacher and weights: why it cannot teach, or nothing. Building a teacher takes
-# seconds.
+# By teacher and weights: why they cannot be used, or an empty text. This is a cache,
+# because building a teacher takes seconds.
 _problems: dict[str, str] = {}
 
 
-def _problem(architecture: Architecture, weights: Start) -> str:
+def _problem(architecture: Architecture, weights: InitialWeights) -> str:
     from ablate.training.teacher import problem_with, with_weights
 
-    # timm's weights are fetched when they are needed; they fit.
+    # timm's weights fit their own network, so they are only downloaded for training.
     if weights.path:
         state = read_start_file(weights.path, key="teacher")
     else:

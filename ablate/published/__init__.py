@@ -1,23 +1,23 @@
-"""The classification tables of the five papers: rows as printed, with the architecture
-of each.
+"""The classification tables of the five papers: rows as printed, with architectures.
 
-Data, transcribed from the texts.
-
-Each paper is one YAML file of this package. A table has
+The data are transcribed from the texts. Each paper is one YAML file of this package. A
+table has
 
     about       what it compares
-    varies      the factors whose levels tell its rows apart; they may include backbone and data.image_size
+    varies      the factors whose levels distinguish its rows; backbone and
+                data.image_size may be among them
     common      levels that all its rows share
-    rows        top1, params (M) and flops (G) as printed, and the levels in which the row differs from the first
+    rows        top1, params (M) and flops (G) as printed, and the levels of the row
+                beyond the common ones
 
-A table may say a `convention` for its params and one for its flops: words that
-`ablate/cost/verify.py` knows, which hold for the whole table. A printed addition
-(`+0.04`) is to the table's first row. `base` names the row whose network a row changes.
-`causes` of a table are hypotheses, by name, of why a printed cost is another one than
-the counted; a row names its own in `params_cause` and `flops_cause`. A cause without a
-test is not one: it says `why`, and the row counts as unexplained. `note` says what else
-a reader must know. `sources.yaml` has the numbers of other papers that causes compare
-with.
+A table may have a `convention` for its params and one for its flops. These are words
+that `ablate/cost/verify.py` defines, and they hold for the whole table. A printed
+addition (`+0.04`) is relative to row 0 of the table. `base` names the row whose network
+a row changes. `causes` of a table are named hypotheses about why a printed cost differs
+from the counted one; a row refers to its own in `params_cause` and `flops_cause`. A
+cause that cannot be tested only states `why`, and the row counts as unexplained. `note`
+has other information for a reader. `sources.yaml` has numbers of other papers with
+which causes compare.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from ablate.records import Level, Settings
 
 PAPERS = ("augvit", "antioversmoothing", "patchdiv", "mabvit", "iffn")
 
-# The costs as the YAML files name them, and as they are shown.
+# The names of the costs in the YAML files, and on screen.
 COSTS = {"params": "params", "flops": "FLOPs"}
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A hypothesis of why a printed cost is another one than the counted.
+    """A hypothesis about why a printed cost differs from the counted one.
 
     Attributes:
-        name: as its table names it.
+        name: its name in the table.
         why: the hypothesis in words.
         counted: a convention for this row alone.
-        levels: levels of the network that is counted instead.
-        row: a printed row, whose print the row has, or `times` of it; in `table`, by
-            default the row's own.
+        levels: levels of the network that was counted instead.
+        row: a printed row; the explained print is that row's print multiplied by
+            `times`. The row is in `table`, by default in the same table.
         source: the key of a source in which the row's backbone has that print.
     """
 
@@ -62,7 +62,7 @@ class Cause:
 
     @property
     def testable(self) -> bool:
-        """Whether the hypothesis says a number."""
+        """Whether the hypothesis gives a number."""
         return bool(self.counted or self.levels or self.row or self.source)
 
 
@@ -70,7 +70,7 @@ class Cause:
 class Source:
     """Numbers that another publication prints, by backbone and cost.
 
-    `place` is where: a paper's table, or a file at a commit.
+    `place` is a table of a paper, or a file at a commit.
     """
 
     place: str
@@ -78,12 +78,12 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     """One printed row.
 
-    `levels` are all levels of its network and recipe, those common to the table among
-    them. `base` is the label of the row that it changes, where it has one. `causes` are
-    by cost: params, FLOPs.
+    `levels` are all levels of its network and recipe, including those common to the
+    table. `base` is the label of the row that it changes, if any. `causes` are by cost:
+    params, FLOPs.
     """
 
     label: str
@@ -97,13 +97,13 @@ class Row:
 
     @property
     def printed(self) -> Mapping[str, str]:
-        """The printed costs by name; those that are not printed are not there."""
+        """The printed costs by name, without those that are not printed."""
         costs = {"params": self.params, "FLOPs": self.flops}
         return {name: print_ for name, print_ in costs.items() if print_}
 
     @property
     def reason(self) -> str:
-        """Why its prints are other numbers than the counted, in words."""
+        """Why its prints differ from the counted numbers, in words."""
         return "; ".join(dict.fromkeys(cause.why for cause in self.causes.values()))
 
     @property
@@ -112,37 +112,37 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """One printed table.
 
-    `skipped` are printed rows that are not here, with the reason. `conventions` are by
-    cost: params, FLOPs.
+    `skipped` are printed rows that are left out here, with the reason. `conventions`
+    are by cost: params, FLOPs.
     """
 
     name: str
     about: str
     varies: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PublishedRow, ...]
     note: str = ""
     skipped: Mapping[str, str] = field(default_factory=dict)
     conventions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def row(self, label: str) -> Row:
-        """The row of that label. Raises UnknownName if there is none."""
-        found = next((row for row in self.rows if row.label == label), None)
-        if found is None:
+    def row(self, label: str) -> PublishedRow:
+        """Returns the row of that label. Raises UnknownName if there is none."""
+        match = next((row for row in self.rows if row.label == label), None)
+        if match is None:
             raise UnknownName(
                 unknown(f"row of {self.name}", label, [row.label for row in self.rows])
             )
-        return found
+        return match
 
 
 @cache
-def tables() -> Mapping[str, Table]:
-    """Every table by name, as in `augvit/table3`, paper by paper."""
+def tables() -> Mapping[str, PublishedTable]:
+    """Returns every table by name, such as `augvit/table3`, paper by paper."""
     from ablate.document import parse
 
-    found: dict[str, Table] = {}
+    by_name: dict[str, PublishedTable] = {}
     for paper in PAPERS:
         text = (
             resources.files(__name__)
@@ -150,28 +150,29 @@ def tables() -> Mapping[str, Table]:
             .read_text(encoding="utf-8")
         )
         for key, table in parse(text, f"{paper}.yaml").values["tables"].items():
-            found[f"{paper}/{key}"] = _table(f"{paper}/{key}", table)
-    return found
+            by_name[f"{paper}/{key}"] = _table(f"{paper}/{key}", table)
+    return by_name
 
 
 @cache
 def sources() -> Mapping[str, Source]:
-    """What other publications print, by key."""
+    """Returns the numbers of other publications, by key."""
     from ablate.document import parse
 
     text = (
         resources.files(__name__).joinpath("sources.yaml").read_text(encoding="utf-8")
     )
-    found = parse(text, "sources.yaml").values["sources"]
+    values = parse(text, "sources.yaml").values["sources"]
     return {
-        key: Source(source["place"], source["numbers"]) for key, source in found.items()
+        key: Source(source["place"], source["numbers"])
+        for key, source in values.items()
     }
 
 
-def _table(name: str, table: dict[str, Any]) -> Table:
+def _table(name: str, table: dict[str, Any]) -> PublishedTable:
     causes = {key: _cause(key, cause) for key, cause in table.get("causes", {}).items()}
     conventions = table.get("convention", {})
-    return Table(
+    return PublishedTable(
         name=name,
         about=table["about"],
         varies=tuple(table["varies"]),
@@ -187,9 +188,11 @@ def _cause(name: str, cause: dict[str, Any]) -> Cause:
     return Cause(name=name, **known)
 
 
-def _row(row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]) -> Row:
+def _row(
+    row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]
+) -> PublishedRow:
     named = {COSTS[key]: row[f"{key}_cause"] for key in COSTS if f"{key}_cause" in row}
-    return Row(
+    return PublishedRow(
         label=row["row"],
         levels={**common, **row.get("levels", {})},
         top1=float(row["top1"]) if row.get("top1") is not None else None,
@@ -202,14 +205,14 @@ def _row(row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]) -> 
 
 
 def matching_row(
-    table: Table, levels: Mapping[str, Level | None], fixed: Settings
-) -> Row | None:
-    """The row of a table whose varying levels are those of a cell.
+    table: PublishedTable, levels: Mapping[str, Level | None], fixed: Settings
+) -> PublishedRow | None:
+    """Returns the row of a table whose varying levels are those of a cell.
 
-    A factor that neither names has its default.
+    A factor that neither mentions is at its default.
 
     Args:
-        levels: of the cell; None where the model does not read the factor.
+        levels: of the cell; None if the model does not read the factor.
         fixed: levels that all cells of the study share.
     """
     from ablate import factors, families
@@ -234,7 +237,7 @@ def matching_row(
             return factors.parameters()[name][1].default
         return None
 
-    def same(row: Row) -> bool:
+    def same(row: PublishedRow) -> bool:
         reads = {name: told(row.levels, name) for name in table.varies}
         mine = {name: told(said, name) for name in table.varies}
         return all(
@@ -246,7 +249,7 @@ def matching_row(
 
 
 def _unread(name: str, row: Settings, cell: Settings) -> bool:
-    """Whether neither network reads the factor, so that its level means nothing."""
+    """Whether neither network reads the factor, so that its level has no meaning."""
     from ablate import factors
 
     if name not in factors.parameters():

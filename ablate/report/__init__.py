@@ -1,19 +1,19 @@
-"""What it means: results to tables."""
+"""Turns results into tables and statements."""
 
-from ablate.report.grid import FORMATS, Grid, render
-from ablate.report.layers import Line, layers_grid, lines
+from ablate.report.layers import Line, layers_table, lines
+from ablate.report.results_table import results_table
 from ablate.report.summary import Row, shown_levels, summarise
-from ablate.report.table import results_grid
+from ablate.report.tables import FORMATS, Table, render
 
 __all__ = [
     "FORMATS",
-    "Grid",
     "Line",
     "Row",
-    "layers_grid",
+    "Table",
+    "layers_table",
     "lines",
     "render",
-    "results_grid",
+    "results_table",
     "shown_levels",
     "summarise",
 ]

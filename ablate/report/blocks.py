@@ -1,11 +1,11 @@
-"""The linear model behind effects of factors: the mean of each cell, and seeds as
-blocks.
+"""The linear model behind effects of factors: a mean per cell, with seeds as blocks.
 
-In complete blocks (each cell has each seed) the estimates of differences between cells
-are those of the mixed model with seed as a random block, whatever its variance, and
-Student's t on the residual degrees of freedom is exact (Montgomery, Design and Analysis
-of Experiments, 4.1); where seeds are missing, what whole blocks could tell beside is
-not used. Seeds are therefore fitted as fixed blocks, by ordinary least squares.
+Seeds are fitted as fixed blocks by ordinary least squares. In complete blocks (each
+cell has each seed), the estimated differences between cells are those of the mixed
+model with seed as a random block, whatever its variance, and Student's t on the
+residual degrees of freedom is exact (Montgomery, Design and Analysis of Experiments,
+4.1). If seeds are missing, fixed blocks ignore the information that comparing whole
+blocks would add.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.verdicts import Estimate
 
-# Means that are fitted at once.
+# The largest number of cells whose means are fitted in one model.
 MOST_CELLS = 300
-# Relative spread that is rounding.
+# A relative spread below this is rounding error.
 TINY = 1e-9
 Vector = np.ndarray[Any, Any]
 
@@ -32,12 +32,12 @@ class Blocks:
     """A fitted study.
 
     Args:
-        describe: the columns of a cell in the model; by default each cell has a mean of
-            its own.
+        describe: returns the columns of a cell in the model; by default each cell has
+            its own mean.
 
     Raises:
-        AblateError: fewer than two cells share two seeds, so there is no spread to
-            measure.
+        AblateError: there is no spread to measure, as fewer than two cells share two
+            seeds.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Blocks:
         values = []
         for cell in self.cells:
             for seed, value in sorted(cell.values.items()):
-                # The first seed is the one that the others are told from.
+                # The first seed is the reference level of the seed columns.
                 block = np.array(seeds[1:]) == seed
                 rows.append(np.concatenate([block, self._describe(cell)]))
                 values.append(value)
@@ -67,7 +67,8 @@ class Blocks:
             )
         self._x = np.array(rows)
         with warnings.catch_warnings():
-            # Fractional designs are: what they cannot tell apart, `contrast` refuses.
+            # Fractional designs are rank-deficient. `contrast` refuses the effects that
+            # such a design cannot separate.
             warnings.filterwarnings("ignore", "The design matrix is rank-deficient")
             self._fit: Any = sm.OLS(np.array(values), self._x).fit()
         if self._fit.df_resid < 1:
@@ -77,16 +78,16 @@ class Blocks:
             )
         if np.sqrt(self._fit.scale) <= TINY * max(1.0, float(np.abs(values).max())):
             raise AblateError(
-                f"{results.name}: all trainings of a cell came to the same, which says"
-                " nothing of noise"
+                f"{results.name}: all seeds of a cell have the same result, which"
+                " contains no information about noise"
             )
+        # The projection onto the row space of X: a contrast is estimable if and only if
+        # it lies in there.
         self._span = np.linalg.pinv(self._x) @ self._x
 
     @property
     def sd(self) -> float:
-        """Standard deviation of a single training around its cell's and its seed's
-        mean.
-        """
+        """Standard deviation of a single training around its cell's and seed's mean."""
         return float(np.sqrt(self._fit.scale))
 
     @property
@@ -95,11 +96,13 @@ class Blocks:
         return float(self._fit.df_resid)
 
     def contrast(self, weights: Sequence[tuple[float, CellResult]]) -> Estimate | None:
-        """A sum of cells by weights that add up to 0, as the model has them; None where
-        the data cannot tell it.
+        """Estimates a weighted sum of cells, with weights that add up to 0.
+
+        Returns None if the data do not determine it.
         """
         vector = np.concatenate(
             [
+                # The weights add up to 0, so the seed columns cancel.
                 np.zeros(self._seeds),
                 sum((w * self._describe(cell) for w, cell in weights), np.zeros(1)),
             ]
@@ -115,14 +118,14 @@ class Blocks:
 
 
 def pooled_spread(results: StudyResults) -> tuple[float, float]:
-    """Standard deviation of a single training around its cell's and its seed's mean,
-    and its degrees of freedom.
+    """Returns the standard deviation of a single training, and its degrees of freedom.
 
-    Beyond `MOST_CELLS` seeds are not fitted as blocks: the spread within cells, which
-    holds that of seeds too.
+    It is taken around the mean of the cell and of the seed. With more than `MOST_CELLS`
+    cells, seeds are not fitted as blocks; the result is then the spread within cells,
+    which includes that between seeds.
 
     Raises:
-        AblateError: there is none to measure.
+        AblateError: there is no spread to measure.
     """
     cells = [cell for cell in results.cells if is_observed(cell)]
     if len(cells) <= MOST_CELLS:
@@ -143,8 +146,9 @@ def pooled_spread(results: StudyResults) -> tuple[float, float]:
 
 
 def is_observed(cell: CellResult) -> bool:
-    """Whether a cell has values of its own and is part of the space: no repetition, no
-    control.
+    """Whether a cell has values of its own and is part of the space.
+
+    Folded cells and controls are not.
     """
     return bool(cell.values) and cell.same_as is None and cell.role != "control"
 
@@ -152,11 +156,14 @@ def is_observed(cell: CellResult) -> bool:
 def representatives(
     results: StudyResults, names: Sequence[str]
 ) -> Mapping[tuple[Any, ...], CellResult]:
-    """By its levels of these factors, the cell in which what a cell trains was trained."""
+    """Returns, by levels of these factors, the cell that was trained for them.
+
+    For a folded cell that is the cell that it repeats.
+    """
     by_index = {cell.index: cell for cell in results.cells}
-    found = {}
+    cells = {}
     for cell in results.cells:
         if cell.role != "control":
             key = tuple(cell.levels.get(name) for name in names)
-            found[key] = cell if cell.same_as is None else by_index[cell.same_as]
-    return found
+            cells[key] = cell if cell.same_as is None else by_index[cell.same_as]
+    return cells

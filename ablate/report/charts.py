@@ -1,5 +1,6 @@
-"""What a figure shows, apart from how it is drawn: a still picture (matplotlib) and an
-interactive page (Plotly) draw the same.
+"""The content of a figure, independent of the library that draws it.
+
+matplotlib (still pictures) and Plotly (interactive pages) draw the same charts.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ablate.report.blocks import representatives
 from ablate.report.effects import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
+from ablate.report.results_table import METRIC_NAMES, level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import METRIC_NAMES, level_text
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 
-# Points of a cloud that have bars; of more, the front alone has them.
+# Up to this many points of a cloud have error bars; of a larger cloud, only the front.
 MOST_SPREADS = 300
 
 
@@ -31,10 +32,9 @@ class Series:
     """Points that belong together.
 
     Attributes:
-        low, high: interval of each point (of `y`, or of `x` where the chart lies on its
-            side).
-        keys: what each point stands for, as a row's number.
-        joined: whether points are joined by a line.
+        low, high: interval of each point, of `y`, or of `x` in a sideways chart.
+        keys: what each point stands for, such as the number of a row.
+        joined: whether a line joins the points.
     """
 
     name: str
@@ -51,8 +51,9 @@ class Series:
 class Chart:
     """Series over two axes.
 
-    `form`: `points`, `bars`, or `lines` with intervals as bands. `zero` marks where
-    nothing changes.
+    Attributes:
+        form: `points`, `bars`, or `lines` with intervals as bands.
+        zero: whether to mark the value at which nothing changes.
     """
 
     title: str
@@ -67,8 +68,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of parallel coordinates: a value a cell, and the texts of its ticks
-    where values are numbers of levels.
+    """One axis of parallel coordinates.
+
+    It has one value per cell. If values are indices of levels, `ticks` has their texts.
     """
 
     name: str
@@ -86,7 +88,10 @@ class Coordinates:
 
 
 def label(results: StudyResults, cell: CellResult) -> str:
-    """A cell by what sets it off the first: `shortcuts.count = 2, ffn.kernel = 3`."""
+    """Describes a cell by its difference to row 0.
+
+    An example is `shortcuts.count = 2, ffn.kernel = 3`.
+    """
     mine = shown_levels(cell)
     first = shown_levels(results.cells[0])
     changed = {
@@ -100,10 +105,13 @@ def label(results: StudyResults, cell: CellResult) -> str:
 
 
 def effects_chart(
-    results: StudyResults, found: Sequence[Effect], margin: float
+    results: StudyResults, effects: Sequence[Effect], margin: float
 ) -> Chart:
-    """A forest plot: each row's difference to row 0 with its 95 % interval, by verdict."""
-    shown = [effect for effect in found if effect.mean is not None]
+    """Draws a forest plot of the effects, grouped by verdict.
+
+    An effect is a row's difference to row 0, with its 95 % interval.
+    """
+    shown = [effect for effect in effects if effect.mean is not None]
     if not shown:
         raise AblateError(
             f"{results.name} has no effect to draw yet; go on with:"
@@ -125,7 +133,7 @@ def effects_chart(
 
 
 def _forest(name: str, effects: Sequence[Effect]) -> Series:
-    """Effects as points with their intervals."""
+    """Returns effects as points with their intervals."""
     intervals = [_interval(effect) for effect in effects]
     return Series(
         name=name,
@@ -138,7 +146,7 @@ def _forest(name: str, effects: Sequence[Effect]) -> Series:
 
 
 def _interval(effect: Effect) -> tuple[Any, Any]:
-    """The 95 % interval of an effect; without an estimate it has no width."""
+    """Returns the 95 % interval of an effect; it has no width without an estimate."""
     if effect.estimate is None:
         return effect.mean, effect.mean
     return effect.estimate.low, effect.estimate.high
@@ -150,7 +158,10 @@ def _effect_name(effect: Effect) -> str:
 
 
 def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Chart:
-    """A forest plot of main effects, interactions or contributions, a series per kind."""
+    """Draws a forest plot of effects of factors, one series per kind.
+
+    The kinds are main effects, interactions and contributions.
+    """
     shown = [term for term in terms if term.estimate is not None]
     if not shown:
         raise AblateError(f"{results.name}: the design cannot tell {title.lower()}")
@@ -167,7 +178,7 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
 
 
 def _term_forest(name: str, terms: Sequence[Term]) -> Series:
-    """Terms as points with their intervals."""
+    """Returns terms as points with their intervals."""
     estimates = [term.estimate for term in terms if term.estimate is not None]
     return Series(
         name=name,
@@ -184,9 +195,9 @@ def _term_name(term: Term) -> str:
 
 
 def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
-    """Mean of the metric over the levels of one factor, a line per level of the other.
+    """Draws the mean metric over one factor, one line per level of the other factor.
 
-    The mean is over the levels of all other factors.
+    The mean is taken over the levels of all other factors.
     """
     names = [name for name in results.factors if _varies_everywhere(name, results)]
     at_one = names.index(one)
@@ -199,11 +210,12 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
         if cell.values:
             mean = statistics.fmean(cell.values.values())
             values.setdefault((key[at_one], key[at_other]), []).append(mean)
-    # A mean over a part of the other factors' levels would show what those do.
+    # A mean over only some levels of the other factors would include the effects of
+    # those.
     means = {
-        pair: statistics.fmean(found)
-        for pair, found in values.items()
-        if len(found) == len(rest)
+        pair: statistics.fmean(means_of_cells)
+        for pair, means_of_cells in values.items()
+        if len(means_of_cells) == len(rest)
     }
     series = []
     for level in dict.fromkeys(key[at_other] for key in cells):
@@ -236,10 +248,10 @@ def _without(key: tuple[Level, ...], *places: int) -> tuple[Level, ...]:
 def pareto_chart(
     results: StudyResults, rows: Sequence[Mapping[str, Any]], cost: str
 ) -> Chart:
-    """Every completed cell by cost and metric; the front is joined.
+    """Draws every completed cell by cost and metric, and joins the front.
 
     Args:
-        rows: the data of `pareto_grid`.
+        rows: the data of `pareto_table`.
         cost: the cost on the x axis.
     """
     cells = [
@@ -260,7 +272,8 @@ def pareto_chart(
     x_of = {cell.index: getattr(cell.cost, cost) / unit.size for cell in cells}
     cloud = _cloud("dominated", dominated, x_of)
     if len(dominated) <= MOST_SPREADS:
-        # Of thousands of points, the row is enough; a click shows the rest.
+        # With thousands of points the number of the row is enough; a click shows the
+        # rest.
         cloud = _with_details(cloud, dominated, results, rows)
     heading = "FLOPs" if cost == "flops" else cost
     return Chart(
@@ -276,7 +289,7 @@ def pareto_chart(
 
 
 def _cloud(name: str, cells: Sequence[CellResult], x_of: Mapping[int, float]) -> Series:
-    """Cells as points: cost on x, mean of the metric on y."""
+    """Returns cells as points: cost on x, mean of the metric on y."""
     return Series(
         name=name,
         x=[x_of[cell.index] for cell in cells],
@@ -292,7 +305,7 @@ def _with_details(
     results: StudyResults,
     rows: Sequence[Mapping[str, Any]],
 ) -> Series:
-    """The points with bars of one standard deviation, and a text for each."""
+    """Returns the series with bars of one standard deviation and a text per point."""
     probabilities = {row["row"]: row["probability"] for row in rows}
     spreads = [_spread(cell) for cell in cells]
     return replace(
@@ -327,11 +340,12 @@ def curves_chart(
     metric: str,
     rows: Iterable[int] | None = None,
 ) -> Chart:
-    """Learning curves: mean over seeds by epoch, with the range of seeds.
+    """Draws learning curves: mean over seeds by epoch, with the range of the seeds.
 
     Args:
-        curves: by row, the epochs of each of its trials.
+        curves: the epochs of each trial, by row.
         metric: top1, top5, loss or train_loss.
+        rows: the rows to draw; all if None.
     """
     chosen = curves.keys() if rows is None else set(rows)
     series = []
@@ -358,7 +372,7 @@ def curves_chart(
 def _curve(
     name: str, row: int, trials: Sequence[Sequence[Epoch]], metric: str
 ) -> Series:
-    """The mean over trials by epoch, with their range."""
+    """Returns the mean over trials by epoch, with their range."""
     by_epoch: dict[int, list[float]] = {}
     for epoch in itertools.chain.from_iterable(trials):
         by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
@@ -378,7 +392,7 @@ def _curve(
 def importance_chart(
     results: StudyResults, shares: Sequence[Mapping[str, Any]]
 ) -> Chart:
-    """How much each factor matters, by each evaluator."""
+    """Draws the importance of each factor, by evaluator."""
     series = []
     for evaluator in ("ped_anova", "fanova"):
         known = [row for row in shares if row[evaluator] is not None]
@@ -400,7 +414,7 @@ def importance_chart(
 
 
 def coordinates(results: StudyResults) -> Coordinates:
-    """Completed cells over their factors, FLOPs and the metric."""
+    """Returns completed cells as lines over their factors, FLOPs and the metric."""
     cells = [cell for cell in results.cells if cell.values and cell.same_as is None]
     if not cells:
         raise AblateError(
@@ -417,14 +431,14 @@ def coordinates(results: StudyResults) -> Coordinates:
 
 
 def _level_axis(factor: str, cells: Sequence[CellResult]) -> Axis:
-    """The levels of a factor, numbered in their order."""
+    """Returns the axis of a factor, on which its levels are numbered in order."""
     texts = [level_text(shown_levels(cell).get(factor)) for cell in cells]
     levels = sorted(set(texts), key=_as_number)
     return Axis(factor, [levels.index(text) for text in texts], levels)
 
 
-def layers_chart(title: str, axis: str, found: Sequence[Line]) -> Chart:
-    """A diagnostic that is a number a layer: layers on x, one line a cell."""
+def layers_chart(title: str, axis: str, lines: Sequence[Line]) -> Chart:
+    """Draws a diagnostic with one number per layer: layers on x, one line per cell."""
     series = [
         Series(
             line.label,
@@ -433,7 +447,7 @@ def layers_chart(title: str, axis: str, found: Sequence[Line]) -> Chart:
             keys=[line.cell] * len(line.layers),
             joined=True,
         )
-        for line in found
+        for line in lines
     ]
     return Chart(title=title, x="layer", y=axis, series=series)
 
@@ -441,22 +455,23 @@ def layers_chart(title: str, axis: str, found: Sequence[Line]) -> Chart:
 def curves_of(
     cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]
 ) -> dict[int, list[Sequence[Epoch]]]:
-    """By row the epochs of its trials; those of diverged and failed ones are no part of
-    a mean.
+    """Returns the epochs of the trials by row.
+
+    Diverged and failed trials are left out, as they would distort the mean.
     """
     kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
     curves: dict[int, list[Sequence[Epoch]]] = {}
     for row, keys in cells.items():
-        found = [known[key] for key in keys if key in known]
-        curves[row] = [trial.epochs for trial in found if trial.status in kept]
+        trials = [known[key] for key in keys if key in known]
+        curves[row] = [trial.epochs for trial in trials if trial.status in kept]
     return curves
 
 
 def _grouped(items: Sequence[Any], by: Any) -> dict[Any, list[Any]]:
-    found: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
     for item in items:
-        found.setdefault(by(item), []).append(item)
-    return found
+        groups.setdefault(by(item), []).append(item)
+    return groups
 
 
 def _as_number(text: str) -> tuple[int, float, str]:

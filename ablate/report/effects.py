@@ -1,10 +1,9 @@
-"""What a cell does: paired differences to the reference, how sure they are, and what
-may be said of them.
+"""The effect of a cell: paired differences to the reference, and what they show.
 
-Seeds are blocks: a seed sets initialisation, data order and augmentation of every cell
-alike, so differences are taken seed by seed (Student's paired t). The verdicts of one
-study are a family: p values are adjusted by Holm, so that in a study in which nothing
-has an effect, `helps` or `hurts` is said anywhere with a probability of at most 5 %.
+Seeds are blocks: a seed determines initialisation, data order and augmentation of every
+cell alike, so differences are taken seed by seed (Student's paired t). The verdicts of
+one study form a family. Their p values are adjusted by Holm, so that in a study without
+any effect, the probability that some row says `helps` or `hurts` is at most 5 %.
 """
 
 from __future__ import annotations
@@ -16,30 +15,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ablate.records import CellResult, Cost, Level, Looks, Status, StudyResults
-from ablate.report.further import further_seeds
+from ablate.report.seeds_needed import seeds_needed
 from ablate.report.summary import shown_levels
 from ablate.report.verdicts import Estimate, Judged, Verdict, judge
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The difference of a cell to the reference, in units of the metric (per cent
-    points for top1 and top5).
+    """The difference of a cell to the reference, in units of the metric.
+
+    The unit is percentage points for top1 and top5.
 
     Attributes:
-        row, against: the cell and what it is compared with.
-        changed: the levels in which the cell differs from the reference, None where its
+        row, against: the cell and the cell that it is compared with.
+        changed: the levels in which the cell differs from the reference; None if its
             model does not read the factor.
-        seeds: those that both have completed.
-        mean: of the differences; None where there are none.
-        estimate: None below two seeds, or where all differences are equal, so that
+        seeds: the seeds that both have completed.
+        mean: mean of the differences; None without any.
+        estimate: None with fewer than two seeds, or if all differences are equal, as
             there is no spread to test against.
         judged: adjusted p values and verdict.
-        further: seeds that would as likely as not decide it, more than `MOST` where
-            those would not do; None where it is
-        decided or not estimated.
-        left_out: number of seeds without a value by their state: they are in no mean.
-        cost, reference_cost: what both cost.
+        further: number of further seeds that give an even chance of a verdict; more
+            than `seeds_needed.MOST` if that many are not enough; None if there is a
+            verdict or no estimate.
+        left_out: number of seeds without a value, by state; no mean includes them.
+        cost, reference_cost: the costs of both.
     """
 
     row: int
@@ -56,7 +56,7 @@ class Effect:
 
     @property
     def delta_flops(self) -> int | None:
-        """FLOPs more than the reference."""
+        """FLOPs of the cell minus FLOPs of the reference; None if unknown."""
         if self.cost and self.reference_cost:
             return self.cost.flops - self.reference_cost.flops
         return None
@@ -75,14 +75,15 @@ def effects(
     *,
     predict: bool = True,
 ) -> list[Effect]:
-    """One effect a variant that repeats no other cell, in the order of the table, all
-    to the first row.
+    """Returns one effect per variant or baseline, in the order of the table.
+
+    Each is compared with row 0. Folded cells and controls have none.
 
     Args:
-        margin: the least difference that counts as one.
-        looks: at which numbers of seeds verdicts are taken, where more seeds are added
-            until something is decided.
-        predict: estimate the further seeds (some ms an undecided cell).
+        margin: the least difference that matters.
+        looks: the numbers of seeds at which verdicts are taken, for a study that adds
+            seeds until it is decided.
+        predict: estimate the number of further seeds (some ms per undecided cell).
     """
     reference = results.cells[0] if results.cells else None
     if reference is None:
@@ -108,8 +109,10 @@ def control_effects(
     *,
     predict: bool = True,
 ) -> list[Effect]:
-    """The same against the baseline of the same cost: a variant's control, or the
-    baseline where that is nearest in cost; none in a study without controls.
+    """Returns the effects of variants compared with the baseline at equal cost.
+
+    A variant is compared with its control, or with the baseline if that is nearest in
+    cost. Empty for a study without controls.
     """
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
@@ -127,17 +130,18 @@ def control_effects(
         pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants]
     else:
         pairs = []
-    found = [
+    compared_cells = [
         compared(cell, by_index[other.same_as] if other.same_as is not None else other)
         for cell, other in pairs
         if other
     ]
-    return _judged(found, results.direction, margin, looks, predict)
+    return _judged(compared_cells, results.direction, margin, looks, predict)
 
 
 def compared(cell: CellResult, reference: CellResult) -> Effect:
-    """A cell beside its reference, paired over the seeds that both have; judged by
-    nobody yet.
+    """Returns the effect of a cell compared with its reference, without a verdict.
+
+    It is paired over the seeds that both have.
     """
     shared = tuple(sorted(set(cell.values) & set(reference.values)))
     differences = [cell.values[seed] - reference.values[seed] for seed in shared]
@@ -147,7 +151,7 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
         state.value for state in cell.states.values() if state != Status.COMPLETED
     )
     estimate = None
-    # Equal differences of accuracies differ in their last bits.
+    # Differences of accuracies that are equal on paper differ in their last bits.
     if differences and max(differences) - min(differences) > 1e-9 * max(
         1.0, *(abs(value) for value in differences)
     ):
@@ -171,22 +175,22 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
 
 
 def _judged(
-    found: Sequence[Effect],
+    effects: Sequence[Effect],
     direction: str,
     margin: float,
     looks: Looks | None,
     predict: bool,
 ) -> list[Effect]:
-    """Effects with their verdicts, as one family."""
-    estimates = [effect.estimate for effect in found if effect.estimate]
-    # A row without an estimate yet is one of the family: what was said of the others
-    # holds when it has one.
+    """Returns the effects with their verdicts, judged as one family."""
+    estimates = [effect.estimate for effect in effects if effect.estimate]
+    # A row without an estimate counts in the family too: otherwise the verdicts of the
+    # others could change when it gets one.
     verdicts = iter(
-        judge(estimates, margin, direction, looks.number if looks else 1, len(found))
+        judge(estimates, margin, direction, looks.number if looks else 1, len(effects))
     )
     whole = [
         replace(effect, judged=next(verdicts)) if effect.estimate else effect
-        for effect in found
+        for effect in effects
     ]
     if not predict:
         return whole
@@ -201,6 +205,6 @@ def _further(effect: Effect, margin: float) -> int | None:
     ):
         return None
     sd = effect.estimate.error * math.sqrt(len(effect.seeds))
-    return further_seeds(
+    return seeds_needed(
         len(effect.seeds), effect.estimate.value, sd, margin, effect.judged.level
     )

@@ -1,5 +1,19 @@
-"""What factors do over all cells of a study: main effects, two-factor interactions, and
-what each factor contributes.
+"""Effects of factors over all cells of a study.
+
+There are main effects, two-factor interactions, and the contribution of each factor.
+
+What it guarantees: every number is a contrast of cells, a weighted sum whose weights
+add up to 0, estimated with its error by one linear model (`blocks.Blocks`). An effect
+that the design does not determine is None, never a guess.
+
+How: a main effect is "level minus baseline level", and an interaction is "both changed,
+minus each changed alone, plus none changed". Both are averaged with equal weights over
+the levels of all other factors. In a full grid these are contrasts of trained cells. In
+any other design a regression on main effects and pairs predicts the missing cells.
+
+What would break it: counting a folded cell as a cell of its own (it has no training of
+its own), weights that depend on the number of seeds of a cell, or a third-order term in
+`_columns`, because `_slope` relies on there being none.
 """
 
 from __future__ import annotations
@@ -17,20 +31,22 @@ from ablate.records import CellResult, Level, Looks, StudyResults
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.verdicts import Estimate, Judged, judge
 
-# Shapley values are sums over all subsets of the factors.
+# Shapley values are sums over all subsets of the factors, so their cost doubles with
+# each factor.
 MOST_FACTORS = 12
 
 
 @dataclass(frozen=True)
 class Term:
-    """An effect of one or two factors, from their first levels to others, on average
-    over all other factors.
+    """An effect of one or two factors, changed from their baseline to other levels.
+
+    It is averaged over all other factors.
 
     Attributes:
         factors: one factor of a main effect or a contribution, two of an interaction.
         levels: the level of each factor that is compared with its baseline.
         kind: main, interaction, alone, left out or shapley.
-        estimate: None where the design cannot tell it from other effects.
+        estimate: None if the design cannot separate it from other effects.
     """
 
     factors: tuple[str, ...]
@@ -41,15 +57,15 @@ class Term:
 
 
 class Factorial:
-    """The factors of a study, each against its level in the baseline.
+    """The factors of a study, each compared with its baseline level.
 
-    A study whose cells are a full grid is fitted by the mean of each cell. Of any
-    other, main effects and two-factor interactions are fitted, or main effects alone
-    where the design cannot tell both apart (`additive`).
+    If the cells of a study form a full grid, the model has one mean per cell. Otherwise
+    it has main effects and two-factor interactions, or only main effects if the design
+    cannot separate the two (`additive`).
 
     Args:
-        looks: at which numbers of seeds verdicts are taken, where more are added until
-            something is decided.
+        looks: the numbers of seeds at which verdicts are taken, for a study that adds
+            seeds until it is decided.
 
     Raises:
         AblateError: there is no spread to measure.
@@ -63,7 +79,7 @@ class Factorial:
     ) -> None:
         self._results, self._base = results, dict(baseline)
         self._looks = looks.number if looks else 1
-        # A control is told by its width, which no cell of the space varies.
+        # A control differs in its width, which is not a factor of the space.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
         self._levels = {name: self._observed_levels(name) for name in self._names}
@@ -71,7 +87,7 @@ class Factorial:
         self._blocks = Blocks(results) if self.is_grid else self._regression()
 
     def _observed_levels(self, name: str) -> tuple[Level, ...]:
-        """The levels of a factor, the baseline's first."""
+        """Returns the observed levels of a factor, that of the baseline first."""
         levels = [
             cell.levels[name]
             for cell in self._results.cells
@@ -81,7 +97,7 @@ class Factorial:
 
     @cached_property
     def is_grid(self) -> bool:
-        """Whether every combination of levels was trained, or is one that was."""
+        """Whether every combination of levels was trained, or repeats one that was."""
         wanted = math.prod(len(levels) for levels in self._levels.values())
         return wanted <= len(self._cells) and all(
             combination in self._cells and is_observed(self._cells[combination])
@@ -90,9 +106,7 @@ class Factorial:
 
     @property
     def sd(self) -> float:
-        """Standard deviation of a single training around its cell's and its seed's
-        mean.
-        """
+        """Standard deviation of a single training around its cell's and seed's mean."""
         return self._blocks.sd
 
     @property
@@ -101,23 +115,20 @@ class Factorial:
         return self._blocks.freedom
 
     def _regression(self) -> Blocks:
+        # Interactions are kept if every main effect remains estimable with them. If
+        # not, a model with main effects alone is the most that the design can support.
         blocks = Blocks(self._results, lambda cell: self._columns(cell, 2))
-        others = [
-            (name, level)
-            for name, levels in self._levels.items()
-            for level in levels[1:]
-        ]
-        if all(
-            self._slope(blocks, ((name, level),)) is not None for name, level in others
-        ):
+        slopes = [self._slope(blocks, (pair,)) for pair in self._other_levels()]
+        if None not in slopes:
             return blocks
         self.additive = True
         return Blocks(self._results, lambda cell: self._columns(cell, 1))
 
     def _columns(self, cell: CellResult, order: int) -> Vector:
-        """One column for the mean, each level but the first, and each pair of them.
+        """Returns the columns of a cell: the mean, each level, and each pair of levels.
 
-        What is not read is as at the baseline.
+        The baseline level of a factor has no column. A factor that is not read counts
+        as being at its baseline level.
         """
         main: list[Vector] = []
         for name, levels in self._levels.items():
@@ -132,47 +143,50 @@ class Factorial:
         return np.concatenate(columns)
 
     def main_effects(self, margin: float, direction: str) -> list[Term]:
-        """One term a factor and level but the first: its difference to the first, on
-        average over the levels of all others.
+        """Returns one term per factor and level other than the baseline's.
+
+        It is the difference to the baseline level, averaged over the levels of all
+        others.
         """
-        return self._judged(
-            [
-                Term(
-                    factors=(name,),
-                    levels=(level,),
-                    kind="main",
-                    estimate=self._average({name: level}),
-                )
-                for name, levels in self._levels.items()
-                for level in levels[1:]
-            ],
-            margin,
-            direction,
-        )
+        terms = []
+        for name, level in self._other_levels():
+            estimate = self._average({name: level})
+            terms.append(
+                Term(factors=(name,), levels=(level,), kind="main", estimate=estimate)
+            )
+        return self._judged(terms, margin, direction)
+
+    def _other_levels(self) -> list[tuple[str, Level]]:
+        """Each factor with each level but its first."""
+        pairs: list[tuple[str, Level]] = []
+        for name, levels in self._levels.items():
+            pairs += [(name, level) for level in levels[1:]]
+        return pairs
 
     def interactions(self, margin: float, direction: str) -> list[Term]:
-        """One term a pair of factors and of levels: by how much both together differ
-        from the sum of each alone.
+        """Returns one term per pair of factors and pair of levels.
+
+        It is the difference between the effect of both together and the sum of each
+        alone.
         """
-        return self._judged(
-            [
-                Term(
-                    factors=(a, b),
-                    levels=(x, y),
-                    kind="interaction",
-                    estimate=self._average({a: x, b: y}),
+        terms = []
+        for a, b in itertools.combinations(self._levels, 2):
+            for x, y in itertools.product(self._levels[a][1:], self._levels[b][1:]):
+                estimate = self._average({a: x, b: y})
+                terms.append(
+                    Term(
+                        factors=(a, b),
+                        levels=(x, y),
+                        kind="interaction",
+                        estimate=estimate,
+                    )
                 )
-                for a, b in itertools.combinations(self._levels, 2)
-                for x in self._levels[a][1:]
-                for y in self._levels[b][1:]
-            ],
-            margin,
-            direction,
-        )
+        return self._judged(terms, margin, direction)
 
     def _average(self, changed: Mapping[str, Level]) -> Estimate | None:
-        """The change of some factors together less what fewer of them change, on
-        average over the levels of the others.
+        """Estimates the joint change of some factors beyond what fewer of them change.
+
+        It is averaged over the levels of the other factors.
         """
         if not self.is_grid:
             return self._slope(self._blocks, tuple(changed.items()))
@@ -181,6 +195,10 @@ class Factorial:
         weights = []
         for combination in combinations:
             fixed = dict(zip(others, combination, strict=True))
+            # Inclusion and exclusion: + for all factors changed, - for one less, + for
+            # two less. For one factor that is a difference, for two the interaction.
+            # Every combination of the others weighs the same, so no level of theirs is
+            # favoured.
             for subset in _subsets(changed):
                 sign = (-1) ** (len(changed) - len(subset))
                 levels = {
@@ -194,11 +212,14 @@ class Factorial:
     def _slope(
         self, blocks: Blocks, changed: Sequence[tuple[str, Level]]
     ) -> Estimate | None:
-        """The same in a regression, where a factor's average change holds half of each
-        interaction with it.
+        """Estimates the same in a regression.
+
+        There the average change of a factor includes a share of each interaction with
+        it.
         """
         if self.additive and len(changed) > 1:
             return None
+        # The cells below need not exist: the model only needs their levels.
         template = self._results.cells[0]
         names = [name for name, _ in changed]
         others = [name for name in self._levels if name not in names]
@@ -210,9 +231,10 @@ class Factorial:
             if self.additive:
                 weights.append((float(sign), corner))
                 continue
-            # The model has no term beyond pairs. So the average over the levels of all
-            # others is the sum of the averages over each of them alone, less what is
-            # counted more than once: the corner, in all but one of these averages.
+            # The model has no term beyond pairs. The average over the levels of all
+            # others is therefore the sum of the averages over each of them alone, minus
+            # what is counted more than once: the corner is in every one of these
+            # averages, and must count once.
             weights.append((sign * (1.0 - len(others)), corner))
             for other in others:
                 for level in self._levels[other]:
@@ -227,10 +249,11 @@ class Factorial:
     def contributions(
         self, full: Mapping[str, Level], margin: float, direction: str
     ) -> list[Term]:
-        """What each factor that `full` sets off its baseline adds: alone, when it is
-        left out of the full model, and its Shapley value (its marginal contribution on
-        average over all orders of adding factors; Shapley 1953), where all subsets were
-        trained.
+        """Returns what each factor adds that `full` changes from its baseline.
+
+        There are three kinds: alone, left out of the full model, and the Shapley value
+        (its marginal contribution averaged over all orders of adding factors; Shapley
+        1953) if all subsets were trained.
 
         Raises:
             AblateError: none of these cells was trained.
@@ -240,7 +263,7 @@ class Factorial:
             for name in self._levels
             if name in full and full[name] != self._base[name]
         ]
-        found: list[Term] = []
+        terms_found: list[Term] = []
         for kind in ("alone", "left out", "shapley"):
             terms = [
                 Term(
@@ -251,14 +274,14 @@ class Factorial:
                 )
                 for name in players
             ]
-            found += [term for term in terms if term.estimate is not None]
-        if not found:
+            terms_found += [term for term in terms if term.estimate is not None]
+        if not terms_found:
             raise AblateError(
                 f"{self._results.name} has no cell in which one factor alone is on, or"
                 " alone is off; use design: add-one-in, leave-one-out, or grid for"
                 " Shapley values"
             )
-        return self._judged(found, margin, direction)
+        return self._judged(terms_found, margin, direction)
 
     def _contribution(
         self, kind: str, name: str, players: Sequence[str], full: Mapping[str, Level]
@@ -269,6 +292,8 @@ class Factorial:
                 return None
             size = len(players)
             each = [
+                # The share of all orders in which exactly these factors come before
+                # this one: |S|! (n - |S| - 1)! / n!, for n factors.
                 (1 / (size * math.comb(size - 1, len(subset))), subset)
                 for subset in _subsets(rest)
             ]
@@ -285,8 +310,8 @@ class Factorial:
         return self._by_cell.contrast(weights)
 
     def _judged(self, terms: list[Term], margin: float, direction: str) -> list[Term]:
-        """Terms with their verdicts, as one family."""
-        found = iter(
+        """Returns the terms with their verdicts, judged as one family."""
+        verdicts = iter(
             judge(
                 [term.estimate for term in terms if term.estimate],
                 margin,
@@ -295,7 +320,7 @@ class Factorial:
             )
         )
         return [
-            replace(term, judged=next(found)) if term.estimate else term
+            replace(term, judged=next(verdicts)) if term.estimate else term
             for term in terms
         ]
 
@@ -303,13 +328,14 @@ class Factorial:
     def _by_cell(self) -> Blocks:
         if self.is_grid:
             return self._blocks
+        # A contribution compares trained cells, not predictions: it must not rely on
+        # the absence of higher interactions.
         return Blocks(self._results)
 
 
 def _subsets(names: Iterable[str]) -> list[tuple[str, ...]]:
     every = tuple(names)
-    return [
-        subset
-        for size in range(len(every) + 1)
-        for subset in itertools.combinations(every, size)
-    ]
+    subsets: list[tuple[str, ...]] = []
+    for size in range(len(every) + 1):
+        subsets += itertools.combinations(every, size)
+    return subsets

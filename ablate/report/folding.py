@@ -1,5 +1,6 @@
-"""Cells that repeat others are folded: their rows are left out of tables for eyes, and
-one line says which and why.
+"""Notes on folded cells.
+
+Printed tables leave out the rows of folded cells; a note says which rows and why.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Foldable(Protocol):
 
 
 def folding_notes(cells: Iterable[Foldable]) -> list[str]:
-    """One line for each reason for which cells were folded."""
+    """Returns one line per reason for which cells were folded."""
     groups: dict[tuple[int, str], list[str]] = {}
     for cell in cells:
         if cell.same_as is not None:

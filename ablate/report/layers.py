@@ -1,4 +1,4 @@
-"""Diagnostics by layer: means over seeds, one line a cell."""
+"""Diagnostics by layer: means over seeds, one line per cell."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.records import StudyResults
-from ablate.report.grid import Grid
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import level_text
+from ablate.report.tables import Table
 
-# Layers that a table shows side by side.
+# The largest number of layers that a table shows side by side.
 MOST_COLUMNS = 12
 
 
 @dataclass(frozen=True)
 class Line:
-    """A diagnostic of one cell: by layer the mean over its seeds (numbers, vectors, or
-    matrices).
+    """A diagnostic of one cell: the mean over its seeds, by layer.
+
+    A mean is a number, a vector or a matrix.
     """
 
     cell: int
@@ -30,16 +31,18 @@ class Line:
 
 
 def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """One line a cell that has the diagnostic, in the order of the table."""
+    """Returns one line per cell that has the diagnostic, in the order of the table."""
     labels = {cell.index: _label(results, shown_levels(cell)) for cell in results.cells}
-    found: dict[int, dict[int, list[Any]]] = {}
+    values_by_cell: dict[int, dict[int, list[Any]]] = {}
     seeds: dict[int, set[int]] = {}
     for row in rows:
         value = row["value"] if row["value"] is not None else row["numbers"]
-        found.setdefault(row["cell"], {}).setdefault(row["layer"], []).append(value)
+        values_by_cell.setdefault(row["cell"], {}).setdefault(row["layer"], []).append(
+            value
+        )
         seeds.setdefault(row["cell"], set()).add(row["seed"])
     lines = []
-    for cell, layers in sorted(found.items()):
+    for cell, layers in sorted(values_by_cell.items()):
         means = {layer: _mean(values) for layer, values in sorted(layers.items())}
         lines.append(
             Line(
@@ -62,21 +65,22 @@ def _label(results: StudyResults, levels: Mapping[str, Any]) -> str:
 
 
 def _mean(values: Sequence[Any]) -> Any:
-    """Mean of numbers, or of lists entry by entry."""
+    """Returns the mean of numbers, or of lists entry by entry."""
     if isinstance(values[0], list):
         return [_mean(entries) for entries in zip(*values, strict=True)]
     return statistics.fmean(values)
 
 
-def layers_grid(diagnostic: str, about: str, found: Sequence[Line]) -> Grid:
-    """Layers as columns, one row a cell; the first, middle and last layers where there
-    are many.
+def layers_table(diagnostic: str, about: str, lines: Sequence[Line]) -> Table:
+    """Returns a table with layers as columns and one row per cell.
+
+    If there are many layers, it shows some of them, evenly spread.
     """
-    shown = _shown_layers(found)
+    shown = _shown_layers(lines)
     columns = ["row", "cell", "seeds", *(f"layer {layer}" for layer in shown)]
     rows = []
     data = []
-    for line in found:
+    for line in lines:
         texts = [_text(line.layers.get(layer)) for layer in shown]
         rows.append([str(line.cell), line.label, str(line.seeds), *texts])
         for layer, value in line.layers.items():
@@ -89,7 +93,7 @@ def layers_grid(diagnostic: str, about: str, found: Sequence[Line]) -> Grid:
                     diagnostic: value,
                 }
             )
-    return Grid(
+    return Table(
         columns=columns,
         rows=rows,
         data=data,
@@ -99,10 +103,10 @@ def layers_grid(diagnostic: str, about: str, found: Sequence[Line]) -> Grid:
     )
 
 
-def _shown_layers(found: Sequence[Line]) -> list[int]:
-    """All layers, or `MOST_COLUMNS` of them evenly spread, the first and last included."""
-    layers = sorted(set(itertools.chain.from_iterable(line.layers for line in found)))
-    depth = max((len(line.layers) for line in found), default=0)
+def _shown_layers(lines: Sequence[Line]) -> list[int]:
+    """Returns all layers, or `MOST_COLUMNS` evenly spread ones with first and last."""
+    layers = sorted(set(itertools.chain.from_iterable(line.layers for line in lines)))
+    depth = max((len(line.layers) for line in lines), default=0)
     if depth <= MOST_COLUMNS:
         return layers
     step = (len(layers) - 1) / (MOST_COLUMNS - 1)

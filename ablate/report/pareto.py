@@ -1,5 +1,6 @@
-"""The Pareto front of a study: the cells that no other cell dominates, and their
-hypervolume.
+"""The Pareto front of a study, and its hypervolume.
+
+The front has the cells that no other cell dominates.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
-from ablate.report.grid import Grid
+from ablate.report.results_table import DIGITS, level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import DIGITS, level_text
+from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
 
-# Probability of being on the front from which a cell is shown.
+# Cells with at least this probability of being on the front are shown.
 WORTH_SHOWING = 0.05
 PROBABILITY = "P(front)"
 
 
 @dataclass(frozen=True)
 class Plane:
-    """The completed cells of a study in the plane of its objectives.
+    """The completed cells of a study in the space of its objectives.
 
     Attributes:
         objectives: `max` or `min` by metric or cost.
-        cells: those whose seeds are all completed.
+        cells: the cells whose seeds are all completed.
         points: (cells, objectives), means over seeds.
         units: a unit for each cost.
     """
@@ -50,7 +51,10 @@ class Plane:
 
     @property
     def worst(self) -> np.ndarray[Any, Any]:
-        """(objectives,), the worst value of each: the reference of the hypervolume."""
+        """The worst value of each objective, (objectives,).
+
+        It is the reference point of the hypervolume.
+        """
         worst: np.ndarray[Any, Any] = np.where(
             self.maximise, self.points.min(0), self.points.max(0)
         )
@@ -66,18 +70,21 @@ class Plane:
         return f"{name} ({self.units[name].letter})"
 
     def text(self, name: str, value: float) -> str:
-        """A value of an objective, as the table shows it."""
+        """Returns a value of an objective as the table shows it."""
         if name == self.results.metric:
             return f"{value:.{DIGITS[name]}f}"
         return self.units[name].text(int(value))
 
     def texts(self, values: Iterable[float]) -> list[str]:
-        """A value of each objective, as the table shows them."""
+        """Returns a value of each objective as the table shows it."""
         pairs = zip(self.objectives, values, strict=True)
         return [self.text(name, value) for name, value in pairs]
 
     def hypervolume(self, cells: int | None = None) -> float:
-        """The volume between the worst values and the front of the first `cells`."""
+        """Returns the hypervolume of the front of the first `cells`.
+
+        It lies between the worst values and the front.
+        """
         return float(
             moocore.hypervolume(
                 self.points[:cells], ref=self.worst, maximise=self.maximise
@@ -85,7 +92,7 @@ class Plane:
         )
 
     def volume_text(self, volume: float) -> str:
-        """A hypervolume in the units of the table."""
+        """Returns a hypervolume in the units of the table."""
         return f"{volume / math.prod(unit.size for unit in self.units.values()):.4g}"
 
     @property
@@ -93,14 +100,15 @@ class Plane:
         return " x ".join(self.headings)
 
 
-def pareto_grid(
+def pareto_table(
     results: StudyResults, objectives: Mapping[str, str], *, history: bool = False
-) -> Grid:
-    """The Pareto front: means over seeds, with the probability of being on the front.
+) -> Table:
+    """Returns the Pareto front: means over seeds, with the probability of being on it.
 
     Only cells whose seeds are all completed count. The hypervolume lies between the
-    front and the worst value of each objective; `history` gives it cell by cell, in the
-    order in which cells were planned or proposed, as a share of the last.
+    front and the worst value of each objective. With `history`, the table has the
+    hypervolume after each cell, in the order in which cells were planned or proposed,
+    also as a share of the last one.
 
     Args:
         objectives: `max` or `min` by the study's metric and costs.
@@ -129,7 +137,7 @@ def pareto_grid(
     columns = ["row", *results.factors, *plane.headings, "n", "front"]
     if probabilities is not None:
         columns.append(PROBABILITY)
-    return Grid(
+    return Table(
         columns=columns,
         rows=rows,
         data=data,
@@ -221,14 +229,14 @@ def _notes(plane: Plane, on_front: int, with_probability: bool) -> list[str]:
 
 
 def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
-    """The probability of each cell to be on the front, given the spread over seeds.
+    """Returns the probability that each cell is on the front, given the seeds' spread.
 
-    A mean is drawn around the measured one with the pooled spread of single trainings
-    around their cell's and seed's mean (the posterior under a flat prior). Equal
-    results give equal numbers.
+    In each draw, a mean is drawn around the measured one with the pooled spread of
+    single trainings (the posterior under a flat prior). Equal results give equal
+    probabilities.
 
     Returns:
-        (cells,), or None if the spread is unknown or the objectives are costs alone.
+        (cells,), or None if the spread is unknown or all objectives are costs.
     """
     metric = plane.results.metric
     if metric not in plane.objectives:
@@ -241,6 +249,8 @@ def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
     count = len(plane.cells)
     generator = np.random.default_rng(0)
     draws = max(200, min(2000, 200_000 // count))
+    # The spread itself is uncertain: it is drawn from its posterior (a scaled inverse
+    # chi-squared distribution).
     spread = sd * np.sqrt(freedom / generator.chisquare(freedom, draws))
     seeds = np.array([len(cell.values) for cell in plane.cells])
     noise = generator.standard_normal((draws, count)) / np.sqrt(seeds)
@@ -254,8 +264,8 @@ def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
     return on_front / draws
 
 
-def _history(plane: Plane) -> Grid:
-    """The hypervolume after each cell."""
+def _history(plane: Plane) -> Table:
+    """Returns the hypervolume after each cell."""
     volumes = [plane.hypervolume(n + 1) for n in range(len(plane.cells))]
     rows = []
     data = []
@@ -278,4 +288,4 @@ def _history(plane: Plane) -> Grid:
             }
         )
     columns = ["cells", "row", f"hypervolume ({plane.volume_unit})", "share"]
-    return Grid(columns=columns, rows=rows, data=data, right=frozenset(columns))
+    return Table(columns=columns, rows=rows, data=data, right=frozenset(columns))

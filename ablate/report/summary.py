@@ -1,6 +1,4 @@
-"""Cells to numbers: mean and standard deviation over seeds, and paired differences to
-the reference.
-"""
+"""Summarises cells: mean and standard deviation over seeds, and paired differences."""
 
 from __future__ import annotations
 
@@ -15,13 +13,15 @@ from ablate.records import CellResult, Cost, Level, Status, StudyResults
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of a table. A factor that the model does not read has no level in it.
+    """One cell of a study as a row of a table.
+
+    A factor that the model does not read has no level.
 
     `mean` and `sd` are over the `n` completed seeds (sd with n - 1, None below two).
     `delta` and `delta_sd` are mean and standard deviation of the differences to the
-    reference cell, seed by seed over the `paired` seeds that both have; `gain` and
-    `gain_sd` the same to the cell's iso-cost control, row `control`, which is the
-    reference where that is nearest in cost.
+    reference, seed by seed over the `paired` seeds that both have. `gain` and `gain_sd`
+    are the same for the cell's iso-cost control, row `control`. That is the reference
+    if it is nearest in cost.
     """
 
     index: int
@@ -41,20 +41,16 @@ class Row:
 
 
 def summarise(results: StudyResults) -> list[Row]:
-    """One row a cell, in the order of the plan.
+    """Returns one row per cell, in the order of the plan.
 
-    A cell that repeats another one shows the other's numbers and says so.
+    A folded cell shows the numbers of the cell that it repeats, with a note.
     """
     by_index = {cell.index: cell for cell in results.cells}
     reference = by_index.get(0)
-    rows = [
-        _row(
-            cell,
-            by_index[cell.same_as] if cell.same_as is not None else cell,
-            reference,
-        )
-        for cell in results.cells
-    ]
+    rows = []
+    for cell in results.cells:
+        source = cell if cell.same_as is None else by_index[cell.same_as]
+        rows.append(_row(cell, source, reference))
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
     }
@@ -63,20 +59,17 @@ def summarise(results: StudyResults) -> list[Row]:
     baseline = next(
         (cell for cell in results.cells if cell.role in ("reference", "baseline")), None
     )
-    return [
-        (
-            _against(row, by_index, controls.get(row.index, baseline))
-            if row.role == "variant"
-            else row
-        )
-        for row in rows
-    ]
+    for number, row in enumerate(rows):
+        if row.role == "variant":
+            control = controls.get(row.index, baseline)
+            rows[number] = _against(row, by_index, control)
+    return rows
 
 
 def _against(
     row: Row, by_index: Mapping[int, CellResult], control: CellResult | None
 ) -> Row:
-    """The row with its gain over a control of the same cost."""
+    """Returns the row with its gain over a control of the same cost."""
     if control is None:
         return row
     mine = by_index[row.index]
@@ -102,7 +95,7 @@ class HasLevels(Protocol):
 
 
 def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
-    """The levels of a cell, None where the model does not read the factor."""
+    """Returns the levels of a cell; None if the model does not read the factor."""
     return {
         name: None if name in cell.unread else level
         for name, level in cell.levels.items()
@@ -111,14 +104,11 @@ def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
 
 def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
     values = [source.values[seed] for seed in sorted(source.values)]
+    shared: list[int] = []
+    differences: list[float] = []
     if reference is not None and source.index != reference.index:
         shared = sorted(set(source.values) & set(reference.values))
-    else:
-        shared = []
-    if reference is not None:
         differences = [source.values[seed] - reference.values[seed] for seed in shared]
-    else:
-        differences = []
     return Row(
         index=cell.index,
         role=cell.role,
@@ -135,8 +125,9 @@ def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> 
 
 
 def _note(cell: CellResult, source: CellResult) -> str:
-    """What the numbers leave out: repeated or impossible cells, and seeds without a
-    result.
+    """Returns what the numbers leave out.
+
+    That is folded and infeasible cells, and seeds without a result.
     """
     if cell.same_as is not None:
         notes = [f"same as {cell.same_as}: {cell.note}"]

@@ -1,4 +1,4 @@
-"""Counts of parameters and operations, and sizes of files, as people read them."""
+"""Formats counts of parameters and operations, and file sizes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from ablate.records import Cost
 
 @dataclass(frozen=True)
 class Unit:
-    """A power of a thousand and its letter: one for a whole column, so that its rows
-    compare.
+    """A power of a thousand and its letter.
+
+    One unit is used for a whole column, so that its rows can be compared.
     """
 
     size: float
     letter: str
 
     def text(self, value: float, *, signed: bool = False) -> str:
-        """The value in this unit, with three places."""
+        """Returns the value in this unit, with three decimals."""
         return f"{value / self.size:{'+' if signed else ''}.3f}"
 
 
 def unit_for(values: Iterable[float]) -> Unit:
-    """The unit in which the largest value has one to three places before the point,
-    counted from 0.1 of it.
+    """Returns the unit for a column, chosen by its largest value.
+
+    It is the largest unit in which that value is at least 0.1.
     """
     largest = max(values, default=0)
     for size, letter in ((1e9, "G"), (1e6, "M")):
@@ -34,16 +36,16 @@ def unit_for(values: Iterable[float]) -> Unit:
 
 
 def cost_units(costs: Iterable[Cost | None], names: Iterable[str]) -> dict[str, Unit]:
-    """A unit for each cost over the rows of a table."""
-    found = [cost for cost in costs if cost is not None]
+    """Returns a unit for each cost, over the rows of a table."""
+    known = [cost for cost in costs if cost is not None]
     units = {}
     for name in names:
-        units[name] = unit_for(getattr(cost, name) for cost in found)
+        units[name] = unit_for(getattr(cost, name) for cost in known)
     return units
 
 
 def size_text(size: float) -> str:
-    """Bytes in the unit in which the number has one to three places before the point."""
+    """Returns a number of bytes in the unit in which it is below 1000."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if size < 1000:
             if unit == "bytes":

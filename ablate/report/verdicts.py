@@ -1,4 +1,4 @@
-"""From an estimate and its error to what may be said of it."""
+"""Turns an estimate and its error into a verdict."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enum import StrEnum
 import numpy as np
 from scipy import special
 
-# Probability of a false `helps` or `hurts`, and of a false `no difference`, in a whole
-# family of verdicts.
+# The probability of any false `helps` or `hurts`, and of any false `no difference`, in
+# a family of verdicts.
 LEVEL = 0.05
 
 
 class Verdict(StrEnum):
-    """What may be said of an effect."""
+    """What can be said of an effect."""
 
     HELPS = "helps"
     HURTS = "hurts"
@@ -25,8 +25,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A difference of means: value, 95 % confidence interval, standard error, degrees
-    of freedom, two-sided p value.
+    """A difference of means.
+
+    It has the value, 95 % confidence interval, standard error, degrees of freedom and
+    two-sided p value.
     """
 
     value: float
@@ -38,7 +40,7 @@ class Estimate:
 
     @classmethod
     def of(cls, value: float, error: float, freedom: float) -> Estimate:
-        """By Student's t."""
+        """Returns the estimate by Student's t."""
         half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
         return cls(
             value,
@@ -50,8 +52,9 @@ class Estimate:
         )
 
     def p_same(self, margin: float) -> float:
-        """p value of a true difference of at least the margin (the larger of two
-        one-sided tests; Schuirmann 1987).
+        """Returns the p value against a true difference of at least the margin.
+
+        It is the larger of two one-sided tests (Schuirmann 1987).
         """
         return float(
             special.stdtr(self.freedom, (abs(self.value) - margin) / self.error)
@@ -60,9 +63,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Judged:
-    """An estimate among others: its p values adjusted by Holm, and the verdict.
+    """An estimate as part of a family: p values adjusted by Holm, and the verdict.
 
-    `level` is the one that it was held against.
+    `level` is the level that its unadjusted p value was compared with.
     """
 
     p: float
@@ -78,19 +81,20 @@ def judge(
     looks: int = 1,
     family: int | None = None,
 ) -> list[Judged]:
-    """The verdicts of a family.
+    """Returns the verdicts of a family.
 
-    `helps` and `hurts` mean that the adjusted p value is below 5 %, whatever the size;
-    `no difference` that it is not, and that a difference of `margin` or more is ruled
-    out at 5 %; else nothing can be said yet.
+    `helps` and `hurts` mean that the adjusted p value is below 5 % (with several looks:
+    5 % divided by their number), whatever the size of the effect. `no difference` means
+    that it is not, and that a difference of `margin` or more is ruled out at the same
+    level. Otherwise the verdict is `inconclusive`.
 
     Args:
-        margin: the least difference that counts as one.
-        direction: `max` or `min`: where the metric is better.
-        looks: how often verdicts are taken until one is found: the 5 % are shared
-            evenly (Bonferroni).
-        family: number of all comparisons, those among them that have no estimate yet;
-            by default there are none.
+        margin: the least difference that matters.
+        direction: `max` or `min`: which values of the metric are better.
+        looks: the number of times that verdicts are taken until one is found. The 5 %
+            are shared evenly among them (Bonferroni).
+        family: the number of all comparisons, including those without an estimate so
+            far; by default all have one.
     """
     if not estimates:
         return []
@@ -99,8 +103,10 @@ def judge(
     count = len(raw) if family is None else family
     differs = holm(raw, count)
     same = holm([estimate.p_same(margin) for estimate in estimates], count)
+    # Holm compares the smallest p value with share / count, the next one with share /
+    # (count - 1), and so on.
     ranks = np.searchsorted(np.sort(raw), raw)
-    found = []
+    judged = []
     for estimate, p, p_same, rank in zip(estimates, differs, same, ranks, strict=True):
         if p < share:
             if (estimate.value > 0) == (direction == "max"):
@@ -109,18 +115,19 @@ def judge(
                 verdict = Verdict.HURTS
         else:
             verdict = Verdict.SAME if p_same < share else Verdict.INCONCLUSIVE
-        found.append(
+        judged.append(
             Judged(
                 p=p, p_same=p_same, verdict=verdict, level=share / (count - int(rank))
             )
         )
-    return found
+    return judged
 
 
 def holm(raw: Sequence[float], family: int) -> list[float]:
-    """p values adjusted for all of a family (Holm 1979).
+    """Returns p values adjusted for a family (Holm 1979).
 
-    As statsmodels' `multipletests`, which collects garbage at each call: 70 ms.
+    The result equals that of statsmodels' `multipletests`, which runs the garbage
+    collector at each call and so takes 70 ms.
     """
     order = np.argsort(raw, kind="stable")
     left = family - np.arange(len(raw))

@@ -7,8 +7,8 @@ from typing import Any
 
 from ablate.records import Level, Space
 from ablate.report.effects import Effect
-from ablate.report.further import MOST
-from ablate.report.table import DIGITS, level_text
+from ablate.report.results_table import DIGITS, level_text
+from ablate.report.seeds_needed import MOST
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Estimate, Verdict
 
@@ -16,42 +16,42 @@ UNITS = {"top1": " points", "top5": " points", "loss": ""}
 
 
 def policy(space: Space) -> str:
-    """What of a trial the metric is."""
+    """Returns which value of a trial the metric is, in words."""
     if space.recipe.ema or any(space.factors.get("recipe.ema", ())):
         weights = "EMA weights"
     else:
         weights = ""
     if not space.data.validation:
-        found = "last epoch, test set"
+        text = "last epoch, test set"
     elif space.recipe.select == "best" or "best" in space.factors.get(
         "recipe.select", ()
     ):
-        found = (
+        text = (
             "test set, weights of the epoch that is best on"
             f" {100 * space.data.validation:g} % held-out training images"
         )
     else:
-        found = (
+        text = (
             f"test set after the last epoch, {100 * space.data.validation:g} % of the"
             " training images held out"
         )
-    return ", ".join(filter(None, (found, weights)))
+    return ", ".join(filter(None, (text, weights)))
 
 
 def change_text(levels: Mapping[str, Level | None]) -> str:
-    """Levels as `shortcuts.count = 2, layout = parallel`."""
+    """Returns levels as `shortcuts.count = 2, layout = parallel`."""
     return (
         ", ".join(
             f"{name} = {level_text(level)}"
             for name, level in levels.items()
             if level is not None
         )
-        or "nothing changed"
+        or "no factor changed"
     )
 
 
 def interval_text(estimate: Estimate, metric: str) -> str:
-    """`+0.80 (+0.61 to +0.99)`."""
+    """Returns an estimate as `+0.80 (+0.61 to +0.99)`."""
     digits = DIGITS[metric]
     return (
         f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to"
@@ -60,8 +60,9 @@ def interval_text(estimate: Estimate, metric: str) -> str:
 
 
 def cost_text(effect: Effect) -> str:
-    """`at +0.04 GFLOPs`, in the unit of the reference, as all sentences of a study; or
-    that the cost is equal.
+    """Returns the extra cost as `at +0.04 GFLOPs`, or that the cost is equal.
+
+    The unit is that of the reference, so that all sentences of a study use the same.
     """
     more = effect.delta_flops
     if more is None or effect.reference_cost is None:
@@ -75,22 +76,22 @@ def cost_text(effect: Effect) -> str:
 
 
 def sentence(effect: Effect, metric: str, margin: float) -> str:
-    """What may be said of an effect, as one sentence for people."""
+    """Returns what can be said of an effect, as one sentence."""
     what = change_text(effect.changed)
     unit, digits = UNITS[metric], DIGITS[metric]
     cost = f" {cost_text(effect)}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())
     if effect.mean is None:
-        return f"{what}: nothing is known yet{lost}."
+        return f"{what}: no seed is completed in both rows yet{lost}."
     seeds = f"{len(effect.seeds)} seed{'s' if len(effect.seeds) != 1 else ''}{lost}"
     if effect.estimate is None:
         if len(effect.seeds) < 2:
-            why = "one seed says"
+            why = "one seed contains"
         else:
-            why = "all differences are equal, which says"
+            why = "all differences are equal and contain"
         return (
-            f"{what}: we cannot tell yet, {effect.mean:+.{digits}f}{unit}{cost}"
-            f" ({seeds}: {why} nothing of noise)."
+            f"{what}: inconclusive, {effect.mean:+.{digits}f}{unit}{cost}"
+            f" ({seeds}: {why} no information about noise)."
         )
     low, high = sorted((abs(effect.estimate.low), abs(effect.estimate.high)))
     size = (
@@ -107,15 +108,15 @@ def sentence(effect: Effect, metric: str, margin: float) -> str:
         return (
             f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
         )
-    return f"{what}: we cannot tell yet, {range_}{cost}{_prediction(effect.further)}."
+    return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
 
 
 def _prediction(further: int | None) -> str:
     if further is None:
         return ""
     if further > MOST:
-        return f"; {MOST} further seeds would hardly decide it"
-    return f"; about {_seeds(further)} would as likely as not decide it"
+        return f"; even {MOST} more seeds would probably give no verdict"
+    return f"; about {_seeds(further)} would give an even chance of a verdict"
 
 
 def _seeds(further: int) -> str:
@@ -123,7 +124,7 @@ def _seeds(further: int) -> str:
 
 
 def verdict_text(effect: Effect) -> str:
-    """The verdict in a table's cell."""
+    """Returns the verdict as a cell of a table."""
     if effect.verdict is not Verdict.INCONCLUSIVE:
         return str(effect.verdict)
     if effect.estimate is None:
@@ -136,7 +137,7 @@ def verdict_text(effect: Effect) -> str:
 
 
 def effect_data(effect: Effect) -> dict[str, Any]:
-    """An effect as plain values."""
+    """Returns an effect as plain values."""
     estimate, judged = effect.estimate, effect.judged
     return {
         "row": effect.row,
@@ -150,7 +151,7 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "p_holm": judged.p if judged else None,
         "p_same": judged.p_same if judged else None,
         "verdict": str(effect.verdict),
-        "further_seeds": effect.further,
+        "seeds_needed": effect.further,
         "delta_flops": effect.delta_flops,
         "delta_params": (
             effect.cost.params - effect.reference_cost.params

@@ -1,6 +1,6 @@
-"""Where we search: YAML documents to `Space` records."""
+"""Declarations: YAML documents to `Space` records."""
 
-from ablate.space.load import load, read
+from ablate.space.load import load, read, until_decided
 from ablate.space.schema import json_schema
 
-__all__ = ["json_schema", "load", "read"]
+__all__ = ["json_schema", "load", "read", "until_decided"]

@@ -1,6 +1,6 @@
-"""Limits on cost: arithmetic over costs, as in `flops <= 1.05 * baseline.flops`.
+"""Limits on cost: arithmetic over costs, such as `flops <= 1.05 * baseline.flops`.
 
-Nothing of it is ever run.
+A limit is parsed, never executed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ FULL_EXAMPLES = (
     ' params / baseline.params <= 2.1"'
 )
 LONGEST = 500
-# More than any cost; a number beyond would be a slip, and its products no numbers.
+# No cost is this large. A larger number would be a mistake, and its products would not
+# be finite.
 MOST = 1e30
 _COSTS = tuple(field.name for field in fields(Cost))
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -35,19 +36,20 @@ _RELATIONS: dict[type[ast.cmpop], Relation] = {
 
 
 def parse(text: str, cost: str = "") -> Limit | None:
-    """The limit that a text says, or None if it says none.
+    """Returns the limit that a text expresses, or None if it expresses none.
 
     Args:
-        cost: the cost that stands before a text of the short form, as in `flops: "<=
-            1.1 * baseline"`.
+        cost: the cost to put before a text of the short form, as in `flops: "<= 1.1 *
+            baseline"`.
     """
     words = " ".join(f"{cost} {text}".split())
     try:
         with warnings.catch_warnings():
-            # Python warns of text that is about to be refused, as of an escape in
-            # quotes.
+            # Python warns about some texts that are about to be refused, such as
+            # escapes in quotes.
             warnings.simplefilter("ignore", SyntaxWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            # A text that is too long is refused below; parsing all of it takes long.
             tree = ast.parse(words[: LONGEST + 1], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -67,7 +69,7 @@ def parse(text: str, cost: str = "") -> Limit | None:
 
 
 def _term(node: ast.expr, cost: str) -> Term | None:
-    """The term that a node of the syntax tree says, or None if it says none."""
+    """Returns the term that a node of the syntax tree expresses, or None."""
     match node:
         case ast.Constant(value=value):
             return _number(value)
@@ -77,13 +79,18 @@ def _term(node: ast.expr, cost: str) -> Term | None:
             return CostOf(name, of_baseline=False)
         case ast.Attribute(value=ast.Name(id="baseline"), attr=name) if name in _COSTS:
             return CostOf(name, of_baseline=True)
-        case ast.BinOp(op=operator) if type(operator) in _OPERATORS:
-            left = _term(node.left, cost)
-            right = _term(node.right, cost)
-            if left is None or right is None:
-                return None
-            return Arithmetic(left, _OPERATORS[type(operator)], right)
+        case ast.BinOp():
+            return _arithmetic(node, cost)
     return None
+
+
+def _arithmetic(node: ast.BinOp, cost: str) -> Arithmetic | None:
+    left = _term(node.left, cost)
+    right = _term(node.right, cost)
+    operator = _OPERATORS.get(type(node.op))
+    if left is None or right is None or operator is None:
+        return None
+    return Arithmetic(left, operator, right)
 
 
 def _number(value: object) -> float | None:
@@ -93,8 +100,9 @@ def _number(value: object) -> float | None:
 
 
 def _has_cost(term: Term) -> bool:
-    """Whether the term has a cost of the cell in it: a limit on the baseline alone
-    would say nothing of any cell.
+    """Whether the term contains a cost of the cell.
+
+    A limit on the baseline alone would not limit any cell.
     """
     if isinstance(term, Arithmetic):
         return _has_cost(term.left) or _has_cost(term.right)

@@ -9,10 +9,10 @@ from ablate.data.catalogue import FILES_ONLY, SETS
 from ablate.records import Recipe
 
 # DeiT (arXiv 2012.12877, table 9, and the command line of its code). Stochastic depth
-# is the factor drop.path. Colours are jittered by 0.3, today's default there (0.4 at
-# the paper's time); neither is read beside RandAugment. For images of 32 pixels and
-# below DeiT has no random resized crops: set crop_padding to 4. The averaged weights
-# are those that are tested here; DeiT keeps them too, and prints what the others give.
+# is the factor drop.path. Colours are jittered by 0.3, the current default there (0.4
+# at the time of the paper); with RandAugment neither is used. For images of 32 pixels
+# and below, DeiT has no random resized crops: set crop_padding to 4. Here the averaged
+# weights are tested; DeiT also keeps them, but prints the results of the others.
 DEIT = Recipe(
     epochs=300,
     batch_size=1024,
@@ -39,7 +39,7 @@ RECIPES: dict[str, Recipe] = {
     # AdamW with a short warm-up, for small networks on small images.
     "small": Recipe(warmup_epochs=2),
     "deit": DEIT,
-    # ViT as AugReg trains it (arXiv 2106.10270) and MABViT uses it: decoupled weight
+    # ViT as AugReg trains it (arXiv 2106.10270) and as MABViT uses it: decoupled weight
     # decay of 1e-4 / 1e-3.
     "augreg": Recipe(
         epochs=300,
@@ -54,9 +54,9 @@ RECIPES: dict[str, Recipe] = {
         rand_augment="rand-m10-n2",
         precision="bfloat16",
     ),
-    # Fine-tuning a trained CaiT for 60 epochs (anti-oversmoothing, appendix G.1; its
-    # text copy lost the numbers, these are those of the authors' command line, where a
-    # rate of 5e-5 is for 512 images).
+    # Fine-tuning a trained CaiT for 60 epochs (anti-oversmoothing, appendix G.1). The
+    # numbers are those of the authors' command line, where a rate of 5e-5 is for 512
+    # images.
     "finetune-60": replace(
         DEIT,
         epochs=60,
@@ -67,8 +67,8 @@ RECIPES: dict[str, Recipe] = {
         min_lr=1e-6,
         ema=0.0,
     ),
-    # DeiT from 224 to 384 (arXiv 2012.12877, section 6; what its command line says and
-    # leaves at its defaults).
+    # DeiT from 224 to 384 (arXiv 2012.12877, section 6; values of its command line, and
+    # its defaults for the rest).
     "finetune-384": replace(
         DEIT,
         epochs=30,
@@ -109,11 +109,12 @@ RECIPES: dict[str, Recipe] = {
 
 
 def preset(name: str, data: str) -> Recipe:
-    """A recipe by name, as far as it goes for a data set.
+    """Returns a recipe by name, adapted to a data set.
 
-    How files are cut, resized and coloured is nothing to data in memory, so a preset
-    does not ask it of them. RandAugment is a large part of a recipe: a preset that has
-    it stays as it is, and is refused there unless the space turns it off.
+    How files are cropped, resized and coloured does not apply to data in memory, so a
+    preset does not ask for it there. RandAugment is a large part of a recipe: a preset
+    with it is not changed, and is refused for data in memory unless the space turns it
+    off.
     """
     recipe = RECIPES[name]
     if data not in SETS or SETS[data].kind == "images":

@@ -38,6 +38,8 @@ class Form(BaseModel):
     model_config = STRICT
 
 
+# Tags are in angle brackets, so that `shape` can remove them from the locations that
+# pydantic reports.
 def _which(value: object) -> str:
     if isinstance(value, dict | list | BaseModel):
         return "<full>"
@@ -69,7 +71,8 @@ def _which_seeds(value: object) -> str:
 
 
 T = TypeVar("T")
-# Text as the short form of a mapping; a mistake is told for the form that was meant.
+# A text is the short form of a mapping. The discriminator chooses the form by type, so
+# that pydantic reports the mistakes of that form only.
 ShortOrFull = Annotated[
     Annotated[str, Tag("<short>")] | Annotated[T, Tag("<full>")], Discriminator(_which)
 ]
@@ -135,12 +138,12 @@ class DataForm(Form):
     """
     crop_mode: Literal["center", "squash", "border"] | None = None
     """center keeps a test image's proportions, squash makes it square first, border
-    pads it to a square, for image files; by default as the published weights that
-    training starts from want it, else center.
+    pads it to a square, for image files; by default the mode of the published weights
+    that training starts from, else center.
     """
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    """How test images are resized, for image files; by default as the published weights
-    that training starts from want it, else as the recipe resizes training images.
+    """How test images are resized, for image files; by default as for the published
+    weights that training starts from, else as the recipe resizes training images.
     """
 
 
@@ -173,8 +176,8 @@ class AdaptiveForm(Form):
 
 class UntilDecidedForm(Form):
     until_decided: Annotated[int, Field(ge=3, le=1000)]
-    """In a design: the most seeds that a cell gets; it gets more only while nothing can
-    be said of it.
+    """In a design: the most seeds that a cell gets; it gets more only while its verdict
+    is inconclusive.
     """
     start: Annotated[int, Field(ge=2)] = 3
     """Seeds that every cell gets."""
@@ -258,7 +261,7 @@ class SpaceForm(Form):
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""
     teacher: TeacherForm | None = None
-    """The trained network that cells learn from whose recipe.distillation is soft,
+    """The trained network that a cell learns from if its recipe.distillation is soft,
     soft-code or hard.
     """
     diagnostics: Annotated[
@@ -267,8 +270,8 @@ class SpaceForm(Form):
         | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),
     ] = False
-    """What is looked at inside each network at the end: true for all cheap diagnostics,
-    a list of names, or a full form.
+    """Diagnostics to take in each network at the end: true for all cheap ones, a list
+    of names, or a full form.
     """
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
@@ -289,8 +292,8 @@ class SpaceForm(Form):
     direction; in a search also costs beside it, as {top1: max, flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None
-    """The least difference of the metric that counts as one; by default 0.5 per cent
-    points, of the loss 0.02.
+    """The least difference of the metric that matters; by default 0.5 percentage
+    points, for the loss 0.02.
     """
     keep: Keep = "last"
     """What stays on disk of a completed trial: last (its whole checkpoint), best (its
@@ -301,8 +304,8 @@ class SpaceForm(Form):
         | Annotated[list[str], Tag("<list>")],
         Discriminator(_which_limits),
     ] = {}
-    """Bounds on cost, for example flops: "<= 1.1 * baseline"; or a list of such as
-    "flops <= 1.05 * baseline.flops".
+    """Bounds on cost by name, for example flops: "<= 1.1 * baseline"; or a list of
+    texts such as "flops <= 1.05 * baseline.flops".
     """
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""
@@ -316,9 +319,31 @@ class SpaceForm(Form):
     """
 
 
+def _listed(level: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a list of levels."""
+    level = dict(level)
+    description = level.pop("description", "")
+    listed = {"type": "array", "items": level, "minItems": 1}
+    if description:
+        listed["description"] = description
+    return listed
+
+
+def _in_one_line(schema: Any) -> Any:
+    """The schema with each description in one line, as editors show it."""
+    if isinstance(schema, list):
+        return [_in_one_line(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    joined = {key: _in_one_line(value) for key, value in schema.items()}
+    if isinstance(joined.get("description"), str):
+        joined["description"] = " ".join(joined["description"].split())
+    return joined
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a space, with every factor's name and levels, for editors."""
-    schema = SpaceForm.model_json_schema()
+    schema = _in_one_line(SpaceForm.model_json_schema())
     levels: dict[str, dict[str, Any]] = {}
     for name, (_, parameter) in factors.parameters().items():
         levels[name] = {**parameter.allowed.schema(), "description": parameter.about}
@@ -346,17 +371,7 @@ def json_schema() -> dict[str, Any]:
             " or a checkpoint file"
         ),
     }
-    listed = {
-        n: {
-            "type": "array",
-            "items": {k: v for k, v in s.items() if k != "description"},
-            "minItems": 1,
-        }
-        for n, s in levels.items()
-    }
-    for name, text in ((n, s.get("description")) for n, s in levels.items()):
-        if text:
-            listed[name]["description"] = text
+    listed = {name: _listed(level) for name, level in levels.items()}
     properties = schema["properties"]
     schema["properties"]["rows"]["items"] = {
         "type": "object",
@@ -370,14 +385,13 @@ def json_schema() -> dict[str, Any]:
         ("full", levels),
     ):
         properties[key] = {
-            k: v for k, v in properties[key].items() if k != "additionalProperties"
+            # pydantic allows any key here; only known factors are allowed.
+            k: v
+            for k, v in properties[key].items()
+            if k != "additionalProperties"
         }
         properties[key] |= {"properties": known, "additionalProperties": False}
-    names = [
-        name
-        for family in families().values()
-        for name in ([family.name] if family.declared else [])
-    ]
+    names = [family.name for family in families().values() if family.declared]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = list(SETS)
     schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
     return {

@@ -13,7 +13,7 @@ from ablate.space.schema import SpaceForm
 
 
 def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
-    """One problem a place."""
+    """One problem per place in the document."""
     return [
         _shape_problem(document, details)
         for details in _one_a_place(
@@ -22,11 +22,12 @@ def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
     ]
 
 
-def _one_a_place(found: list[Any]) -> list[Any]:
+def _one_a_place(errors: list[Any]) -> list[Any]:
     """A level that is of none of the four types is one mistake, not four."""
     kept: dict[tuple[Any, ...], Any] = {}
-    for details in found:
+    for details in errors:
         *place, last = details["loc"]
+        # pydantic adds the type that it tried to the location.
         if last in ("bool", "int", "float", "str"):
             details = {
                 **details,
@@ -45,12 +46,12 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         for part in details["loc"]
         if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>")
     )
-    # Types of a union stand in a location too; what is no place in the document is
-    # dropped.
+    # pydantic adds types of a union to the location too, so parts that are no place in
+    # the document are removed. A missing key is no place, but the message needs it.
     while where and where not in document.lines and details["type"] != "missing":
         where = where[:-1]
     kind = details["type"]
-    found = details["input"]
+    value = details["input"]
     path = ".".join(map(str, where))
     if kind == "extra_forbidden":
         return document.problem(
@@ -61,23 +62,23 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
     if kind == "literal_error":
         return document.problem(
-            where, partial(_not_allowed, path, found, details["ctx"]["expected"])
+            where, partial(_not_allowed, path, value, details["ctx"]["expected"])
         )
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
-    if isinstance(found, str) and kind.endswith("_type") and found.strip() == "":
+    if isinstance(value, str) and kind.endswith("_type") and value.strip() == "":
         message += " (found an empty text)"
     return document.problem(
         where,
-        f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(found))}",
+        f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(value))}",
     )
 
 
-def _not_allowed(path: str, found: object, expected: str) -> str:
+def _not_allowed(path: str, value: object, expected: str) -> str:
     """The message for a word that is none of those expected."""
     allowed = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     return (
-        f"{path}: {shortened(repr(found))} is not allowed; allowed:"
-        f" {', '.join(allowed)}{did_you_mean(found, allowed)}"
+        f"{path}: {shortened(repr(value))} is not allowed; allowed:"
+        f" {', '.join(allowed)}{did_you_mean(value, allowed)}"
     )
 
 

@@ -1,1 +1,1 @@
-"""What is known: one database, one writer, many readers. SQL is the only truth."""
+"""The store of all results: one database, one writer, many readers."""

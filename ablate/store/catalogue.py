@@ -1,6 +1,4 @@
-"""An open store that can only be read: which studies it holds, what a name means there,
-and any question in SQL.
-"""
+"""An open store for reading: its studies, what a name refers to, and SQL queries."""
 
 from __future__ import annotations
 
@@ -15,17 +13,18 @@ from typing import Any, Self
 from sqlalchemy import event, func, inspect, select, table, text
 
 from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
-from ablate.records import Status
+from ablate.records import Space, Status
+from ablate.space_data import from_data
 from ablate.store.database import open_reader, read_only, sqlite_file
 from ablate.store.questions import TooLong, ask_postgresql, ask_sqlite
 from ablate.store.tables import cell_trials, cells, stores, studies, trials
 
-# How SQLite and PostgreSQL tell of a name that is not there.
+# How SQLite and PostgreSQL report a missing name.
 MISSING = re.compile(
     r"(no such )?(?P<kind>column|table|relation):? \"?(\w+\.)?(?P<name>\w+)\"?(?(1)|"
     r" does not exist)"
 )
-# How SQLite and PostgreSQL refuse a statement that is not one query.
+# How SQLite and PostgreSQL reject a statement that is not a single query.
 REFUSED = re.compile(
     r"not authorized|readonly|read-only|only execute one statement|multiple commands"
     r"|must not contain data-modifying|syntax error at or near"
@@ -36,13 +35,16 @@ REFUSED = re.compile(
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """How far a study is: number of its trials by state, and epochs done of epochs
-    asked for.
+    """A stored study: its space, the number of its trials by status, and its epochs.
+
+    `space` is None if the study was last run by an older version. `epochs` counts the
+    epochs of all trials, `epochs_done` those that are trained.
     """
 
     name: str
     question: str
     document: str
+    space: Space | None
     file: str
     results_view: str
     updated_at: datetime
@@ -53,7 +55,10 @@ class StudyStatus:
 
     @property
     def unfinished(self) -> int:
-        """Trials that a resume would train; of a search, those that have been proposed."""
+        """The number of trials that a resume would train.
+
+        For a search, only trials of cells proposed so far count.
+        """
         return sum(
             n
             for state, n in self.states.items()
@@ -61,12 +66,20 @@ class StudyStatus:
         )
 
 
+def _space(study: Any) -> Space | None:
+    """The resolved space; None if the study was last run by an older version."""
+    if study["space"] is None:
+        return None
+    return from_data(study["space"], study["document"])
+
+
 def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
-    """A row of `studies`, with the counts of its trials by status."""
+    """Returns the status of a row of `studies`, given its trials by state."""
     return StudyStatus(
         name=study["name"],
         question=study["question"],
         document=study["document"],
+        space=_space(study),
         file=study["file"],
         results_view=study["results_view"],
         updated_at=study["updated_at"],
@@ -78,7 +91,7 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
 
 
 class Catalogue:
-    """One store. Raises StoreError where there is none, or where it is damaged."""
+    """A store that can only be read. Raises StoreError if it is missing or damaged."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -95,7 +108,7 @@ class Catalogue:
         self.close()
 
     def studies(self) -> list[StudyStatus]:
-        """All studies, the latest last."""
+        """Returns all studies, the most recent one last."""
         counts = (
             select(
                 cells.c.study_id,
@@ -117,25 +130,26 @@ class Catalogue:
         return [_status(row, by_study.get(row["id"], [])) for row in rows]
 
     def study(self, name: str) -> StudyStatus:
-        """One study. Raises UnknownName with the nearest name."""
-        found = {study.name: study for study in self.studies()}
-        if name not in found:
+        """Returns one study. Raises UnknownName, which suggests the nearest name."""
+        by_name = {study.name: study for study in self.studies()}
+        if name not in by_name:
             raise UnknownName(
-                unknown("study", name, found)
-                if found
+                unknown("study", name, by_name)
+                if by_name
                 else f"unknown study '{name}'; the store holds none yet"
             )
-        return found[name]
+        return by_name[name]
 
     def store_id(self) -> str:
-        """The number that was drawn when the store was made; empty where nothing was
-        trained yet.
+        """Returns the ID of the store; empty if nothing was trained yet.
+
+        The ID is drawn when the store is made.
         """
         with self._engine.connect() as connection:
             return str(connection.execute(select(stores.c.id)).scalar() or "")
 
     def states(self) -> dict[str, tuple[Status, str]]:
-        """State of each trial that a study has, and the name of one such study."""
+        """Returns the state of each trial in a study, and the name of one study."""
         wanted = (
             select(trials.c.hash, trials.c.status, studies.c.name)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
@@ -149,11 +163,13 @@ class Catalogue:
             }
 
     def target(self, word: str) -> tuple[str, str | None]:
-        """A study by its name, with None, or a trial by its hash or the beginning of
-        it, with a study that has it.
+        """Resolves a word to a study or to a trial.
+
+        Returns the name of a study and None, or the name of a study and the hash of a
+        trial of it. A trial is given by its hash or a prefix of it.
 
         Raises:
-            UnknownName: there is neither.
+            UnknownName: the word is neither.
         """
         names = {study.name for study in self.studies()}
         if word in names:
@@ -166,8 +182,8 @@ class Catalogue:
             .order_by(studies.c.updated_at.desc())
         )
         with self._engine.connect() as connection:
-            found = connection.execute(wanted).all()
-        hashes = {row[1] for row in found}
+            matches = connection.execute(wanted).all()
+        hashes = {row[1] for row in matches}
         if not hashes or len(word) < 4:
             raise UnknownName(
                 unknown("study or trial", word, names)
@@ -177,10 +193,10 @@ class Catalogue:
             raise UnknownName(
                 f"'{word}' begins {len(hashes)} trials; write more of the hash"
             )
-        return str(found[0][0]), str(found[0][1])
+        return str(matches[0][0]), str(matches[0][1])
 
     def view(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of a study's wide view, by cell and seed."""
+        """Returns column names and rows of a study's wide view, by cell and seed."""
         rows = (
             select(text("*"))
             .select_from(table(name))
@@ -193,15 +209,14 @@ class Catalogue:
     def query(
         self, statement: str, *, most: int | None = None, seconds: float | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of one reading statement.
+        """Returns column names and rows of one read-only statement.
 
         Args:
-            most: so many rows and no more.
-            seconds: after which the statement is broken off.
+            most: the largest number of rows to return.
+            seconds: the time after which the statement is interrupted.
 
         Raises:
-            StoreError: the statement is wrong, is none that only reads, or takes too
-                long.
+            StoreError: the statement is invalid, does not only read, or takes too long.
         """
         file = sqlite_file(self._url)
         try:
@@ -237,7 +252,7 @@ class Catalogue:
         )
 
     def _reason(self, error: Exception, statement: str, seconds: float | None) -> str:
-        """Why a database refused a statement, as a person reads it."""
+        """Returns why a database refused a statement, in words for a user."""
         reason = str(error).strip() or type(error).__name__
         if REFUSED.search(reason):
             return "a query can only read: one SELECT over the tables and views"
@@ -249,17 +264,18 @@ class Catalogue:
         return f"{reason}{self._hint(reason, statement)}"
 
     def _hint(self, reason: str, statement: str) -> str:
-        """Where a statement has a name that is not there: the nearest one, or all that
-        there are.
+        """Returns a hint for a statement with a missing name.
+
+        It is the nearest name, or all names that exist.
         """
         missing = MISSING.search(reason)
         if not missing:
             return ""
         name = missing["name"]
         with self._engine.connect() as connection:
-            found = inspect(connection)
+            inspector = inspect(connection)
             tables = sorted(
-                {*found.get_table_names(), *found.get_view_names()}
+                {*inspector.get_table_names(), *inspector.get_view_names()}
                 - {"alembic_version"}
             )
             if missing["kind"] != "column":
@@ -286,15 +302,16 @@ class Catalogue:
 
 
 def _readable(context: Any) -> None:
-    """A database that cannot be read is a message for a person."""
+    """Turns an error of the database into a message for the user."""
     raise StoreError(
         f"the store cannot be read: {context.original_exception}"
     ) from context.original_exception
 
 
 def _of_database(error: Exception) -> bool:
-    """Whether a driver of a database raised an error: psycopg, if it is used at all, is
-    loaded by now.
+    """Whether an error comes from a database driver.
+
+    psycopg is imported already if it is used at all.
     """
     psycopg = sys.modules.get("psycopg")
     kinds = (sqlite3.Error, sqlite3.Warning, *([psycopg.Error] if psycopg else []))

@@ -1,5 +1,6 @@
-"""Opening the database: for the one writer, with its lock and its migrations, or for
-readers, who cannot write.
+"""Opens the database, for the one writer or for readers.
+
+The writer holds the lock and runs migrations. Readers cannot write.
 """
 
 from __future__ import annotations
@@ -25,21 +26,23 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ablate import advice
+from ablate.advice import option
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.masking import masked
+from ablate.provenance import install_extra
 from ablate.store import views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
 
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
-# PostgreSQL's number of our lock: `ablate` in ASCII.
+# The key of our advisory lock in PostgreSQL: `ablate` in ASCII.
 ADVISORY_LOCK = 0x61626C617465
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite URL; None for other databases.
+    """Returns the file of a SQLite URL; None for other databases.
 
     A plain path is a SQLite file too.
     """
@@ -49,14 +52,14 @@ def sqlite_file(url: str) -> Path | None:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise StoreError(
-            "--store is no database URL; write a file as in runs/ablate.db, or"
+            f"{option('store')} is no database URL; write a file as in runs/ablate.db, or"
             " sqlite:///runs/ablate.db"
         ) from None
     if not parsed.drivername.startswith("sqlite"):
         return None
     if not parsed.database or parsed.database == ":memory:":
         raise StoreError(
-            f"--store '{url}' names no file; a store must outlive the process"
+            f"{option('store')} '{url}' names no file; a store must outlive the process"
         )
     return Path(parsed.database)
 
@@ -64,22 +67,34 @@ def sqlite_file(url: str) -> Path | None:
 def _server(url: str) -> Engine:
     try:
         return create_engine(url)
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        raise StoreError(f"--store '{masked(url)}' cannot be used: {error}") from None
+    except ModuleNotFoundError as error:
+        if error.name == "psycopg":
+            raise StoreError(
+                f"{option('store')} {masked(url)} needs a package that is not"
+                f" installed: {install_extra('postgresql')}"
+            ) from None
+        raise StoreError(
+            f"{option('store')} '{masked(url)}' cannot be used: {error}"
+        ) from None
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise StoreError(
+            f"{option('store')} '{masked(url)}' cannot be used: {error}"
+        ) from None
 
 
 def open_writer(url: str) -> Engine:
-    """An engine that may write, on tables of the newest revision.
+    """Returns an engine that may write, with tables of the newest revision.
 
     Raises:
-        StoreError: the database cannot be opened, or was written by a newer version.
+        StoreError: the database cannot be opened, or a newer version wrote it.
     """
     file = sqlite_file(url)
     if file is not None:
         engine = create_engine(URL.create("sqlite", database=str(file)))
         event.listen(engine, "connect", _pragmas)
-        # Python's driver would commit before each CREATE TABLE; a kill between two
-        # would leave half a database.
+        # Python's driver would commit before each CREATE TABLE, and a kill between two
+        # of them would leave half a database. IMMEDIATE takes the write lock at the
+        # start: a transaction that reads first and writes later could fail halfway.
         event.listen(
             engine,
             "begin",
@@ -90,10 +105,10 @@ def open_writer(url: str) -> Engine:
     try:
         with _readable_errors(url), engine.begin() as connection:
             alone(connection)
-            found = _revision(connection)
-            _refuse_foreign(connection, found, url)
-            if found != HEAD:
-                _upgrade(connection, found)
+            revision = _revision(connection)
+            _refuse_foreign(connection, revision, url)
+            if revision != HEAD:
+                _upgrade(connection, revision)
     except BaseException:
         engine.dispose()
         raise
@@ -116,15 +131,15 @@ def exists(url: str) -> bool:
         engine = _server(url)
     try:
         with _readable_errors(url), engine.connect() as connection:
-            found = _revision(connection)
-            _refuse_foreign(connection, found, url)
-            return found is not None
+            revision = _revision(connection)
+            _refuse_foreign(connection, revision, url)
+            return revision is not None
     finally:
         engine.dispose()
 
 
 def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> None:
-    """Raises StoreError where the tables are those of another program."""
+    """Raises StoreError if the tables belong to another program."""
     tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
     ours = "cell_trials" in tables if revision is not None else not tables
     if ours:
@@ -132,21 +147,25 @@ def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> N
     some = ", ".join(sorted(tables)[:3])
     raise StoreError(
         f"{masked(url)} is a database of another program (it has"
-        f" {some or 'no table of ablate'}); name a store of its own with --store, as in"
+        f" {some or 'no table of ablate'}); name a store of its own with {option('store')}, as in"
         " runs/ablate.db"
     )
 
 
 def alone(connection: Connection) -> None:
-    """Lets no other driver do the same until the transaction ends; on SQLite, every
-    writing transaction is alone anyway.
+    """Keeps other drivers out of the same code until the transaction ends.
+
+    On SQLite every write transaction is exclusive anyway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})"))
 
 
 def clock(connection: Connection) -> float:
-    """Seconds since 1970 by the clock of the database, which is one for all drivers."""
+    """Returns seconds since 1970 by the clock of the database.
+
+    Leases compare these times, and the clocks of two drivers may differ.
+    """
     if connection.dialect.name == "postgresql":
         asked = "extract(epoch FROM clock_timestamp())"
     else:
@@ -155,10 +174,11 @@ def clock(connection: Connection) -> float:
 
 
 def open_reader(url: str) -> Engine:
-    """An engine that cannot write.
+    """Returns an engine that cannot write.
 
     Raises:
-        StoreError: there is no database, or its revision is not this version's.
+        StoreError: there is no database, or its revision is not the one of this
+            version.
     """
     file = sqlite_file(url)
     if file is None:
@@ -170,19 +190,19 @@ def open_reader(url: str) -> Engine:
         )
     elif not file.exists():
         raise StoreError(
-            f"no store at {file}; `ablate run FILE` makes one, --store names another"
+            f"no store at {file}; `ablate run FILE` makes one, {option('store')} names another"
         )
     else:
         check_file(file)
         engine = create_engine("sqlite://", creator=lambda: read_only(file))
     try:
         with _readable_errors(url), engine.connect() as connection:
-            found = _revision(connection)
-        if found is None:
+            revision = _revision(connection)
+        if revision is None:
             raise StoreError(f"{masked(url)} is no ablate store")
-        if found != HEAD:
+        if revision != HEAD:
             raise StoreError(
-                f"{masked(url)} has revision {found}, this version of ablate reads"
+                f"{masked(url)} has revision {revision}, this version of ablate reads"
                 f" {HEAD}; `ablate run` or `ablate resume` brings an older one up to"
                 " date"
             )
@@ -193,8 +213,9 @@ def open_reader(url: str) -> Engine:
 
 
 def read_only(file: Path) -> sqlite3.Connection:
-    """A connection that cannot write: the file is opened for reading, and SQLite's
-    authorizer allows nothing else.
+    """Returns a connection that cannot write.
+
+    The file is opened for reading, and SQLite's authorizer allows nothing else.
     """
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     connection = sqlite3.connect(
@@ -212,7 +233,7 @@ def read_only(file: Path) -> sqlite3.Connection:
     def authorise(
         action: int, first: str | None, second: str | None, *_: object
     ) -> int:
-        # SQLAlchemy asks for the isolation level when it connects.
+        # SQLAlchemy reads the isolation level when it connects.
         asks_level = (
             action == sqlite3.SQLITE_PRAGMA
             and first == "read_uncommitted"
@@ -230,6 +251,8 @@ def _pragmas(connection: Any, _: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
+        # Readers see the last commit while the writer writes. A commit survives a kill
+        # of the process without waiting for the disk at each one.
         "journal_mode = WAL",
         f"busy_timeout = {BUSY_SECONDS * 1000:.0f}",
         "synchronous = NORMAL",
@@ -256,9 +279,10 @@ def _readable_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def written(engine: Engine) -> Iterator[Connection]:
-    """A transaction.
+    """Runs a write transaction.
 
-    What the database refuses, for want of room or of its lock, becomes one message.
+    If the database refuses it, for lack of disk space or because it is locked, the user
+    gets one message.
 
     Raises:
         StoreError: nothing of the transaction is stored.
@@ -287,9 +311,9 @@ def written(engine: Engine) -> Iterator[Connection]:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of the tables, None where there are none.
+    """Returns the revision of the tables; None if there are none.
 
-    Looked up without alembic, whose import takes long.
+    The lookup avoids alembic, which takes long to import.
     """
     if connection.dialect.name == "sqlite":
         has = (
@@ -307,7 +331,7 @@ def _revision(connection: Connection) -> str | None:
     return None
 
 
-def _upgrade(connection: Connection, found: str | None) -> None:
+def _upgrade(connection: Connection, revision: str | None) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -319,11 +343,13 @@ def _upgrade(connection: Connection, found: str | None) -> None:
         script.revision
         for script in ScriptDirectory.from_config(config).walk_revisions()
     }
-    if found is not None and found not in known:
+    if revision is not None and revision not in known:
         raise StoreError(
-            f"the store has revision {found}, which this version of ablate does not"
+            f"the store has revision {revision}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
+    # A migration may be unable to change a table that a view uses, so the views are
+    # dropped first and created again afterwards.
     for name in views.STATIC:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
     config.attributes["connection"] = connection

@@ -1,16 +1,17 @@
-"""The lock of a SQLite store: one process writes, whatever name it opened the file by.
+"""The lock of a SQLite store: one process writes, by whatever path it opened the file.
 
-Two locks guard one store, both held by the kernel (`flock`) and freed when the process
-ends, however it ends:
+Two locks guard one store. The kernel holds both (`flock`) and frees them when the
+process ends, for whatever reason:
 
-- `STORE.lock` beside the file that the path resolves to. It covers symbolic links, and several machines that share a
-folder.
-- a file named by device and inode in a folder of the user's own under the folder for temporary files. It covers hard
-links and bind mounts, which resolve to different paths.
+- `STORE.lock` beside the file that the path resolves to. It covers symbolic links, and
+  several machines that share a folder.
+- A file named by device and inode, in a private folder of the user under the folder for
+  temporary files. It covers hard links and bind mounts, which resolve to different
+  paths.
 
-The database file itself is never opened here: closing any descriptor of it would drop
-SQLite's own locks of this process, and another process could then take the log of a
-store away under its writer.
+This module never opens the database file itself. Closing any descriptor of it would
+drop the locks that SQLite holds for this process, and another process could then remove
+the log of the store while its writer still uses it.
 """
 
 from __future__ import annotations
@@ -25,32 +26,33 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from ablate.advice import option
 from ablate.errors import StoreError
 
 
 def check_file(file: Path) -> None:
-    """Refuses what cannot be a store before anything is created beside it.
+    """Refuses a file that cannot be a store, before anything is created beside it.
 
     Raises:
         StoreError: the path is a device, a folder, a pipe, or a file of another kind.
     """
     try:
-        found = file.stat()
+        state = file.stat()
     except FileNotFoundError:
         return
     except OSError as error:
         raise StoreError(
-            f"the store {file} cannot be made: {error.strerror}; use another --store or"
-            " --runs"
+            f"the store {file} cannot be made: {error.strerror}; use another {option('store')} or"
+            f" {option('runs')}"
         ) from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(state.st_mode):
         raise StoreError(
             f"{file} is not a regular file; name a store such as runs/ablate.db"
         )
-    if not found.st_size:
+    if not state.st_size:
         return
-    # SQLite itself looks into the file: a descriptor of our own, when closed, would
-    # drop SQLite's locks of this process.
+    # SQLite checks the file itself: closing a descriptor of our own would drop the
+    # locks that SQLite holds for this process.
     try:
         with closing(
             sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)
@@ -65,7 +67,7 @@ def check_file(file: Path) -> None:
 
 
 class WriterLock:
-    """Only one process writes to a SQLite store.
+    """Allows only one process to write to a SQLite store.
 
     Args:
         file: the database file, or None for a database server, which needs no lock.
@@ -81,22 +83,26 @@ class WriterLock:
         try:
             resolved = file.resolve()
             check_file(resolved)
-            # Private to the user: a folder that already exists keeps its mode.
+            # The folder is private to the user; an existing folder keeps its mode.
             resolved.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take(resolved.with_name(resolved.name + ".lock"), file)
+            # The second lock is named by the inode, which exists only with the file.
+            # Two processes that create the store at once meet at the first lock.
             resolved.touch()
             self._take(_identity_file(resolved), file)
         except OSError as error:
             self.release()
             raise StoreError(
                 f"the store {file} cannot be made: {error.strerror}; use another"
-                " --store or --runs"
+                f" {option('store')} or {option('runs')}"
             ) from None
         except StoreError:
             self.release()
             raise
 
     def _take(self, lock: Path, file: Path) -> None:
+        # Not "w", which would erase the holder's process ID before we know whether the
+        # lock is ours.
         stream = lock.open("a+")
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,8 +112,9 @@ class WriterLock:
             stream.close()
             raise StoreError(
                 f"{holder} is writing to {file}; wait for it, end it, or use another"
-                " --store"
+                f" {option('store')}"
             ) from None
+        # The content is only for the message above; the kernel's lock decides.
         stream.truncate(0)
         stream.write(f"process {os.getpid()}")
         stream.flush()
@@ -115,19 +122,23 @@ class WriterLock:
 
     def release(self) -> None:
         """Lets other processes write."""
+        # The lock files stay. If they were removed, a process that has opened one and a
+        # process that creates a new one would each lock a file of their own.
         for stream in reversed(self._streams):
             stream.close()
         self._streams.clear()
 
 
 def _identity_file(file: Path) -> Path:
-    """The lock file of a device and inode, in a folder that only this user can enter."""
-    # Not TMPDIR, which two shells of one user may set differently.
+    """Returns the lock file of a device and inode, in a private folder of the user."""
+    # TMPDIR is not used, because two shells of one user may set it differently and
+    # would not see each other's locks.
     root = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
     folder = Path(root, f"ablate-locks-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+    # `lstat`, as another user may have put a symbolic link in this place.
+    state = folder.lstat()
+    if state.st_uid != os.getuid() or not stat.S_ISDIR(state.st_mode):
         raise StoreError(
             f"{folder} belongs to another user, who must remove it: it keeps your"
             " stores from being locked"

@@ -1,10 +1,8 @@
-"""Studies of another store into this one: what is the same trial there and here is one
-trial.
-"""
+"""Imports studies of another store. A trial that both stores have stays one trial."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +25,7 @@ from ablate.store.tables import (
     trials,
 )
 
-# Which state says more; those of trials that are planned or at work say nothing.
+# The states by how much they say; planned and running trials say nothing.
 RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
 RESULT = (
     "status",
@@ -44,8 +42,12 @@ RESULT = (
 
 @dataclass(frozen=True)
 class Merged:
-    """What was taken over: studies that are new here, trials that are new or now have a
-    result, and those known here before.
+    """What a merge brought.
+
+    Attributes:
+        studies: studies that are new here.
+        trials: number of trials that are new here or now have a result.
+        known: number of trials that had a result here before.
     """
 
     studies: tuple[str, ...]
@@ -54,17 +56,17 @@ class Merged:
 
 
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:
-    """Takes studies over from one open store into another; all of them where none is
-    named.
+    """Imports studies from one open store into another; all if no name is given.
 
-    A trial that has a result here keeps it. One that came to more there (a result
-    rather than an early stop, that rather than a failure) gets that with its epochs,
-    diagnostics, attempts and provenance. A study that both stores have gets the cells
-    and seeds that it has there only. Checkpoints stay where they are.
+    A trial that has a result here keeps it. If a trial got further in the other store
+    (a result rather than an early stop, an early stop rather than a failure), it is
+    replaced together with its epochs, diagnostics, attempts and provenance. A study
+    that both stores have also gets the cells and seeds that only the other store has.
+    Checkpoints stay where they are.
 
     Raises:
         UnknownName: the other store has no such study.
-        StoreError: both stores have a study of one name with two declarations.
+        StoreError: both stores have a study of one name with different declarations.
     """
     theirs = {
         row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
@@ -77,10 +79,8 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
     }
     for study in chosen:
-        if (
-            study["name"] in mine
-            and mine[study["name"]]["document"] != study["document"]
-        ):
+        here = mine.get(study["name"])
+        if here is not None and _declaration(here) != _declaration(study):
             raise StoreError(
                 f"both stores have a study '{study['name']}', declared differently;"
                 " give one of them a `name:` of its own, run it again (nothing is"
@@ -89,19 +89,29 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     hashes: dict[str, None] = {}
     new = []
     for study in chosen:
-        found = _study_rows(source, study["id"])
-        hashes.update(dict.fromkeys(row["trial_hash"] for row in found["cell_trials"]))
+        rows_of = _study_rows(source, study["id"])
+        hashes.update(
+            dict.fromkeys(row["trial_hash"] for row in rows_of["cell_trials"])
+        )
         if study["name"] not in mine:
-            new.append((study, found))
+            new.append((study, rows_of))
     _architectures(source, target)
     taken, known = _trials(source, target, list(hashes))
-    places = {study["id"]: _put_study(target, study, found) for study, found in new}
+    places = {study["id"]: _put_study(target, study, rows_of) for study, rows_of in new}
     for study in chosen:
         if study["name"] in mine:
             places[study["id"]] = mine[study["name"]]["id"]
             _add_to_study(target, places[study["id"]], _study_rows(source, study["id"]))
     _attempts(source, target, taken, places)
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
+
+
+def _declaration(study: Mapping[str, Any]) -> tuple[str, Any]:
+    """What two studies of one name must have in common.
+
+    An option of the command line can add looks to what the text declares.
+    """
+    return study["document"], (study["space"] or {}).get("looks")
 
 
 def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
@@ -125,9 +135,9 @@ def _rows(source: Connection, query: Select[Any]) -> list[dict[str, Any]]:
 
 
 def _put_study(
-    target: Connection, study: dict[str, Any], found: dict[str, list[dict[str, Any]]]
+    target: Connection, study: dict[str, Any], rows_of: dict[str, list[dict[str, Any]]]
 ) -> int:
-    """A study that is new here, with its cells, levels and wide view."""
+    """Inserts a study that is new here, with its cells, levels and wide view."""
     view = study["results_view"]
     taken = set(target.execute(select(studies.c.results_view)).scalars())
     while view in taken:
@@ -136,9 +146,9 @@ def _put_study(
         "results_view": view
     }
     number = key_of(target.execute(insert(studies).values(**values)))
-    _put_cells(target, number, found["cells"], found)
+    _put_cells(target, number, rows_of["cells"], rows_of)
     numeric: dict[str, bool] = {}
-    for row in found["levels"]:
+    for row in rows_of["levels"]:
         numeric[row["factor"]] = (
             numeric.get(row["factor"], True) and row["number"] is not None
         )
@@ -150,16 +160,20 @@ def _put_cells(
     target: Connection,
     study: int,
     new: list[dict[str, Any]],
-    found: dict[str, list[dict[str, Any]]],
+    rows_of: dict[str, list[dict[str, Any]]],
 ) -> None:
-    """Cells with their levels and the trials of their seeds."""
+    """Inserts cells with their levels and the trials of their seeds."""
     ids: dict[int, int] = {}
     for cell in new:
         row = {key: value for key, value in cell.items() if key != "id"} | {
             "study_id": study
         }
+        # Row IDs differ between stores, so references are translated.
         ids[cell["id"]] = key_of(target.execute(insert(cells).values(**row)))
-    for table, rows in ((levels, found["levels"]), (cell_trials, found["cell_trials"])):
+    for table, rows in (
+        (levels, rows_of["levels"]),
+        (cell_trials, rows_of["cell_trials"]),
+    ):
         mine = [
             {**row, "cell_id": ids[row["cell_id"]]}
             for row in rows
@@ -169,29 +183,25 @@ def _put_cells(
 
 
 def _add_to_study(
-    target: Connection, study: int, found: dict[str, list[dict[str, Any]]]
+    target: Connection, study: int, rows_of: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """What a search has proposed there only, and seeds that cells got there only."""
-    here = {
-        row.number: row.id
-        for row in target.execute(
-            select(cells.c.number, cells.c.id).where(cells.c.study_id == study)
-        )
-    }
+    """Adds the cells and seeds that only the other store has."""
+    stored = select(cells.c.number, cells.c.id).where(cells.c.study_id == study)
+    here = {row.number: row.id for row in target.execute(stored)}
     _put_cells(
         target,
         study,
-        [cell for cell in found["cells"] if cell["number"] not in here],
-        found,
+        [cell for cell in rows_of["cells"] if cell["number"] not in here],
+        rows_of,
     )
-    numbers = {cell["id"]: cell["number"] for cell in found["cells"]}
+    numbers = {cell["id"]: cell["number"] for cell in rows_of["cells"]}
     stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(
         cell_trials.c.cell_id.in_(here.values())
     )
     known = {(row.cell_id, row.seed) for row in target.execute(stored)}
     more = [
         {**row, "cell_id": here[numbers[row["cell_id"]]]}
-        for row in found["cell_trials"]
+        for row in rows_of["cell_trials"]
         if numbers[row["cell_id"]] in here
         and (here[numbers[row["cell_id"]]], row["seed"]) not in known
     ]
@@ -200,19 +210,19 @@ def _add_to_study(
 
 def _architectures(source: Connection, target: Connection) -> None:
     here = set(target.execute(select(architectures.c.hash)).scalars())
-    rows = [
-        dict(row)
-        for row in source.execute(select(architectures)).mappings()
-        if row["hash"] not in here
-    ]
-    insert_all(target, architectures, rows)
+    theirs = _rows(source, select(architectures))
+    insert_all(
+        target, architectures, [row for row in theirs if row["hash"] not in here]
+    )
 
 
 def _trials(
     source: Connection, target: Connection, hashes: list[str]
 ) -> tuple[list[str], int]:
-    """The trials that came to something by this, and the number of those that were
-    known here.
+    """Imports trials.
+
+    Returns the trials that are new or now have a result, and the number of those that
+    had a result here before.
     """
     taken, known = [], 0
     for start in range(0, len(hashes), CHUNK):
@@ -227,6 +237,7 @@ def _trials(
             key, there = row["hash"], RANK.get(row["status"], 0)
             known += here.get(key) in KNOWN
             if key not in here:
+                # A lease belongs to a driver of the other store and means nothing here.
                 values = {**row, "owner": None, "fence": 0, "leased_until": None}
                 target.execute(
                     insert(trials).values(
@@ -246,12 +257,7 @@ def _trials(
         for start in range(0, len(taken), CHUNK):
             chunk = taken[start : start + CHUNK]
             target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))
-            rows = [
-                dict(row)
-                for row in source.execute(
-                    select(table).where(table.c.trial_hash.in_(chunk))
-                ).mappings()
-            ]
+            rows = _rows(source, select(table).where(table.c.trial_hash.in_(chunk)))
             insert_all(target, table, rows)
     return taken, known
 
@@ -259,8 +265,9 @@ def _trials(
 def _attempts(
     source: Connection, target: Connection, taken: list[str], places: dict[int, int]
 ) -> None:
-    """The attempts at these trials, after those that were made here, with what they ran
-    on.
+    """Imports the attempts at these trials, after those made here.
+
+    Their provenance is imported too.
     """
     runs: dict[int, int] = {}
     for start in range(0, len(taken), CHUNK):
@@ -280,8 +287,8 @@ def _attempts(
                     .mappings()
                     .one()
                 )
-                # A run of a study that is not taken over may have trained the trial: it
-                # is noted under one that is.
+                # The trial may have been trained by a run of a study that is not
+                # imported. The run is then recorded under a study that is.
                 study = places.get(found["study_id"], next(iter(places.values())))
                 made = target.execute(
                     insert(provenance).values(

@@ -1,4 +1,17 @@
-"""How a plan goes into the store: the study, its cells, their architectures and trials."""
+"""Stores a plan: the study, its cells, their architectures and trials.
+
+What it guarantees: after `put_cells`, the stored cells with the numbers of the plan are
+exactly those of the plan, and no trial was removed. Trials are shared between studies
+by their hash, so a result survives every change of a study.
+
+How: each stored cell carries a digest of all that was planned for it. Cells with an
+equal digest are left alone; changed ones are deleted and inserted again. What happens
+to stored cells that the plan does not have depends on `rest`.
+
+What would break it: a property of a cell that is stored but missing in `_digest`,
+because a change of it would go unnoticed; or a caller outside a transaction that
+excludes other drivers (`database.alone`).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +24,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 
+from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
 from ablate.records import Cell, Level, Space, Status, Trial
+from ablate.space_data import to_data
 from ablate.store import views
 from ablate.store.tables import (
     architectures,
@@ -25,26 +40,45 @@ from ablate.store.tables import (
 )
 
 CHUNK = 500
+# What happens to stored cells that the plan does not have.
+#
+# "remove": the plan lists every cell of the study, so they are left over from an
+# earlier declaration.
+#
+# "keep": the plan is an extension.
+#
+# "keep unless changed": the plan of a search has only the cells that this driver knows,
+# and another driver may have stored more. But if a common cell has changed, the search
+# was declared differently, and its later proposals followed from cells that no longer
+# exist.
 Rest = Literal["remove", "keep", "keep unless changed"]
 
 
 def now() -> datetime:
-    """UTC, without a zone, as the columns keep it."""
+    """Returns the time in UTC without a time zone, as the columns store it."""
     return datetime.fromtimestamp(time.time(), UTC).replace(tzinfo=None)
 
 
 def put_study(connection: Connection, space: Space, file: str) -> int:
-    """Stores a study's declaration; gives its number."""
+    """Stores the declaration of a study; returns its number."""
     values = {
         key: getattr(space, key)
         for key in ("question", "expect", "source", "metric", "direction", "document")
     }
-    values |= {"file": file, "updated_at": now(), "finished_at": None}
+    values |= {
+        "space": to_data(space),
+        "file": file,
+        "updated_at": now(),
+        "finished_at": None,
+    }
     known = connection.execute(
         select(studies.c.id, studies.c.file).where(studies.c.name == space.name)
     ).first()
     if known is not None:
         found, declared_by = known
+        # Two files that declare a study of one name are probably a mistake if this one
+        # does not choose the name with `name:`. A file that was moved or deleted is no
+        # conflict.
         other = (
             Path(declared_by).resolve() != Path(file).resolve()
             and Path(declared_by).is_file()
@@ -52,7 +86,7 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
         if other and not space.named:
             raise StoreError(
                 f"{declared_by} declares a study '{space.name}' too; write `name:` in"
-                f" {file}, or use another --store"
+                f" {file}, or use another {option('store')}"
             )
         connection.execute(
             update(studies).where(studies.c.id == found).values(**values)
@@ -68,6 +102,8 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
         )
     )
     study = key_of(made)
+    # Two names may become one once they are reduced to letters, digits and underscores;
+    # the study's number makes the view's name unique.
     if taken:
         connection.execute(
             update(studies)
@@ -88,12 +124,12 @@ def put_cells(
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials.
 
-    Trials are only added.
+    No trial is removed.
 
     Args:
-        again: states of trials that are to be trained again, unless they have `begun`
+        again: states of trials that should be trained again, unless they have `begun`
             in this run.
-        rest: what becomes of the study's other cells.
+        rest: what happens to the study's other cells; see `Rest`.
     """
     rows = connection.execute(
         select(cells.c.number, cells.c.digest).where(cells.c.study_id == study)
@@ -106,11 +142,15 @@ def put_cells(
         if stored.get(number, digest) != digest
     ]
     if rest == "remove" or (rest == "keep unless changed" and changed):
+        # Cells are deleted before new ones are inserted, because a number is unique
+        # within a study.
         changed += [number for number in stored if number not in digests]
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
+    # For all planned cells, not only new ones: costs may have been counted by an older
+    # revision of the rules, and trials may be due again.
     _architectures(connection, planned, revision)
     _trials(
         connection,
@@ -125,7 +165,8 @@ def _digest(cell: Cell) -> str:
         architecture = cell.architecture.hash
     else:
         architecture = None
-    # The pairs, not the mapping: the order of the levels is that of the columns.
+    # A list of pairs instead of a mapping: the order of the levels is that of the
+    # columns, and it must count.
     levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
     trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
     place: list[Canonical] = [cell.role, cell.control_of, cell.same_as, cell.note]
@@ -182,6 +223,8 @@ def _trials(
     ]
     insert_all(connection, trials, rows)
     for key in (key for key, status in stored.items() if status in again):
+        # The conditions are checked again inside the update: another driver may have
+        # leased or trained the trial since it was read.
         free = (
             (trials.c.hash == key)
             & trials.c.owner.is_(None)
@@ -209,6 +252,8 @@ def _cells(
         for cell in new
     ]
     insert_all(connection, cells, rows)
+    # A search adds one cell at a time to thousands; reading all their IDs each time
+    # would take quadratic time.
     first = min((cell.index for cell in new), default=0)
     mine = (cells.c.study_id == study) & (cells.c.number >= first)
     ids = {
@@ -217,35 +262,48 @@ def _cells(
             select(cells.c.id, cells.c.number).where(mine)
         )
     }
-    told = [
-        {
-            "cell_id": ids[cell.index],
-            "factor": factor,
-            "position": position,
-            "level": level,
-            "read": factor not in cell.unread,
-            "text": str(level).lower() if isinstance(level, bool) else str(level),
-            "number": level if _is_number(level) else None,
-        }
-        for cell in new
-        for position, (factor, level) in enumerate(cell.levels.items())
-    ]
-    insert_all(connection, levels, told)
-    trained = [
-        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
-        for cell in new
-        for trial in cell.trials
-    ]
-    insert_all(connection, cell_trials, trained)
+    level_rows: list[dict[str, Any]] = []
+    trial_rows: list[dict[str, Any]] = []
+    for cell in new:
+        level_rows += _level_rows(cell, ids[cell.index])
+        for trial in cell.trials:
+            trial_rows.append(
+                {
+                    "cell_id": ids[cell.index],
+                    "seed": trial.seed,
+                    "trial_hash": trial.hash,
+                }
+            )
+    insert_all(connection, levels, level_rows)
+    insert_all(connection, cell_trials, trial_rows)
+
+
+def _level_rows(cell: Cell, cell_id: int) -> list[dict[str, Any]]:
+    """The levels of a cell, in their order."""
+    rows = []
+    for position, (factor, level) in enumerate(cell.levels.items()):
+        text_ = str(level).lower() if isinstance(level, bool) else str(level)
+        rows.append(
+            {
+                "cell_id": cell_id,
+                "factor": factor,
+                "position": position,
+                "level": level,
+                "read": factor not in cell.unread,
+                "text": text_,
+                "number": level if _is_number(level) else None,
+            }
+        )
+    return rows
 
 
 def put_view(connection: Connection, study: int, space: Space) -> None:
-    """Creates the study's wide view, or replaces it."""
+    """Creates or replaces the study's wide view."""
     name = connection.execute(
         select(studies.c.results_view).where(studies.c.id == study)
     ).scalar_one()
     numeric = {
-        factor: all(map(_is_number, found)) for factor, found in space.factors.items()
+        factor: all(map(_is_number, levels)) for factor, levels in space.factors.items()
     }
     if space.control:
         numeric["size.width"] = True
@@ -264,14 +322,14 @@ def key_of(result: Any) -> int:
 def existing(
     connection: Connection, column: Any, wanted: list[str], value: Any
 ) -> dict[str, Any]:
-    """Of the wanted keys those that are stored, each with a value."""
-    found: dict[str, Any] = {}
+    """Returns those of the wanted keys that are stored, each with a value."""
+    values: dict[str, Any] = {}
     for start in range(0, len(wanted), CHUNK):
         rows = connection.execute(
             select(column, value).where(column.in_(wanted[start : start + CHUNK]))
         )
-        found.update({row[0]: row[1] for row in rows})
-    return found
+        values.update({row[0]: row[1] for row in rows})
+    return values
 
 
 def insert_all(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:

@@ -1,13 +1,13 @@
-"""Answers a statement that somebody typed: reads only, one statement, within a time and
-a size.
+"""Runs a statement that a user typed: read-only, limited in time and size.
 
-SQLite: a connection of its own, opened read-only, whose authorizer allows nothing but
-reading. The statement runs in a thread, so that a time limit and Ctrl-C reach it.
+SQLite: the statement runs on a read-only connection of its own, whose authorizer allows
+only reading. It runs in a thread, so that a time limit and Ctrl-C can interrupt it.
 
-PostgreSQL: a server-side cursor in a read-only transaction. `DECLARE CURSOR` takes one
-query and refuses every other statement, so a statement can neither end the transaction
-nor begin another. A role that may write files or run programs on the server could do so
-inside a query, by functions; such a role is refused.
+PostgreSQL: the statement runs in a server-side cursor in a read-only transaction.
+`DECLARE CURSOR` takes one query and refuses every other statement, so a statement can
+neither end the transaction nor begin another. A role that may write files or run
+programs on the server could do so inside a query, through functions; such a role is
+refused.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from ablate.advice import option
 from ablate.errors import StoreError
 
 Rows = list[tuple[Any, ...]]
 Answer = tuple[list[str], Rows]
 
-# Memory that the rows of one answer may take in Python.
+# Memory that the rows of one answer may take in Python, in bytes.
 MOST_BYTES = 200_000_000
-# Bytes of one value: one step of SQLite on a longer one cannot be interrupted in time.
+# The largest value in bytes: SQLite handles one value in one step, and a step cannot be
+# interrupted.
 MOST_VALUE = 20_000_000
-# Bytes of a LIKE pattern, whose matching is one step too.
+# The longest LIKE pattern in bytes; matching it is one step too.
 MOST_PATTERN = 1_000
 BATCH = 500
 READER_ROLE = (
@@ -48,7 +50,7 @@ WHERE rolname = session_user AND (
 
 
 class TooLong(Exception):
-    """The statement was broken off at its time limit."""
+    """The statement was interrupted at its time limit."""
 
 
 def ask_sqlite(
@@ -76,8 +78,9 @@ def ask_sqlite(
         except FutureTimeout:
             raise TooLong from None
         finally:
-            # Does nothing to a statement that has ended. Ctrl-C and the time limit pass
-            # here too.
+            # Interrupting a statement that has ended does nothing. The time limit and
+            # Ctrl-C also end up here. The call repeats, as it has no effect on a
+            # statement that has not begun.
             while not answer.done():
                 connection.interrupt()
                 _wait(answer)
@@ -105,8 +108,7 @@ def _run_sqlite(
 def ask_postgresql(
     engine: Engine, statement: str, most: int | None, seconds: float | None
 ) -> Answer:
-    """Runs one query on PostgreSQL, in a read-only transaction on a connection of its
-    own.
+    """Runs one query on PostgreSQL in a read-only transaction on its own connection.
 
     Raises:
         TooLong: it took longer than `seconds`.
@@ -127,29 +129,30 @@ def ask_postgresql(
             deadline = None if seconds is None else monotonic() + seconds
             return columns, _bounded(_batches(cursor, most), deadline)
     finally:
-        # Whatever the statement did to its session (advisory locks, settings) ends with
-        # the connection.
+        # Anything that the statement did to its session (advisory locks, settings) ends
+        # with the connection.
         pooled.invalidate()
         pooled.close()
 
 
 def _refuse_dangerous_role(connection: Any, engine: Engine) -> None:
-    found = connection.execute(DANGEROUS_ROLE).fetchone()
-    if found is None:
+    role = connection.execute(DANGEROUS_ROLE).fetchone()
+    if role is None:
         return
     url = engine.url.set(username="ablate_reader", password="CHOOSE").render_as_string(
         hide_password=True
     )
     raise StoreError(
-        f"the role '{found[0]}' may write files or run programs on the server, and a"
+        f"the role '{role[0]}' may write files or run programs on the server, and a"
         " query could make it do so; create a role that only reads, with"
-        f" {READER_ROLE}; then ask with --store {url}"
+        f" {READER_ROLE}; then ask with {option('store')} {url}"
     )
 
 
 def _batches(cursor: Any, most: int | None) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Rows in batches that grow while rows are small: one batch of huge rows would pass
-    the limit unseen.
+    """Yields rows in batches that grow while rows are small.
+
+    A single batch of huge rows would exceed the memory limit before it is checked.
     """
     left = sys.maxsize if most is None else most
     batch = 1
@@ -170,7 +173,7 @@ def _size(row: Sequence[Any]) -> int:
 def _bounded(
     batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | None = None
 ) -> Rows:
-    """All rows, unless they take too much memory or too long."""
+    """Returns all rows, unless they take too much memory or too long."""
     rows: Rows = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Reading a store. Nothing here can write: the connection itself refuses."""
+"""Reads a store. Nothing here can write, because the connection does not allow it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ CHUNK = 500
 
 
 class Reader(TrialReader):
-    """Reads one store: its studies, what is known of a trial, and single trials."""
+    """Reads one store: its studies, what is known of trials, and single trials."""
 
     def costs(self, revision: int) -> dict[str, Cost]:
-        """Cost by architecture's hash, of those counted by the rules of that revision."""
+        """Returns costs by architecture hash, for one revision of the rules."""
         wanted = select(
             architectures.c.hash, *(architectures.c[name] for name in COSTS)
         ).where(architectures.c.cost_revision == revision)
@@ -50,14 +50,14 @@ class Reader(TrialReader):
     def known(
         self, hashes: Iterable[str], *, with_epochs: bool = True
     ) -> dict[str, Known]:
-        """State and epochs of those trials that the store has."""
+        """Returns state and epochs of those trials that the store has."""
         wanted = list(hashes)
-        found = dict[str, Known]()
+        trials_known = dict[str, Known]()
         with self._engine.connect() as connection:
             for start in range(0, len(wanted), CHUNK):
                 chunk = wanted[start : start + CHUNK]
-                # States first: somebody may be writing, and whoever is seen to be
-                # completed has all epochs in the store.
+                # States are read first, because a writer may be active: all epochs of a
+                # trial that is seen as completed are in the store.
                 final = [trials.c[name] for name in METRICS]
                 states = connection.execute(
                     select(trials.c.hash, trials.c.status, *final).where(
@@ -78,15 +78,15 @@ class Reader(TrialReader):
                         for name, value in zip(METRICS, values, strict=True)
                         if value is not None
                     }
-                    found[key] = Known(
+                    trials_known[key] = Known(
                         Status(state), tuple(curves.get(key, ())), final_values
                     )
-        return found
+        return trials_known
 
     def beginnings(self, trial: Trial) -> tuple[str, ...]:
-        """Trials that are the same but for fewer epochs, the longest first.
+        """Returns the same trial's shorter versions (fewer epochs), the longest first.
 
-        None where a longer training begins otherwise.
+        Empty if a longer training does not begin in the same way.
         """
         if not trial.recipe.extends:
             return ()
@@ -100,14 +100,15 @@ class Reader(TrialReader):
             .order_by(trials.c.epochs.desc())
         )
         with self._engine.connect() as connection:
-            found = connection.execute(wanted).all()
+            matches = connection.execute(wanted).all()
         return tuple(
-            row.hash for row in found if row.hash == _shorter(trial, row.epochs).hash
+            row.hash for row in matches if row.hash == _shorter(trial, row.epochs).hash
         )
 
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
-        """Measured seconds an epoch on these data for each FLOP of the network, the
-        median over recent trials, if any.
+        """Returns the measured seconds per epoch and FLOP on these data.
+
+        It is the median over recent trials; None if there are none.
         """
         wanted = (
             select(
@@ -130,7 +131,7 @@ class Reader(TrialReader):
         return None
 
     def results(self, name: str) -> StudyResults:
-        """All cells of a study with what is known of them. Raises UnknownName."""
+        """Returns all cells of a study with their known results. Raises UnknownName."""
         self.study(name)
         with self._engine.connect() as connection:
             study = (
@@ -180,18 +181,13 @@ class Reader(TrialReader):
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         return StudyResults(
-            **{
-                key: study[key]
-                for key in (
-                    "name",
-                    "question",
-                    "expect",
-                    "source",
-                    "metric",
-                    "direction",
-                    "document",
-                )
-            },
+            name=study["name"],
+            question=study["question"],
+            expect=study["expect"],
+            source=study["source"],
+            metric=study["metric"],
+            direction=study["direction"],
+            document=study["document"],
             factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
             cells=tuple(
                 _cell_result(
@@ -207,13 +203,12 @@ class Reader(TrialReader):
     def proposed(
         self, name: str, *, only_known: bool = False
     ) -> list[dict[str, Level]]:
-        """The levels of a study's cells in their order; none where there is no such
-        study.
+        """Returns the levels of a study's cells in order; empty without such a study.
 
-        Controls are no proposals.
+        Controls are left out, as they are not proposals.
 
         Args:
-            only_known: leave out cells that have no trial with a result.
+            only_known: leave out cells without any trial that has a result.
         """
         wanted = (
             select(cells.c.number, levels.c.factor, levels.c.level)
@@ -233,15 +228,15 @@ class Reader(TrialReader):
                     ended.where(trials.c.status.in_((*KNOWN, Status.PRUNED)))
                 )
             )
-        found: dict[int, dict[str, Level]] = {}
+        levels_by_cell: dict[int, dict[str, Level]] = {}
         with self._engine.connect() as connection:
             for number, factor, level in connection.execute(wanted):
-                found.setdefault(number, {})[factor] = level
-        return [found[number] for number in sorted(found)]
+                levels_by_cell.setdefault(number, {})[factor] = level
+        return [levels_by_cell[number] for number in sorted(levels_by_cell)]
 
 
 def _shorter(trial: Trial, epochs: int) -> Trial:
-    """The same trial with fewer epochs."""
+    """Returns the same trial with fewer epochs."""
     return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
 
 

@@ -53,6 +53,13 @@ studies = Table(
     Column(
         "document", Text, nullable=False, comment="the YAML text as it was last run"
     ),
+    Column(
+        "space",
+        JSON,
+        nullable=True,
+        comment="the resolved space; NULL where the study was last run by an older"
+        " version",
+    ),
     Column("file", Text, nullable=False),
     Column(
         "results_view",
@@ -142,7 +149,10 @@ cells = Table(
         "number", Integer, nullable=False, comment="row of the study's table, from 0"
     ),
     Column(
-        "role", String(10), nullable=False, comment="reference, baseline or variant"
+        "role",
+        String(10),
+        nullable=False,
+        comment="reference, baseline, variant or control",
     ),
     Column(
         "architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True
@@ -217,7 +227,7 @@ trials = Table(
         "start",
         String(200),
         nullable=True,
-        comment="weights that training starts from, if they are not drawn anew",
+        comment="weights that training starts from; NULL if they are random",
     ),
     Column(
         "teacher",

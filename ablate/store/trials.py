@@ -1,4 +1,4 @@
-"""Reading single trials: how they went, on what, and what was seen inside them."""
+"""Reads single trials: their results, what they ran on, and their diagnostics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROVENANCE = (
 
 
 def _trained(row: Any) -> Trained:
-    """A row of `trials` with its architecture."""
+    """Returns the trial of a row of `trials` joined with its architecture."""
     return Trained(
         hash=row[0],
         architecture=Architecture(
@@ -61,8 +61,10 @@ class TrialReader(Catalogue):
     """Reads the trials of a study, or one trial by its hash."""
 
     def trials(self, name: str) -> list[dict[str, Any]]:
-        """The trials of a study: cell, seed, state, metrics, attempts, the last line of
-        the last error, what was taken from the weights that it started from.
+        """Returns the trials of a study.
+
+        Each has the cell, seed, state, metrics, number of attempts, the last line of
+        the last error, and what was taken from its initial weights.
         """
         tries = (
             select(
@@ -78,18 +80,13 @@ class TrialReader(Catalogue):
             select(
                 cells.c.number.label("row"),
                 cell_trials.c.seed,
-                *(
-                    trials.c[key]
-                    for key in (
-                        "status",
-                        "epochs_done",
-                        "epochs",
-                        "top1",
-                        "top5",
-                        "loss",
-                        "seconds",
-                    )
-                ),
+                trials.c.status,
+                trials.c.epochs_done,
+                trials.c.epochs,
+                trials.c.top1,
+                trials.c.top5,
+                trials.c.loss,
+                trials.c.seconds,
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),
                 last.c.error,
@@ -114,7 +111,7 @@ class TrialReader(Catalogue):
         return rows
 
     def diagnostics(self, name: str) -> list[str]:
-        """The diagnostics that are stored of a study's trials. Raises UnknownName."""
+        """Returns the diagnostics stored for a study. Raises UnknownName."""
         self.study(name)
         wanted = (
             select(diagnostics.c.name)
@@ -130,7 +127,7 @@ class TrialReader(Catalogue):
             return sorted(connection.execute(wanted).scalars())
 
     def trained(self, name: str) -> list[Trained]:
-        """The trials of a study, each once."""
+        """Returns the trials of a study, each once."""
         wanted = (
             select(
                 trials.c.hash,
@@ -152,9 +149,7 @@ class TrialReader(Catalogue):
         return list({row[0]: _trained(row) for row in rows}.values())
 
     def undiagnosed(self, name: str, names: Sequence[str]) -> int:
-        """Completed trials of a study in which not all of these diagnostics were looked
-        for.
-        """
+        """Counts completed trials in which one of these diagnostics was not taken."""
         wanted = (
             select(trials.c.hash, diagnostics.c.name)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
@@ -173,8 +168,9 @@ class TrialReader(Catalogue):
         return sum(not set(names) <= found for found in taken.values())
 
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
-        """A diagnostic of a study's completed trials at its last epoch: cell, seed,
-        layer, value or numbers.
+        """Returns a diagnostic of a study's completed trials at its last epoch.
+
+        Each row has the cell, seed, epoch, layer, and a value or numbers.
 
         Raises:
             UnknownName: there is no such study, or none of its trials has that
@@ -228,8 +224,10 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def circumstances(self, name: str) -> list[dict[str, Any]]:
-        """On what each completed trial of a study ended: row, seed, trial, and device,
-        threads and provenance of its last attempt.
+        """Returns what each completed trial of a study ran on.
+
+        Each has the row, seed and trial, and device, threads, host and provenance of
+        its last completed attempt.
 
         Raises UnknownName.
         """
@@ -264,10 +262,12 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def spent(self, name: str) -> list[dict[str, Any]]:
-        """By device a study's trials and the epochs trained for them, the seconds that
-        these took, the joules that they drew, and for how many epochs these are known.
+        """Returns what a study's training cost, by device.
 
-        Epochs that a trial took over from a shorter one are that one's.
+        Each row has the number of trials, the epochs trained for them, the seconds that
+        these took, the joules that they drew, and the number of epochs with known
+        joules. Epochs that a trial took over from a shorter one count for the shorter
+        one only.
         """
         last = (
             select(attempts.c.trial_hash, func.max(attempts.c.id).label("id"))
@@ -314,8 +314,9 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def trial(self, text: str) -> dict[str, Any]:
-        """A trial by its hash or the beginning of it: its study, row, seed, state,
-        metrics, recipe, data, network.
+        """Returns a trial by its hash or a prefix of it.
+
+        It has the study, row, seed, state, metrics, recipe, data and network.
 
         Raises UnknownName.
         """
@@ -327,16 +328,11 @@ class TrialReader(Catalogue):
                 trials,
                 cells.c.number.label("row"),
                 cells.c.role,
-                *(
-                    architectures.c[name]
-                    for name in (
-                        "backbone",
-                        "image_size",
-                        "settings",
-                        "params",
-                        "flops",
-                    )
-                ),
+                architectures.c.backbone,
+                architectures.c.image_size,
+                architectures.c.settings,
+                architectures.c.params,
+                architectures.c.flops,
             )
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
@@ -350,8 +346,9 @@ class TrialReader(Catalogue):
             return {"study": study, **connection.execute(wanted).mappings().one()}
 
     def layers_of(self, trial: str) -> list[dict[str, Any]]:
-        """The diagnostics of a trial at the last epoch that each was taken: name,
-        layer, value or numbers.
+        """Returns the diagnostics of a trial, each at its last epoch.
+
+        Each row has the name, layer, and a value or numbers.
         """
         mine = diagnostics.c.trial_hash == trial
         last = (
@@ -379,7 +376,7 @@ class TrialReader(Catalogue):
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def attempts(self, trial: str) -> list[dict[str, Any]]:
-        """All attempts at a trial, in their order."""
+        """Returns all attempts at a trial, in their order."""
         with self._engine.connect() as connection:
             rows = connection.execute(
                 select(attempts)

@@ -1,10 +1,9 @@
 """The SQL views that people query.
 
-trial_results   one row a trial: its state, final metrics and cost, whatever study asked
-for it study_results   one row a study, cell and seed, with the trial's state, metrics
-and cost layer_results   one row a study, cell, seed, epoch, diagnostic and layer
-results_STUDY   the same for one study, wide: a column for each factor, each metric,
-each cost
+trial_results   one row per trial: status, final metrics and cost, of all studies
+study_results   one row per study, cell and seed, with the trial's results and cost
+layer_results   one row per study, cell, seed, epoch, diagnostic and layer
+results_STUDY   one study, wide: a column for each factor, metric and cost
 """
 
 from __future__ import annotations
@@ -14,15 +13,18 @@ from collections.abc import Mapping
 
 TRIAL_RESULTS = """
 CREATE VIEW trial_results AS
-SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done, t.top1, t.top5, t.loss, t.train_loss, t.seconds,
-       a.params, a.flops, a.flops_paper, a.activations, a.backbone, t.architecture_hash AS architecture
+SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done,
+       t.top1, t.top5, t.loss, t.train_loss, t.seconds,
+       a.params, a.flops, a.flops_paper, a.activations, a.backbone,
+       t.architecture_hash AS architecture
 FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
 """
 
 STUDY_RESULTS = """
 CREATE VIEW study_results AS
-SELECT s.name AS study, c.number AS cell, c.role, ct.seed, r.trial, r.status, r.epochs, r.epochs_done,
-       r.top1, r.top5, r.loss, r.train_loss, r.seconds, r.params, r.flops, r.flops_paper, r.activations
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, r.trial, r.status,
+       r.epochs, r.epochs_done, r.top1, r.top5, r.loss, r.train_loss, r.seconds,
+       r.params, r.flops, r.flops_paper, r.activations
 FROM studies s
 JOIN cells c ON c.study_id = s.id
 JOIN cell_trials ct ON ct.cell_id = c.id
@@ -31,8 +33,8 @@ JOIN trial_results r ON r.trial = ct.trial_hash
 
 LAYER_RESULTS = """
 CREATE VIEW layer_results AS
-SELECT s.name AS study, c.number AS cell, c.role, ct.seed, d.trial_hash AS trial, d.epoch, d.name AS diagnostic, d.layer,
-       d.value, d.numbers
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, d.trial_hash AS trial,
+       d.epoch, d.name AS diagnostic, d.layer, d.value, d.numbers
 FROM studies s
 JOIN cells c ON c.study_id = s.id
 JOIN cell_trials ct ON ct.cell_id = c.id
@@ -47,26 +49,26 @@ STATIC = {
 
 
 def results_view_name(study: str) -> str:
-    """`results_` and the study's name in letters, digits and underscores."""
+    """Returns `results_` and the study's name in letters, digits and underscores."""
     return "results_" + re.sub(r"[^a-z0-9]+", "_", study.lower()).strip("_")
 
 
 def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
-    """The statement that makes a study's wide view.
+    """Returns the statement that creates a study's wide view.
 
     A factor that the model does not read in a cell is NULL there.
 
     Args:
-        factors: the factors in their order; True where all their levels are numbers,
-            and so the column is one of numbers.
+        factors: the factors in their order; True if all levels of a factor are numbers,
+            so that its column is numeric.
     """
     columns = []
     for factor, numeric in factors.items():
         literal = factor.replace("'", "''")
         quoted = factor.replace('"', '""')
         column = "number" if numeric else "text"
-        # By the primary key, so that the first rows of a large study are there at once:
-        # nothing is grouped or joined.
+        # A lookup by primary key, without grouping or joining: the first rows of a
+        # large study appear at once.
         level = (
             f"SELECT l.{column} FROM levels l WHERE l.cell_id = c.id AND l.factor ="
             f" '{literal}' AND l.read"

@@ -1,6 +1,20 @@
-"""The one writer: studies and plans go in before training, events while it runs.
+"""The one writer: studies and plans go in before training, events during training.
 
-Each call is one transaction.
+What it guarantees: each call is one transaction, so a kill leaves the store as it was
+after some call. Reporting an epoch or a measurement again replaces it. An event never
+changes a known result. And of several drivers on one database server, at most one
+writes about a trial at a time.
+
+How: on SQLite a file lock admits one driver (`store.lock`). On a server a driver leases
+a trial until a deadline by the clock of the database, and a thread (`Heart`) extends
+the leases. Each lease increments the `fence` of the trial. A write is accepted only if
+the trial still has the fence of this driver's lease: a driver that was suspended beyond
+its deadline cannot overwrite the trial of its successor, even if it believes that it
+still has the lease.
+
+What would break it: comparing deadlines with the clock of a driver, writing about a
+trial without `_may_write` in the same transaction, or changing a trial without the
+condition in `_set_status`.
 """
 
 from __future__ import annotations
@@ -64,13 +78,13 @@ from ablate.store.tables import (
 )
 
 FINAL = ("train_loss", "loss", "top1", "top5")
-# A driver that is not heard of for so long has lost its trials to others.
+# A driver that does not extend its leases for this long loses its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 Claim = Literal["granted", "taken", "known"]
 
 
 class Heart:
-    """Beats four times a lease, in a thread of its own."""
+    """Extends the leases four times per lease period, in a thread of its own."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
         self._beat, self._ended = beat, threading.Event()
@@ -79,8 +93,8 @@ class Heart:
 
     def _live(self) -> None:
         while not self._ended.wait(LEASE_SECONDS / 4):
-            # A beat that fails, for whatever reason, is made up for by the next one; if
-            # none gets through, the lease is lost.
+            # The next beat makes up for one that fails. If none gets through, the lease
+            # expires.
             with contextlib.suppress(Exception):
                 self._beat()
 
@@ -90,7 +104,7 @@ class Heart:
 
 
 class Writer:
-    """Writes to one store. Only one is open on a SQLite file at a time.
+    """Writes to one store. Only one writer can be open on a SQLite file at a time.
 
     Raises:
         StoreError: the store cannot be opened, or another process is writing to it.
@@ -104,9 +118,11 @@ class Writer:
             self._lock.release()
             raise
         self._provenance: int | None = None
+        # By trial: its open attempt, and its last stored epoch.
         self._open: dict[str, int] = {}
         self._stored: dict[str, int] = {}
         self._owner = uuid.uuid4().hex
+        # By trial: the fence of this driver's latest lease.
         self._fences = dict[str, int]()
         self._heart: Heart | None = None
 
@@ -118,6 +134,8 @@ class Writer:
     def close(self) -> None:
         if self._heart is not None:
             self._heart.stop()
+        # Releasing the leases only saves other drivers the wait; if the database cannot
+        # be reached, they expire.
         with contextlib.suppress(StoreError):
             if self._heart is not None:
                 with written(self._engine) as connection:
@@ -140,18 +158,18 @@ class Writer:
 
     @property
     def store_id(self) -> str:
-        """Drawn when the store was made.
+        """The ID of the store, drawn when the store was made.
 
-        A checkpoint belongs to one store: results of a deleted one never come back
-        unseen.
+        A checkpoint belongs to one store, so results of a deleted store cannot reappear
+        unnoticed.
         """
         with written(self._engine) as connection:
             alone(connection)
-            found = connection.execute(select(stores.c.id)).scalar()
-            if found is None:
-                found = uuid.uuid4().hex[:12]
-                connection.execute(insert(stores).values(id=found, created_at=now()))
-            return str(found)
+            identity = connection.execute(select(stores.c.id)).scalar()
+            if identity is None:
+                identity = uuid.uuid4().hex[:12]
+                connection.execute(insert(stores).values(id=identity, created_at=now()))
+            return str(identity)
 
     def register(
         self,
@@ -162,21 +180,21 @@ class Writer:
         *,
         whole: bool = True,
     ) -> int:
-        """Stores a study's declaration and plan, in the place of an earlier plan of the
-        same name.
+        """Stores a study's declaration and plan, replacing an earlier plan.
 
-        Trials are only added.
+        No trial is removed.
 
         Args:
-            again: states of trials that are to be trained again.
-            whole: the plan has all cells that the study will have; else another driver
-                may have stored more of them.
+            again: states of trials that should be trained again.
+            whole: whether stored cells that the plan lacks are left over from an
+                earlier declaration, and so are removed. If not, another driver may have
+                added them to the same search.
 
         Returns:
-            the study's number.
+            The study's number.
 
         Raises:
-            StoreError: another driver is at work on a study of this name with another
+            StoreError: another driver is working on a study of this name with another
                 declaration.
         """
         space = plan.space
@@ -186,7 +204,7 @@ class Writer:
                 self._refuse_another_declaration(connection, space)
             study = put_study(connection, space, file)
             if self.shared:
-                self._sign_in(connection, study, space.document)
+                self._sign_in(connection, study, space)
             put_cells(
                 connection,
                 study,
@@ -208,20 +226,20 @@ class Writer:
         again: Sequence[Status] = (Status.FAILED,),
         begun: Collection[str] = (),
     ) -> None:
-        """Adds cells, or seeds of cells, to a study under way.
+        """Adds cells, or seeds of cells, to a study that is running.
 
-        What came of trials that this run has `begun` stands.
+        Trials that this run has `begun` keep their state.
         """
         with written(self._engine) as connection:
             alone(connection)
             put_cells(connection, study, new, cost_revision, again, "keep", begun)
 
     def take(self, url: str, names: Sequence[str]) -> Merged:
-        """Takes studies over from another store; see `ablate.store.merge`.
+        """Imports studies from another store; see `ablate.store.merge`.
 
         Raises:
             StoreError: there is no such store, or both have a study of one name with
-                two declarations.
+                different declarations.
         """
         source = open_reader(url)
         try:
@@ -232,7 +250,7 @@ class Writer:
             source.dispose()
 
     def trim(self, study: int, count: int) -> None:
-        """Removes cells of an earlier search beyond the first `count`."""
+        """Removes the cells of an earlier search beyond the first `count`."""
         with written(self._engine) as connection:
             connection.execute(
                 delete(cells).where(cells.c.study_id == study, cells.c.number >= count)
@@ -246,7 +264,7 @@ class Writer:
             .where(
                 studies.c.name == space.name,
                 drivers.c.id != self._owner,
-                drivers.c.digest != text_hash(space.document),
+                drivers.c.digest != _digest(space),
             )
             .where(drivers.c.leased_until > clock(connection))
         )
@@ -256,8 +274,8 @@ class Writer:
                 " declaration; wait for it, or give this one a `name:` of its own"
             )
 
-    def _sign_in(self, connection: Connection, study: int, document: str) -> None:
-        """Notes that this driver is at work on the study."""
+    def _sign_in(self, connection: Connection, study: int, space: Space) -> None:
+        """Records that this driver is working on the study."""
         until = clock(connection) + LEASE_SECONDS
         connection.execute(
             delete(drivers).where(
@@ -268,14 +286,15 @@ class Writer:
         mine = {
             "id": self._owner,
             "study_id": study,
-            "digest": text_hash(document),
+            "digest": _digest(space),
             "leased_until": until,
         }
         connection.execute(insert(drivers).values(**mine))
 
-    def begin(self, study: int, document: str, found: Provenance) -> None:
-        """Notes on what the coming attempts run, and clears up after drivers that were
-        killed: their open attempts are lost.
+    def begin(self, study: int, document: str, source: Provenance) -> None:
+        """Stores the provenance of this run, and cleans up after killed drivers.
+
+        Their open attempts become lost.
         """
         with written(self._engine) as connection:
             left = trials.c.status.in_(
@@ -291,22 +310,25 @@ class Writer:
             )
             made = connection.execute(
                 insert(provenance).values(
-                    study_id=study, document=document, started_at=now(), **asdict(found)
+                    study_id=study,
+                    document=document,
+                    started_at=now(),
+                    **asdict(source),
                 )
             )
             self._provenance = key_of(made)
 
     def finish(self, study: int) -> None:
-        """Notes that nothing of a study is left to do."""
+        """Records that nothing of a study is left to do."""
         with written(self._engine) as connection:
             connection.execute(
                 update(studies).where(studies.c.id == study).values(finished_at=now())
             )
 
     def _elsewhere(self, connection: Connection) -> ColumnElement[bool]:
-        """Whether a trial is leased to a driver that may be alive.
+        """Whether a trial is leased to another driver that may be alive.
 
-        On SQLite none is: the store's lock is ours.
+        On SQLite none is: this driver holds the lock of the store.
         """
         if not self.shared:
             return false()
@@ -317,20 +339,25 @@ class Writer:
         )
 
     def claim(self, trial: str, results: Sequence[Status]) -> Claim:
-        """Leases a trial to this driver, unless it has a result already or another
-        driver has it.
+        """Leases a trial to this driver.
+
+        Returns "known" if the trial has a result already, and "taken" if another driver
+        holds it.
 
         Args:
             results: states that count as a result.
         """
         if not self.shared:
-            # Nobody else can have given it a result since it was looked up.
+            # The file lock excludes other writers, so no result can have arrived since
+            # the trial was looked up.
             return "granted"
         with written(self._engine) as connection:
             wanted = select(
                 trials.c.status, trials.c.fence, self._elsewhere(connection)
             ).where(trials.c.hash == trial)
             status, fence, elsewhere = connection.execute(
+                # The row stays locked until the end of the transaction: two drivers
+                # that claim at once must not both see the same fence.
                 wanted.with_for_update()
             ).one()
             if status in results:
@@ -346,7 +373,7 @@ class Writer:
         return "granted"
 
     def _beat(self) -> None:
-        """Prolongs all leases of this driver."""
+        """Extends all leases of this driver."""
         with written(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
             connection.execute(
@@ -364,9 +391,8 @@ class Writer:
         """Stores one event of an executor.
 
         Returns:
-            whether it was stored: a driver that lost its lease on a trial, because it
-                was not heard of for too long, may not
-            write about it any more.
+            Whether it was stored. It is not if another driver has taken the trial over,
+                because this one did not extend its lease in time.
         """
         with written(self._engine) as connection:
             if not self._may_write(connection, happened.trial):
@@ -390,6 +416,8 @@ class Writer:
             .with_for_update()
         )
         owner, fence = connection.execute(found).one()
+        # A trial without a fence here was never leased by this driver (a trial that is
+        # only diagnosed): it may be written if no driver owns it.
         return bool(
             fence == self._fences[trial] if trial in self._fences else owner is None
         )
@@ -399,8 +427,8 @@ class Writer:
         tried = select(
             func.count(), func.count() - func.count(attempts.c.ended_at)
         ).where(mine)
-        # Not `epochs_done`: an attempt that began at an older checkpoint has told fewer
-        # epochs than there are.
+        # `epochs_done` may be less than the number of stored epochs, after an attempt
+        # that began at an older checkpoint.
         done = select(func.coalesce(func.max(epochs.c.number), 0)).where(
             epochs.c.trial_hash == happened.trial
         )
@@ -408,8 +436,8 @@ class Writer:
             tried.add_columns(done.scalar_subquery())
         ).one()
         if still_open:
-            # A worker that died without a word leaves its attempt open; the next one
-            # shows that it was lost.
+            # A worker that died without reporting leaves its attempt open. The next
+            # attempt shows that it was lost.
             lost = mine & attempts.c.ended_at.is_(None)
             connection.execute(
                 update(attempts).where(lost).values(status="lost", ended_at=now())
@@ -433,6 +461,8 @@ class Writer:
     def _progressed(self, connection: Connection, happened: Progressed) -> None:
         key = happened.trial
         numbers = [epoch.number for epoch in happened.epochs]
+        # An attempt that resumed at an older checkpoint reports epochs again; the new
+        # values replace the old ones. Only then is a delete needed.
         if key not in self._stored or min(numbers) <= self._stored[key]:
             same = (epochs.c.trial_hash == key) & epochs.c.number.in_(numbers)
             connection.execute(delete(epochs).where(same))
@@ -516,8 +546,14 @@ class Writer:
     def _set_status(
         self, connection: Connection, trial: str, values: Mapping[str, Any]
     ) -> None:
-        """Changes a trial, unless its result is known: that stands, whatever a late or
-        doubled event says.
+        """Changes a trial unless its result is known.
+
+        A known result stays, even if a late or repeated event says otherwise.
         """
         open_ = (trials.c.hash == trial) & trials.c.status.not_in(KNOWN)
         connection.execute(update(trials).where(open_).values(**values))
+
+
+def _digest(space: Space) -> str:
+    """A hash of what is declared. The number of looks may come from an option."""
+    return text_hash(f"{space.document}\n{space.looks}")

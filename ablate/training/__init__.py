@@ -1,4 +1,4 @@
-"""One training loop: `Training(trial, folder)` continues where its checkpoint ends."""
+"""One training loop: `Training(trial, folder)` resumes from its checkpoint."""
 
 from ablate.training.loop import Diverged, Training
 

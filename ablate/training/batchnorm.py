@@ -1,4 +1,4 @@
-"""Batch norm whose statistics are those of all processes that share a batch."""
+"""Batch norm with statistics over all processes that share a batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def synchronise(model: nn.Module, device: torch.device) -> nn.Module:
-    """The network with every batch norm synchronised: torch's on a GPU, ours on the
-    CPU, where torch has none.
+    """Returns the network with every batch norm synchronised between processes.
 
-    Parameters and buffers stay the same objects, under the same names.
+    On a GPU this is torch's batch norm. On the CPU torch has none, so it is ours.
+    Parameters and buffers stay the same objects under the same names.
 
     Raises:
-        ExecutorError: on the CPU, a batch norm that does more than normalise.
+        ExecutorError: on the CPU, a batch norm does more than normalise.
     """
     if device.type == "cuda":
         from timm.layers import convert_sync_batchnorm
@@ -37,6 +37,8 @@ def synchronise(model: nn.Module, device: torch.device) -> nn.Module:
                 f"{name} is a {type(module).__name__}, which cannot be synchronised"
                 " between processes on a CPU; set resources.processes to 1"
             )
+        # Changing the class keeps the module, its parameters and its hooks; a
+        # replacement would break references to them.
         module.__class__ = SharedBatchNorm
     return model
 
@@ -61,8 +63,8 @@ class SharedBatchNorm(_BatchNorm):
                 self.eps,
             )
         kind = inputs.dtype
-        # Statistics in half precision would lose digits, and do not fit the running
-        # ones.
+        # Statistics in half precision would lose digits, and would not match the type
+        # of the running statistics.
         inputs = inputs.to(torch.promote_types(kind, torch.float32))
         others = [axis for axis in range(inputs.ndim) if axis != 1]
         shape = [1, -1, *([1] * (inputs.ndim - 2))]
@@ -74,7 +76,8 @@ class SharedBatchNorm(_BatchNorm):
         dist.all_reduce(values)
         mean = _total(inputs.sum(dim=others)) / values
         centred = inputs - mean.view(shape)
-        # In two passes: the mean of squares minus the squared mean would lose digits.
+        # Two passes: subtracting the squared mean from the mean of squares would lose
+        # digits.
         variance = _total(centred.square().sum(dim=others)) / values
         self._remember(mean.detach(), variance.detach() * values / (values - 1))
         normalised: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
@@ -84,7 +87,7 @@ class SharedBatchNorm(_BatchNorm):
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        """Moves the running statistics, as torch's batch norm does."""
+        """Updates the running statistics as torch's batch norm does."""
         if (
             self.running_mean is None
             or self.running_var is None
@@ -103,7 +106,8 @@ class SharedBatchNorm(_BatchNorm):
 class _Total(torch.autograd.Function):
     """The sum over all processes.
 
-    Each process's part acts on every process's loss, so the gradients are summed too.
+    The part of each process affects the loss of every process, so the gradients are
+    summed too.
     """
 
     @staticmethod

@@ -1,5 +1,7 @@
-"""The checkpoint of a trial: atomic, readable with `weights_only=True`, in a folder
-locked against a second writer.
+"""The checkpoint of a trial.
+
+It is written atomically, can be read with `weights_only=True`, and lies in a folder
+that is locked against a second writer.
 """
 
 from __future__ import annotations
@@ -19,18 +21,19 @@ from ablate.errors import CheckpointError
 from ablate.training.storage import storage
 
 State = dict[str, Any]
-# Longer than the 90 s after which an NFS server forgets a machine that died with the
-# lock.
+# This is longer than the 90 s after which an NFS server drops the lock of a machine
+# that died.
 LOCK_SECONDS = 120.0
 BEAT_SECONDS = 1.0
 
 
 class CheckpointFolder:
-    """The folder, or the URL, of one trial's checkpoint.
+    """The folder or URL of one trial's checkpoint.
 
-    Whoever holds the object holds a folder: a worker that outlived its driver keeps its
-    successor waiting until it is gone, so that no two processes train the same trial.
-    The lock is the kernel's and ends with the process. A URL has no lock.
+    An object of this class holds the lock of a folder. A worker that outlived its
+    driver keeps its successor waiting until it ends, so that two processes never train
+    the same trial. The kernel holds the lock and frees it when the process ends. A URL
+    has no lock.
     """
 
     def __init__(self, folder: str | Path, trial: str) -> None:
@@ -40,40 +43,43 @@ class CheckpointFolder:
         self._storage.hold(trial, LOCK_SECONDS)
 
     def release(self) -> None:
-        """Lets others have the folder."""
+        """Lets other processes use the folder."""
         self._storage.release()
 
     def beat(self) -> None:
-        """A sign of life: touches the lock, so that whoever waits for this trial can
-        tell a long epoch from a hanging worker.
+        """Gives a sign of life by touching the lock.
+
+        From it the monitor can tell a long epoch from a hanging worker.
         """
         if time.monotonic() - self._beaten > BEAT_SECONDS:
             self._beaten = time.monotonic()
             self._storage.beat()
 
     def save(self, state: State) -> None:
-        """Writes a checkpoint in one step: after a crash or on a full disk there is the
-        old one or the new one, never a part.
+        """Writes a checkpoint in one step.
+
+        After a crash or on a full disk there is the old one or the new one, never a
+        part.
 
         Raises:
             CheckpointError: it cannot be written.
         """
-        # First in memory: torch, writing to a full disk itself, speaks of an unexpected
-        # position instead.
+        # Serialised in memory first: if torch writes to a full disk, its error message
+        # is about an unexpected position.
         content = io.BytesIO()
         torch.save({"trial": self._trial, **state}, content)
         with self._storage.writing() as path:
             path.write_bytes(content.getbuffer())
 
     def load(self) -> State | None:
-        """The checkpoint, or None where there is none.
+        """Returns the checkpoint, or None if there is none.
 
-        A file that cannot be read is set aside as `last.pt.unreadable` and the trial
-        starts anew: nothing wrong can come of it but time. One of another trial is an
+        An unreadable file is set aside as `last.pt.unreadable`, and the trial starts
+        again: that costs time but no correctness. A checkpoint of another trial is an
         error.
 
         Raises:
-            CheckpointError: the checkpoint is of another trial.
+            CheckpointError: the checkpoint belongs to another trial.
         """
         with self._storage.reading() as path:
             if path is None:
@@ -81,12 +87,12 @@ class CheckpointFolder:
             try:
                 state = _whole(path)
             except (OSError, MemoryError):
-                # The file may well be whole: it could not be read this time, and must
-                # not be set aside.
+                # The file may be intact although it could not be read this time, so it
+                # must not be set aside.
                 raise
             except Exception:
-                # Many kinds are raised for a truncated or altered file; none of them
-                # may lose the trial.
+                # A truncated or altered file raises many types of errors. None of them
+                # may end the trial.
                 with contextlib.suppress(OSError):
                     self._storage.set_aside()
                 return None
@@ -99,8 +105,8 @@ class CheckpointFolder:
 
 
 def _whole(path: Path) -> State:
-    # torch does not look at the checksums that it writes: a flipped bit would load, and
-    # train on.
+    # torch does not verify the checksums that it writes: a flipped bit would be loaded
+    # and trained with.
     with zipfile.ZipFile(path) as archive:
         if archive.testzip() is not None:
             raise zipfile.BadZipFile("checksum")
@@ -109,8 +115,9 @@ def _whole(path: Path) -> State:
 
 
 def read_checkpoint(place: str, trial: str) -> State | None:
-    """The checkpoint of another trial, which it keeps; None where it has none, or none
-    that is whole.
+    """Returns the checkpoint of another trial, without changing it.
+
+    Returns None if there is none or it is damaged.
     """
     with contextlib.suppress(Exception), storage(place).reading() as path:
         state = None if path is None else _whole(path)
@@ -121,12 +128,13 @@ def read_checkpoint(place: str, trial: str) -> State | None:
 
 
 def has_checkpoint(folder: str | Path) -> bool:
-    """Whether anything lies there; makes nothing."""
+    """Whether there is a checkpoint. Creates nothing."""
     return storage(folder).exists()
 
 
 def random_states(order: torch.Generator) -> State:
-    """Every random state that training draws from, as tensors and plain numbers."""
+    """Returns every random state that training uses, as tensors and plain numbers."""
+    # Only tensors and plain numbers can be loaded with `weights_only=True`.
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     assert name == "MT19937"
     version, words, gauss = random.getstate()
@@ -147,7 +155,7 @@ def random_states(order: torch.Generator) -> State:
 
 
 def set_random_states(states: State, order: torch.Generator) -> None:
-    """Puts back what `random_states` took."""
+    """Restores what `random_states` returned."""
     torch.set_rng_state(states["torch"])
     order.set_state(states["order"])
     keys, position, has_gauss, cached = states["numpy"]
@@ -161,13 +169,13 @@ def set_random_states(states: State, order: torch.Generator) -> None:
 
 
 def reseed_python(seed: int) -> None:
-    """Seeds Python's and numpy's random states, from which imports may draw."""
+    """Seeds Python's and numpy's random states, which imports may have used."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
 def seed_everything(seed: int) -> torch.Generator:
-    """Seeds every random state, and gives the generator of the data order."""
+    """Seeds every random state; returns the generator of the data order."""
     reseed_python(seed)
     torch.manual_seed(seed)
     return torch.Generator().manual_seed(seed)

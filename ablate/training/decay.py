@@ -1,9 +1,9 @@
-"""Which parameters have weight decay.
+"""Decides which parameters have weight decay.
 
-The rule is timm's: matrices and kernels decay, vectors and everything named `bias` do
-not. Two exceptions are declared by the layers themselves: parameters whose shape
-misleads the rule (`DECAYS`), and what the papers' published code does otherwise
-(`DECAYS_AS_PUBLISHED`, with `recipe.factor_decay: code`).
+The rule is timm's: matrices and kernels decay, vectors and parameters named `bias` do
+not. Layers declare two kinds of exceptions: parameters whose shape misleads the rule
+(`DECAYS`), and what the papers' published code does differently (`DECAYS_AS_PUBLISHED`,
+with `recipe.factor_decay: code`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ablate.records import Recipe
 
 
 def exceptions(model: nn.Module, recipe: Recipe) -> Iterator[tuple[nn.Parameter, bool]]:
-    """Parameters that a layer takes out of the rule, and whether each decays."""
+    """Yields the parameters that are exceptions, and whether each decays."""
     for module in model.modules():
         declared = dict(getattr(module, "DECAYS", {}))
         if recipe.factor_decay == "code":
@@ -53,7 +53,7 @@ def apply_exceptions(
 
 
 def _holds(group: dict[str, Any], parameter: nn.Parameter) -> bool:
-    # `in` would compare the values of tensors.
+    # `in` would compare the values of tensors instead of their identity.
     return any(one is parameter for one in group["params"])
 
 

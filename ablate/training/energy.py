@@ -1,5 +1,6 @@
-"""What training draws from the socket, where the hardware counts it: NVIDIA's GPUs
-(NVML) and the CPU's packages (RAPL).
+"""Measures the energy of training where the hardware counts it.
+
+NVIDIA's GPUs count it (NVML), and so do CPU packages (RAPL).
 """
 
 from __future__ import annotations
@@ -8,24 +9,24 @@ import os
 import time
 from pathlib import Path
 
-# Linux shows RAPL's counters here, of Intel's and AMD's packages alike; many systems
-# let only root read them.
+# Linux exposes RAPL's counters here, for packages of Intel and AMD. On many systems
+# only root can read them.
 POWERCAP = Path("/sys/class/powercap")
 
 TICK_SECONDS = 20.0
 
 
 class Meter:
-    """Energy in joules between `start` and `joules`, of the device that trains: a GPU's
-    counter, or the share that a trial's cores are of the machine's in the counters of
-    all CPU packages.
+    """Energy in joules between `start` and `joules`, of the device that trains.
 
-    A fraction of a GPU gets that share of its counter.
+    For a GPU, this is its counter, times the trial's share of the GPU. For a CPU, it is
+    the sum of the counters of all packages, times the trial's share of the machine's
+    cores.
 
     Args:
         device: cpu or cuda.
-        gpus: how many GPUs the trial has, or which share of one.
-        cpus: how many cores it has.
+        gpus: the number of GPUs of the trial, or its share of one.
+        cpus: the number of its cores.
     """
 
     def __init__(
@@ -42,20 +43,22 @@ class Meter:
         self._drawn, self._read_at = 0.0, 0.0
 
     def start(self) -> None:
-        """Begins to count."""
+        """Starts counting."""
         self._drawn = 0.0
         self._last = self._read()
         self._read_at = time.monotonic()
 
     def tick(self) -> None:
-        """To be called often: a counter of RAPL begins again at 0 after some minutes,
-        and may not do so twice unseen.
+        """Reads the counters; call it often.
+
+        A RAPL counter wraps around to 0 after some minutes. Two wraps between two reads
+        would go unnoticed.
         """
         if self._packages and time.monotonic() - self._read_at > TICK_SECONDS:
             self._advance()
 
     def joules(self) -> float | None:
-        """Since `start`; None where nothing can be read."""
+        """Returns the energy since `start`; None if nothing can be read."""
         self._advance()
         if self._last is None:
             return None
@@ -80,14 +83,16 @@ class Meter:
                 return _gpu_joules(self._gpus)
             return [_joules(file) for file, _ in self._packages]
         except Exception:
-            # Drivers and files fail in many ways; energy is circumstance, and costs no
-            # trial.
+            # Drivers and files fail in many ways. Energy is extra information and must
+            # not end a trial.
             return None
 
 
 def _packages(powercap: Path) -> list[tuple[Path, float]]:
-    """Counter and range in joules of whole packages: their cores and their memory are
-    zones within, and `psys` is all of the machine once more.
+    """Returns the counter and the range, in joules, of each CPU package.
+
+    Cores and memory are zones within a package, and `psys` counts the whole machine
+    again, so both are left out.
     """
     zones = sorted(
         zone for zone in powercap.glob("intel-rapl:*") if zone.name.count(":") == 1
@@ -109,10 +114,10 @@ def _joules(file: Path) -> float:
 
 
 def _gpu_joules(count: int) -> list[float]:
-    """Counters of the first `count` GPUs that this process sees, since their driver was
-    loaded.
+    """Returns the counters of the first `count` GPUs that this process sees.
 
-    Raises pynvml.NVMLError where a GPU has none, as before Volta.
+    They count from the load of the driver. Raises pynvml.NVMLError if a GPU has no
+    counter, as before Volta.
     """
     import pynvml
     import torch

@@ -1,4 +1,4 @@
-"""The layers of a network, first to last, for learning rates that decay by layer."""
+"""The layers of a network, from first to last, for decay of the rate by layer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ablate.models import places_of
 
 @contextmanager
 def layers_said(model: nn.Module) -> Iterator[None]:
-    """Within, a network says its layers as timm's models do, by its blocks if it has no
-    way of its own.
+    """Within this context, a network reports its layers as timm's models do.
 
-    Without that timm takes a dozen parameters for a layer, wherever they stand.
+    A network without its own way reports its blocks. Without this, timm would count
+    groups of a dozen parameters as layers, wherever they are.
     """
     found: Any = model
     if hasattr(found, "group_matcher"):
@@ -32,8 +32,9 @@ def layers_said(model: nn.Module) -> Iterator[None]:
 
 
 def _by_blocks(model: nn.Module) -> Callable[[str], float]:
-    """From a parameter's name to its layer: each block is one, as is what stands
-    before, between and behind blocks.
+    """Returns a function from a parameter's name to its layer.
+
+    Each block is one layer. So is what comes before, between and after the blocks.
     """
     blocks = [f"{place.name}." for place in places_of(model)]
     layers: dict[str, float] = {}

@@ -1,5 +1,12 @@
-"""The training loop: timm's optimiser, schedule, Mixup, EMA and losses around one pass
-over the data at a time.
+"""The training loop: timm's optimiser, schedule, Mixup, EMA and losses, epoch by epoch.
+
+What it guarantees: on a CPU with the same number of threads and processes, a training
+that was interrupted and resumed gives the same bits as one that was not. This needs
+three things. All state is in the checkpoint (`_state`): weights (also of loss terms),
+EMA weights, optimiser, number of updates, gradient scaler, and every random state.
+Checkpoints are taken between epochs only. And a warm process draws the same as a fresh
+one: data are read before seeding, and Python's and numpy's states are seeded again
+after the network is built, since imports may draw from them.
 """
 
 from __future__ import annotations
@@ -34,14 +41,14 @@ from ablate.training.checkpoint import (
 )
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
+from ablate.training.initial_weights import read_start
 from ablate.training.layers import layers_said
 from ablate.training.loss import mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms, mix_on_grid
-from ablate.training.start import read_start
 from ablate.training.teacher import Distillation, build_teacher, separate_heads
 
-# Updates between looks at the loss: reading it makes a GPU wait.
+# The loss is checked after this many updates: reading it makes a GPU wait.
 CHECK_EVERY = 50
 
 
@@ -50,11 +57,10 @@ class Diverged(Exception):
 
 
 class Step(nn.Module):
-    """Network, loss and patch terms as one module from a batch to its loss: what
-    several processes share the gradient of.
+    """Network, loss and patch terms as one module, from a batch to its loss.
 
-    `taught` holds a teacher's logits; the loss reads them where the network learns from
-    a teacher.
+    Several processes share the gradient of this module. `taught` has a teacher's
+    logits; the loss uses them if the network learns from a teacher.
     """
 
     def __init__(self, model: nn.Module, loss: nn.Module, terms: PatchTerms) -> None:
@@ -77,25 +83,25 @@ class Step(nn.Module):
 
 
 class Training:
-    """One trial being trained.
+    """The training of one trial.
 
-    Making it seeds every random state, builds the network and, if the folder holds a
-    checkpoint of this trial, continues from there: on a CPU, with equal threads and
-    processes, to the same last bit as if it had never stopped.
+    The constructor seeds every random state and builds the network. If the folder has a
+    checkpoint of this trial, training resumes from there: on a CPU, with equal threads
+    and processes, bit for bit as if it had never stopped.
 
-    Of several processes that train a trial together, `processes` counts all; those that
-    are started for it have their `group`, and no folder.
+    If several processes train a trial together, `processes` is their number. The other
+    processes get a `group` and no folder.
 
     Args:
-        beginnings: where the checkpoints of trials lie that are the same but for fewer
-            epochs, by trial, the longest first.
-        meter: of the energy that an epoch draws.
+        beginnings: the places of the checkpoints of trials that differ only in having
+            fewer epochs, by trial, the longest first.
+        meter: measures the energy of an epoch.
 
     Attributes:
-        epochs: all epochs so far, those of earlier attempts among them.
+        epochs: all epochs so far, including those of earlier attempts.
         measurements: all diagnostics taken so far.
-        weights: what was taken from the weights that the trial starts from, in words.
-        tested: what the test set gave at the end, of a trial with a validation split.
+        weights: what was taken from the initial weights, in words.
+        tested: the final result on the test set, for a trial with a validation split.
     """
 
     def __init__(
@@ -110,6 +116,8 @@ class Training:
         beginnings: Mapping[str, str] | None = None,
         meter: Meter | None = None,
     ) -> None:
+        # The number of threads changes the order of sums, and so the last bits of a
+        # result.
         torch.set_num_threads(threads)
         self._trial = trial
         self._recipe = trial.recipe
@@ -130,12 +138,14 @@ class Training:
 
     def _prepare(self) -> None:
         recipe = self._recipe
-        # Before seeding: what reading data imports, and whether it was imported before,
-        # may draw random numbers.
+        # The data are read before seeding: their imports may draw random numbers,
+        # depending on whether this process has imported them before.
         self._batches = batches(
             self._trial.data, recipe, self._device, self._group.share
         )
         self._order = seed_everything(self._trial.seed)
+        # Right after seeding, so that initial weights depend on the seed and the
+        # architecture alone.
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model = self._group.synchronise(model.to(self._device))
         self.weights = str(loaded) if self._trial.start else ""
@@ -155,6 +165,8 @@ class Training:
             )
         else:
             self._ema = None
+        # After the EMA copy: the copy would otherwise have the hooks that collect patch
+        # tokens.
         self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
             if group["params"]:
@@ -173,12 +185,18 @@ class Training:
         self._scaler = torch.amp.GradScaler(
             self._device.type, enabled=recipe.precision == "float16"
         )
+        # The number of updates, not of epochs, drives the schedule and the warmup of
+        # the EMA.
         self._updates = 0
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
         self.tested: Tested | None = None
         self._best: State = {}
+        # Building may have imported modules that draw from these states. A warm and a
+        # fresh process must continue alike.
         reseed_python(self._trial.seed)
+        # Only the leader reads the file; every process restores the same state, random
+        # states included, before they start to share gradients.
         state = self._group.state(self._load())
         if state is not None:
             self._restore(state)
@@ -186,7 +204,7 @@ class Training:
         self._shared_step = self._group.wrap(self._step)
 
     def _load(self) -> State | None:
-        """The trial's own checkpoint, else that of a trial that is its beginning."""
+        """Returns the trial's checkpoint, or that of a trial that is its beginning."""
         if self._checkpoint is None:
             return None
         state = self._checkpoint.load()
@@ -207,8 +225,9 @@ class Training:
         return len(self.epochs) >= self._recipe.epochs
 
     def epoch(self) -> Epoch:
-        """Trains one epoch and looks at the validation split, or at the test set where
-        there is none.
+        """Trains one epoch, then evaluates on the validation split.
+
+        Without a validation split it evaluates on the test set.
 
         Raises:
             Diverged: the loss is not finite.
@@ -222,10 +241,12 @@ class Training:
             loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(
-                f"loss is {train_loss} in training and {loss} in test at epoch"
+                f"loss is {train_loss} in training and {loss} in evaluation at epoch"
                 f" {len(self.epochs) + 1}"
             )
         first = self._optimizer.param_groups[0]
+        # With decay by layer, timm scales the rate of each group; the recipe's rate is
+        # recorded.
         lr = float(first["lr"]) / first.get("lr_scale", 1.0)
         seconds = time.perf_counter() - start
         joules = self._meter.joules() if self._meter is not None else None
@@ -246,17 +267,16 @@ class Training:
 
     @property
     def _tested_model(self) -> nn.Module:
-        """The network whose numbers count: that of the EMA weights if the recipe keeps
-        them.
-        """
+        """The network that is evaluated: with EMA weights if the recipe keeps them."""
         if self._ema is None:
             return self._model
         averaged: nn.Module = self._ema.module
         return averaged
 
     def _select(self, epoch: Epoch) -> None:
-        """Keeps the best weights where they are asked for; after the last epoch, looks
-        at the test set, once.
+        """Keeps the best weights if the recipe asks for them.
+
+        After the last epoch it evaluates on the test set, once.
         """
         if self._recipe.select == "best" and (
             not self._best or epoch.top1 > self._best["top1"]
@@ -280,16 +300,16 @@ class Training:
         if not math.isfinite(loss):
             raise Diverged(f"loss is {loss} on the test set")
         if last:
-            # A longer training may begin here, and goes on from the last weights.
+            # A longer training may begin with this checkpoint; it continues from the
+            # last weights.
             model.load_state_dict(last)
         self.tested = Tested(
             epoch=self._best.get("epoch", epoch.number), loss=loss, top1=top1, top5=top5
         )
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
-        """Looks inside the network, that of the EMA weights if the recipe keeps them,
-        on the first test images.
-        """
+        """Takes diagnostics of the evaluated network on the first test images."""
+        # Diagnostics must not change what training draws next.
         with torch.random.fork_rng(devices=[]):
             taken = measure(
                 self._tested_model,
@@ -314,13 +334,13 @@ class Training:
         """Writes the checkpoint.
 
         Args:
-            weights_only: of a finished trial, its last and its best weights, and what
-                is known of it. No training can go on from there.
+            weights_only: for a finished trial, keep only the last and the best weights
+                and the results. Training cannot resume from this.
         """
         assert self._checkpoint is not None
         state = self._state()
         if weights_only:
-            # Diagnostics look at the last weights, whichever were tested.
+            # Diagnostics use the last weights, even if the best ones were tested.
             kept = {
                 key: state[key] for key in ("epochs", "measurements", "tested", "best")
             }
@@ -333,7 +353,7 @@ class Training:
         self._checkpoint.save(state)
 
     def close(self) -> None:
-        """Lets the trial's folder go, and the other processes."""
+        """Releases the trial's folder and the other processes."""
         self._group.close()
         if self._checkpoint is not None:
             self._checkpoint.release()
@@ -352,13 +372,15 @@ class Training:
         )
 
     def _train(self) -> float:
-        """One pass over the training set; the mean loss over its images."""
+        """Makes one pass over the training set; returns the mean loss per image."""
         self._model.train()
         self._group.begin_epoch(self._trial.seed, len(self.epochs))
         if self._mix is not None:
             self._mix.mixup_enabled = (
                 not 0 < self._recipe.mixup_off_epoch <= len(self.epochs)
             )
+        # The sum stays on the device: reading it after each update would make a GPU
+        # wait.
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         images = 0
         for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
@@ -375,9 +397,10 @@ class Training:
         return total.item() / images
 
     def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """One step of the optimiser; the batch's loss, not yet waited for."""
+        """Makes one step of the optimiser; returns the loss, still on the device."""
         patches: Tensor | Regions | None = None
         if self._mix is not None:
+            # Mixing needs pairs, so an odd image is left out.
             even = len(inputs) // 2 * 2
             classes, unmixed = self._trial.data.classes, labels[:even]
             inputs, labels = self._mix(inputs[:even], unmixed)
@@ -388,6 +411,7 @@ class Training:
         self._optimizer.zero_grad()
         loss = self._backward(inputs, labels, patches)
         if self._recipe.clip_grad:
+            # The threshold is for true gradients, not for gradients of the scaled loss.
             self._scaler.unscale_(self._optimizer)
             nn.utils.clip_grad_norm_(
                 [*self._model.parameters(), *self._terms.parameters()],
@@ -406,8 +430,9 @@ class Training:
     def _backward(
         self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None
     ) -> Tensor:
-        """Leaves the gradient of a batch, taken in as many parts as the recipe says;
-        the batch's loss.
+        """Computes the gradient of a batch, in as many parts as the recipe says.
+
+        Returns the batch's loss.
         """
         total = torch.zeros((), device=self._device)
         count = min(self._recipe.accumulate, len(inputs))
@@ -419,11 +444,13 @@ class Training:
             strict=True,
         )
         for number, (images, targets, labelled) in enumerate(parts, 1):
-            # Several processes exchange their gradients once, with the last part.
+            # Several processes exchange their gradients only once, with the last part.
             if number < count:
                 waiting = getattr(self._shared_step, "no_sync", nullcontext)
             else:
                 waiting = nullcontext
+            # Parts may differ by one image. Weighted by their share, they add up to the
+            # gradient of the whole batch.
             share = len(images) / len(inputs)
             with waiting():
                 with self._autocast():
@@ -435,8 +462,9 @@ class Training:
 
     @torch.inference_mode()
     def _test(self, *, validation: bool = False) -> tuple[float, float, float]:
-        """Mean loss, top-1 and top-5 in per cent on the test set or the validation
-        split.
+        """Returns mean loss, top-1 and top-5 in per cent.
+
+        They are taken on the test set, or on the validation split.
         """
         model = self._tested_model
         model.eval()
@@ -484,21 +512,23 @@ class Training:
             self._ema.module.load_state_dict(state["ema"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._updates = state["schedule"]["updates"]
+        # The schedule has no state of its own: the number of updates sets the rate.
         if self._schedule is not None and self._updates:
             self._schedule.step_update(self._updates)
         self._scaler.load_state_dict(state["scaler"])
         self._recall(state)
         self._best = state.get("best", {})
+        # Last, so that nothing above can draw from the restored states.
         set_random_states(state["random"], self._order)
 
     def _restore_finished(self, state: State) -> None:
-        """Takes back a finished trial of which the weights alone were kept."""
+        """Restores a finished trial whose checkpoint has only its weights."""
         self._tested_model.load_state_dict(state["model"])
         self._best = state["best"]
         self._recall(state)
 
     def _recall(self, state: State) -> None:
-        """Takes back what is known of the epochs so far."""
+        """Restores what is known of the epochs so far."""
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.measurements = [
             Measurement(
@@ -506,8 +536,7 @@ class Training:
             )
             for taken in state.get("measurements", [])
         ]
-        # A training that is longer than the one that was tested is tested at its own
-        # end.
+        # A training that continues a shorter, tested one is tested at its own end.
         if self.finished and state.get("tested"):
             self.tested = Tested(**state["tested"])
 
@@ -515,7 +544,7 @@ class Training:
 def _parts_of(
     patches: Tensor | Regions | None, count: int
 ) -> Sequence[Tensor | Regions | None]:
-    """The labels of patches of each part of a batch."""
+    """Returns the labels of patches for each part of a batch."""
     if patches is None:
         return [None] * count
     if isinstance(patches, Regions):
@@ -529,7 +558,7 @@ def _parts_of(
 
 
 def _optimizer_options(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe asks of an optimiser beyond its defaults."""
+    """Returns the options of the optimiser that differ from its defaults."""
     options: dict[str, Any] = {}
     if recipe.optimizer != "sgd":
         if recipe.eps:
@@ -541,8 +570,9 @@ def _optimizer_options(recipe: Recipe) -> dict[str, Any]:
 
 
 def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
-    """timm's schedule, stepped at each update; its value is a function of the update's
-    number alone.
+    """Returns timm's schedule, stepped at each update.
+
+    Its value depends only on the number of the update.
     """
     schedule, _ = create_scheduler_v2(
         optimizer,

@@ -1,4 +1,4 @@
-"""The training loss of a recipe, and the targets it takes."""
+"""The training loss of a recipe, and the targets that it takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from ablate.training.patches import PatchMixup
 
 
 class OffsetCrossEntropy(nn.Module):
-    """-sum_c t_c log(softmax(x)_c + 1e-8), the mean over images, as in the published
-    code of patch diversification.
+    """The cross-entropy -sum_c t_c log(softmax(x)_c + 1e-8), the mean over images.
+
+    This is the form in the published code of patch diversification.
 
     Shape:
         logits and targets (batch, classes), to a scalar.
@@ -33,11 +34,12 @@ class OffsetCrossEntropy(nn.Module):
 
 
 def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
-    """timm's loss for the recipe's targets: soft under Mixup and CutMix, else class
-    numbers.
+    """Returns timm's loss for the targets of the recipe.
+
+    Targets are soft under Mixup and CutMix, otherwise class numbers.
 
     Args:
-        offset: the targets are soft, and a cross-entropy is taken as by patch
+        offset: the targets are soft, and the cross-entropy is that of patch
             diversification's published code.
     """
     mixes = recipe.mixes
@@ -54,7 +56,7 @@ def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
 
 
 def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
-    """timm's Mixup and CutMix, or None where the recipe has neither.
+    """Returns timm's Mixup and CutMix, or None if the recipe has neither.
 
     It needs an even batch.
     """
@@ -72,8 +74,9 @@ def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
 
 
 def test_sums(logits: Tensor, labels: Tensor) -> Tensor:
-    """Sum of cross-entropies, number right, number right among the first five; float64
-    (3,).
+    """Returns sums over a batch: cross-entropy, top-1 and top-5 hits.
+
+    The sums are float64 (3,).
     """
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, reduction="sum").double()

@@ -1,12 +1,20 @@
-"""Several processes that train one trial: this one leads, the others follow it epoch by
-epoch and end with it.
+"""Several processes that train one trial: one leads, the others follow epoch by epoch.
 
-Every process builds the same network and draws the same data order; each takes its
-share of every batch, and torch's DistributedDataParallel makes the gradient the mean
-over all of them. Batch norm takes its statistics over all shares. So the number of
-processes changes nothing but rounding, and what is drawn for single images. Only the
-leader reads and writes checkpoints and tells results. Nothing listens beyond the
-loopback.
+What it guarantees: the number of processes changes nothing but rounding, and what is
+drawn for single images (such as dropout). Only the leader reads and writes checkpoints
+and reports results. No process listens on anything but the loopback interface, and
+followers end with the leader, however it ends.
+
+How: every process builds the same network and draws the same data order. Each takes an
+equal share of every batch (`data.batches.Share`), and torch's DistributedDataParallel
+averages the gradient over all of them. The mean of the means of equal shares is the
+mean of the batch. Batch norm takes its statistics over all shares. A pipe per follower
+carries the task, the checkpoint and the word "epoch"; if it closes, the follower exits.
+
+What would break it: unequal shares (the average would weigh images differently), a draw
+that all processes must share but that depends on the rank (the data order, or numpy's
+state, from which Mixup draws its ratio), or a collective call that only some processes
+make, as the others would wait until TIMEOUT.
 """
 
 from __future__ import annotations
@@ -21,8 +29,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +42,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import Store, TCPStore
 
-from ablate.data.batches import Share
+from ablate.data.share import Share
 from ablate.errors import ExecutorError
 from ablate.records import Trial
 from ablate.training.batchnorm import synchronise
@@ -44,25 +50,23 @@ from ablate.training.checkpoint import State
 
 # How long a process waits for the others within a step before the trial fails.
 TIMEOUT = timedelta(minutes=10)
-# How long the leader waits to learn why a process is gone.
+# How long the leader waits to learn why a process has ended.
 LAST_WORDS_SECONDS = 5.0
-# A warning of torch's on convolutions with one channel a group: nothing that a user
-# could mend.
+# A warning of torch about convolutions with one channel per group, which a user cannot
+# fix.
 UNMENDABLE = "Grad strides do not match bucket view strides"
 START = (
-    # The leader decides when to stop: what a terminal sends to all is not for the
-    # others.
+    # The leader decides when to stop. Signals that a terminal sends to the whole group
+    # must not end the followers.
     "import signal, sys; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT,"
-    " signal.SIGTERM)]; from ablate.training.parallel import follow;"
+    " signal.SIGTERM)]; from ablate.training.follower import follow;"
     " follow(int(sys.argv[1]))"
 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a following process is told: its trial, its share, and where the leader's
-    store listens on the loopback.
-    """
+    """What a follower receives: its trial, its share, and the leader's port."""
 
     trial: Trial
     share: Share
@@ -73,40 +77,41 @@ class Task:
 
 
 class Alone:
-    """The one process of a trial: nothing is shared, and nothing changes a number."""
+    """The only process of a trial: nothing is shared, and nothing changes a number."""
 
     share = Share()
 
     def state(self, state: State | None) -> State | None:
-        """The checkpoint that the leader has read, in every process."""
+        """Returns the checkpoint that the leader has read, in every process."""
         return state
 
     def join(self) -> None:
-        """Waits until all processes are there."""
+        """Waits until all processes are ready."""
 
     def synchronise(self, model: nn.Module) -> nn.Module:
-        """The network with the batch norms that all processes share."""
+        """Returns the network with batch norms that all processes share."""
         return model
 
     def wrap(self, step: nn.Module) -> nn.Module:
-        """The module whose backward pass leaves the mean gradient of all processes."""
+        """Returns a module whose backward pass averages the gradient over processes."""
         return step
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """An epoch that all processes train together."""
+        """A context in which all processes train an epoch together."""
         yield
 
     def begin_epoch(self, seed: int, epoch: int) -> None:
-        """Makes what is drawn within an epoch this process's own, and a function of
-        seed and epoch alone.
+        """Seeds a follower's draws within an epoch by seed, epoch and rank.
+
+        The leader keeps its random states, which are in the checkpoint.
         """
 
     def same_buffers(self, model: nn.Module) -> None:
         """Gives every process the leader's buffers."""
 
     def total(self, sums: Tensor, count: int) -> tuple[Tensor, int]:
-        """Sums over all processes; float64, any shape."""
+        """Returns sums over all processes; float64, any shape."""
         return sums, count
 
     def close(self) -> None:
@@ -114,14 +119,15 @@ class Alone:
 
 
 class _Group(Alone):
-    """What leader and followers do alike."""
+    """What leader and followers have in common."""
 
     def __init__(self, share: Share, device: str) -> None:
         self.share, self._device = share, torch.device(device)
 
     def _meet(self, store: Store, timeout: timedelta) -> None:
         before = os.environ.get("GLOO_SOCKET_IFNAME")
-        # Gloo listens where the host's name leads, unless told otherwise.
+        # Gloo listens on the address of the host's name, unless this variable says
+        # otherwise.
         if sys.platform == "linux":
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         else:
@@ -144,19 +150,23 @@ class _Group(Alone):
         return synchronise(model, self._device)
 
     def wrap(self, step: nn.Module) -> nn.Module:
-        # Told to look for unused parameters, DDP keeps its buckets as they are; else it
-        # sorts them anew after its first step, and of three processes or more a resumed
-        # one would add in another order. One unused parameter keeps it from warning.
+        # With `find_unused_parameters`, DDP keeps its buckets. Otherwise it sorts them
+        # again after its first step, and with three or more processes a resumed
+        # training would add gradients in another order, with other last bits. DDP warns
+        # if it finds no unused parameter, so there is one.
         step.register_parameter(
             "unused", nn.Parameter(torch.zeros(1, device=self._device))
         )
         return nn.parallel.DistributedDataParallel(step, find_unused_parameters=True)
 
     def same_buffers(self, model: nn.Module) -> None:
+        # Buffers such as running statistics are not averaged by DDP. All processes must
+        # evaluate the same network.
         for buffer in model.buffers():
             dist.broadcast(buffer, 0)
 
     def total(self, sums: Tensor, count: int) -> tuple[Tensor, int]:
+        # Sums and count in one message; float64 holds every count exactly.
         both = torch.cat([sums.reshape(-1), sums.new_tensor([count])])
         dist.all_reduce(both)
         return both[:-1].reshape(sums.shape), int(both[-1])
@@ -164,7 +174,8 @@ class _Group(Alone):
     def _leave(self, abort: bool) -> None:
         if dist.is_initialized():
             if abort and self._device.type == "cuda":
-                # NCCL's group ends well only if all end it.
+                # NCCL can end a group cleanly only if all processes do; here some are
+                # gone.
                 dist.distributed_c10d._abort_process_group()
             else:
                 dist.destroy_process_group()
@@ -174,14 +185,14 @@ class Leader(_Group):
     """The first process of a trial, which starts the others.
 
     Raises:
-        ExecutorError: from every method, where another process has failed; with its
-            words.
+        ExecutorError: from every method, if another process has failed; the message
+            includes its error.
     """
 
     def __init__(self, trial: Trial, processes: int, device: str, threads: int) -> None:
         super().__init__(Share(0, processes), device)
-        # torch's store would listen on every interface; it takes a socket that does
-        # not.
+        # torch's store would listen on every interface, but it accepts a socket that
+        # listens on the loopback interface only.
         server = socket.create_server(("127.0.0.1", 0))
         port = server.getsockname()[1]
         self._store: Any = TCPStore(
@@ -194,6 +205,7 @@ class Leader(_Group):
             master_listen_fd=server.detach(),
         )
         self._others: list[tuple[subprocess.Popen[bytes], Connection]] = []
+        # Whether all processes are between two epochs, so that they can end cleanly.
         self._even = False
         environment = {
             **os.environ,
@@ -226,7 +238,7 @@ class Leader(_Group):
 
     @property
     def pids(self) -> list[int]:
-        """The other processes."""
+        """The process IDs of the followers."""
         return [process.pid for process, _ in self._others]
 
     def state(self, state: State | None) -> State | None:
@@ -259,7 +271,8 @@ class Leader(_Group):
                 yield
             self._even = True
         except RuntimeError as error:
-            # Where another process dies, this one finds a closed connection.
+            # If another process dies, this one sees a closed connection; its error is
+            # the better reason.
             if words := self._last_words():
                 raise ExecutorError(words) from error
             raise
@@ -270,8 +283,8 @@ class Leader(_Group):
                 with contextlib.suppress(OSError):
                     pipe.send("end")
             else:
-                # It has nothing to save, and may be waiting for a step that never
-                # comes.
+                # A follower has nothing to save, and may be waiting for a step that
+                # never comes.
                 process.kill()
         self._leave(abort=not self._even)
         for process, pipe in self._others:
@@ -293,7 +306,7 @@ class Leader(_Group):
             ) from error
 
     def _last_words(self) -> str:
-        """What those say that have ended; empty where all live."""
+        """Returns what processes that ended reported; empty if all are alive."""
         words = []
         for rank, (process, pipe) in enumerate(self._others, 1):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -343,46 +356,12 @@ class Follower(_Group):
         self._leave(abort=False)
 
     def begin_epoch(self, seed: int, epoch: int) -> None:
-        # Numpy's state, from which mixing draws, stays the same in all processes; the
-        # data order has a generator of its own.
+        # Numpy's state stays the same in all processes, because mixing draws from it;
+        # the data order has a generator of its own. torch's and Python's states differ
+        # by rank, so that dropout does not repeat the same mask in every share. They
+        # are seeded in each epoch, because a follower's states are in no checkpoint.
         drawn = hashlib.blake2b(
             f"{seed} {epoch} {self.share.rank}".encode(), digest_size=4
         ).digest()
         torch.manual_seed(int.from_bytes(drawn, "big"))
         random.seed(int.from_bytes(drawn, "big"))
-
-
-def follow(descriptor: int) -> None:
-    """The life of a following process: a trial, epoch by epoch as the leader says, over
-    a pipe that ends with the leader.
-    """
-    from ablate.training.loop import Diverged, Training
-
-    pipe = Connection(descriptor)
-    told = queue.SimpleQueue[Any]()
-
-    def listen() -> None:
-        # A thread of its own: a step that waits for a dead leader may wait for long.
-        try:
-            while True:
-                told.put(pipe.recv())
-        except (EOFError, OSError):
-            os._exit(1)
-
-    threading.Thread(target=listen, daemon=True).start()
-    warnings.filterwarnings("ignore", message=UNMENDABLE)
-    try:
-        task: Task = told.get()
-        if task.device != "cpu":
-            torch.cuda.set_device(task.device)
-        group = Follower(task, pipe, told)
-        training = Training(
-            task.trial, None, device=task.device, threads=task.threads, group=group
-        )
-        while told.get() == "epoch":
-            with contextlib.suppress(Diverged):
-                training.epoch()
-        training.close()
-    except BaseException:
-        pipe.send(traceback.format_exc(limit=-8))
-        sys.exit(1)

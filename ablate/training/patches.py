@@ -1,6 +1,4 @@
-"""Loss terms on patch tokens while a network trains, and the labels of patches that
-mixing two images gives.
-"""
+"""Loss terms on patch tokens, and labels of patches for mixed images."""
 
 from __future__ import annotations
 
@@ -21,31 +19,30 @@ from ablate.records import Architecture
 
 
 class PatchTerms(nn.Module):
-    """The loss terms of an architecture's loss factors, and the hooks that fetch their
-    tokens.
+    """The loss terms of an architecture's loss factors, with hooks that collect tokens.
 
-    The network itself is left as it is: its state has no part of them, and in
-    evaluation nothing is fetched. Make it after any copy of the network.
+    The network itself does not change: its state does not include the terms, and
+    nothing is collected in evaluation. Create this after any copy of the network.
     """
 
     def __init__(self, architecture: Architecture, model: nn.Module) -> None:
         super().__init__()
-        found = build_losses(architecture, model)
+        losses = build_losses(architecture, model)
         self.terms = nn.ModuleDict(
-            {name: module for name, (_, module) in found.items()}
+            {name: module for name, (_, module) in losses.items()}
         )
         self.mixes_patches = False
         self._first: Tensor | None = None
         self._last: Tensor | None = None
-        if not found:
+        if not losses:
             return
         family = families.find(architecture.backbone)
         place = places_of(model)[0]
         self.grid, prefix = place.site.grid, place.site.prefix
         self.mixes_patches = factors.mixes_patches(architecture.settings)
         norm = model.get_submodule(family.last_norm)
-        # With a mean of tokens, timm's ViT normalises the mean by a norm of another
-        # name, and its tokens not at all.
+        # If timm's ViT averages tokens, it normalises the mean with a norm of another
+        # name, and does not normalise the tokens.
         if isinstance(norm, nn.Identity):
             own_norm = model.get_submodule("fc_norm")
         else:
@@ -70,16 +67,18 @@ class PatchTerms(nn.Module):
         norm.register_forward_hook(leave)
 
     def forward(self, labels: Tensor | Regions | None) -> Tensor | float:
-        """The weighted terms for the batch that the network saw last; 0 without any.
+        """Returns the weighted terms for the network's last batch; 0 if there are none.
 
         Args:
-            labels: (batch, patches, classes); the two regions, where images are mixed
-                on the patch grid; or None where patches have no labels.
+            labels: (batch, patches, classes); the two regions if images are mixed on
+                the patch grid; or None if patches have no labels.
         """
         if not self.terms:
             return 0.0
         assert self._first is not None and self._last is not None
         first, last = self._first, self._last
+        # Drop the references, so that the tokens' memory is free after the backward
+        # pass.
         self._first = self._last = None
         total = last.new_zeros((), dtype=torch.promote_types(last.dtype, torch.float32))
         for term in self.terms.values():
@@ -88,8 +87,9 @@ class PatchTerms(nn.Module):
 
 
 class PatchMixup(Mixup):  # type: ignore[misc]
-    """timm's Mixup and CutMix, batch by batch, that remembers which share of each pixel
-    is the image's own.
+    """timm's Mixup and CutMix that remembers each pixel's share of the own image.
+
+    It mixes batch by batch.
     """
 
     share: Tensor | float = 1.0
@@ -107,7 +107,8 @@ class PatchMixup(Mixup):  # type: ignore[misc]
             self.share = torch.ones(x.shape[-2:], device=x.device)
             self.share[top:bottom, left:right] = 0.0
         else:
-            # The other image first: scaling in place would scale it too.
+            # The other image is taken first, because scaling in place would scale it
+            # too.
             others = x.flip(0).mul_(1.0 - lam)
             x.mul_(lam).add_(others)
         return float(lam)
@@ -115,8 +116,9 @@ class PatchMixup(Mixup):  # type: ignore[misc]
     def patch_labels(
         self, labels: Tensor, classes: int, grid: tuple[int, int]
     ) -> Tensor:
-        """The label of each patch of the batch just mixed: a patch cut in two has both,
-        by area.
+        """Returns the label of each patch of the batch that was just mixed.
+
+        A patch that is cut in two has both labels, weighted by area.
 
         Args:
             labels: the class numbers before mixing, (batch).
@@ -137,20 +139,19 @@ class PatchMixup(Mixup):  # type: ignore[misc]
 def mix_on_grid(
     images: Tensor, labels: Tensor, grid: tuple[int, int]
 ) -> tuple[Tensor, Tensor, Regions]:
-    """Mixes each image with another of its batch in whole patches, as in the published
-    code of patch diversification.
+    """Mixes each image with another of its batch in whole patches.
 
-    The first image keeps a random rectangle of patches, the same in the whole batch,
-    and its partner has the rest. Draws from the global random states of numpy, Python
-    and torch.
+    This follows the published code of patch diversification. The first image keeps a
+    random rectangle of patches, the same for the whole batch, and its partner fills the
+    rest. It draws from the global random states of numpy, Python and torch.
 
     Args:
         images: (batch, channels, height, width).
         labels: distributions, (batch, classes).
-        grid: patches of a column and of a row.
+        grid: number of patches in a column and in a row.
 
     Returns:
-        the mixed images, their labels by the share of patches, and the two regions.
+        The mixed images, their labels by the share of patches, and the two regions.
     """
     mask = rectangle(grid, float(np.random.beta(1.0, 1.0))).to(images)
     partner = torch.randperm(len(images)).to(images.device)
@@ -163,8 +164,9 @@ def mix_on_grid(
 
 
 def rectangle(grid: tuple[int, int], share: float) -> Tensor:
-    """A random rectangle of at most a share of the grid's patches, (height, width) of
-    ones and zeros.
+    """Returns a random rectangle of at most a share of the grid's patches.
+
+    It is (height, width), of ones and zeros.
     """
     height, width = grid
     area = int(height * width * share)

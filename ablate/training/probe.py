@@ -1,5 +1,6 @@
-"""How long training takes, from a few steps on made-up images: for the estimate of a
-plan before anything is trained.
+"""Measures how long training takes, from a few steps on made-up images.
+
+This gives the estimate of a plan before anything is trained.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from torch import nn
 from ablate.models import build
 from ablate.records import Architecture
 
-# Seconds of a step from which on a larger batch would tell no more.
+# If a step takes this many seconds, a larger batch would not improve the estimate.
 LONG_ENOUGH = 0.2
 
 
 def seconds_per_image(
     architecture: Architecture, batch_size: int, *, threads: int = 1
 ) -> float:
-    """Seconds of a training step on the CPU an image.
+    """Returns the seconds of a training step on the CPU per image.
 
-    The batch doubles up to `batch_size`, or until a step is long: small networks spend
-    their time on the step, large ones on the images.
+    The batch doubles up to `batch_size` or until a step is long enough. Small networks
+    spend their time on overhead per step, large ones on the images.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -44,7 +45,7 @@ def seconds_per_image(
 
 
 def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> float:
-    """Seconds of one forward and backward pass."""
+    """Returns the seconds of one forward and backward pass."""
     inputs = torch.randn(
         images, architecture.channels, architecture.image_size, architecture.image_size
     )

@@ -1,6 +1,4 @@
-"""Where a checkpoint lies: in a folder, or at any URL of fsspec that the nodes of a
-cluster share.
-"""
+"""The place of a checkpoint: a folder, or any URL of fsspec that a cluster shares."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from ablate.advice import option
 from ablate.errors import CheckpointError, TrialBusy
 from ablate.filesystems import system_of
 
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 NAME = "last.pt"
-# Protocols that write an object in one step; elsewhere a new file is moved over the old
-# one.
+# Protocols that write an object in one step. With others, the new file is moved over
+# the old one.
 OBJECT_STORES = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"}
 )
 
 
 class Storage(Protocol):
-    """One file that is replaced in one step.
+    """A file that is replaced in one step.
 
-    `name` is the file's path or URL. `beat` gives a sign of life, where somebody can
-    see it. `writing` gives a local path to write to, and replaces the file by it where
-    the block ends without an error; `reading` gives a local path to read, None where
+    `name` is the file's path or URL. `beat` gives a sign of life, if another process
+    can see it. `writing` gives a local path to write to, and replaces the file with it
+    if the block ends without an error. `reading` gives a local path to read, or None if
     there is no file.
     """
 
@@ -55,7 +54,7 @@ class Storage(Protocol):
 
 
 class Folder:
-    """A folder of this machine, or one that it mounts."""
+    """A folder on this machine, or one that it mounts."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / NAME
@@ -63,16 +62,16 @@ class Folder:
         self.name = str(self._file)
 
     def hold(self, trial: str, seconds: float) -> None:
-        """Waits for the kernel's lock, which ends with the process that has it.
+        """Waits for the kernel's lock, which ends with the process that holds it.
 
         Raises:
-            TrialBusy: another process keeps it for so long.
-            CheckpointError: the folder of all checkpoints is not there.
+            TrialBusy: another process holds it for that long.
+            CheckpointError: the folder of all checkpoints is missing.
         """
         folder = self._file.parent
         try:
-            # Only this one: where all checkpoints have gone, a new folder would have
-            # the trial begin anew beside them.
+            # Only this folder is created. If the folder of all checkpoints has gone,
+            # creating it would make the trial start again without its old checkpoint.
             folder.mkdir(exist_ok=True)
         except FileNotFoundError as error:
             raise CheckpointError(
@@ -109,7 +108,7 @@ class Folder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
-        """Raises CheckpointError where there is no room, or no right to write."""
+        """Raises CheckpointError if there is no space or no permission to write."""
         partial = self._file.with_suffix(".part")
         try:
             yield partial
@@ -117,8 +116,7 @@ class Folder:
                 os.fsync(stream.fileno())
             partial.replace(self._file)
         except OSError as error:
-            # What was written of it would take the little room that is left from the
-            # database.
+            # The partial file would take the last space on the disk from the database.
             with contextlib.suppress(OSError):
                 partial.unlink()
             folder = partial.parent
@@ -138,9 +136,9 @@ class Folder:
 class Remote:
     """A URL of fsspec.
 
-    There is no lock: that no two drivers train the same trial is the store's to see to.
-    A worker that its cluster has lost and that writes on writes checkpoints of the same
-    trial: whichever is written last is whole, and costs the other its time only.
+    There is no lock: the store has to ensure that no two drivers train the same trial.
+    A worker that its cluster has lost may still write checkpoints of the same trial.
+    Whichever is written last is complete, so this costs only time.
     """
 
     def __init__(self, system: AbstractFileSystem, folder: str) -> None:
@@ -196,8 +194,9 @@ class Remote:
 
 @contextlib.contextmanager
 def _staged() -> Iterator[Path]:
-    """A local path for what travels: a whole file is sent, never a stream that may
-    break off.
+    """Gives a local path for a file in transit.
+
+    A whole file is sent, never a stream that may break off.
     """
     with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
         yield Path(folder, NAME)
@@ -208,10 +207,12 @@ def is_url(place: str) -> bool:
 
 
 def storage(place: str | Path) -> Storage:
-    """The storage of a trial's checkpoint, by folder or URL; `file://` is a folder.
+    """Returns the storage of a trial's checkpoint by folder or URL.
+
+    A `file://` URL is a folder.
 
     Raises:
-        CheckpointError: nobody knows the protocol, or its package is not installed.
+        CheckpointError: the protocol is unknown, or its package is not installed.
     """
     if not is_url(str(place)):
         return Folder(Path(place))
@@ -224,13 +225,12 @@ def storage(place: str | Path) -> Storage:
 
 
 def try_out(place: str) -> None:
-    """Writes to a URL, reads it back and removes it, so that a wrong one is told before
-    anything is trained.
+    """Writes to a URL, reads it back and removes it.
 
-    A folder needs none.
+    A wrong URL is thus reported before anything is trained. A folder needs no test.
 
     Raises:
-        CheckpointError: it cannot be written, or does not give back what was written.
+        CheckpointError: it cannot be written, or does not return what was written.
     """
     tried = storage(f"{place}/try-{uuid.uuid4().hex}")
     if isinstance(tried, Folder):
@@ -243,11 +243,11 @@ def try_out(place: str) -> None:
             whole = back is not None and back.read_bytes() == b"ablate"
         tried.remove()
     except Exception as error:
-        # Each protocol has exceptions of its own.
+        # Each protocol has its own exceptions.
         raise CheckpointError(
-            f"--checkpoints {place} cannot be written: {type(error).__name__}: {error}"
+            f"{option('checkpoints')} {place} cannot be written: {type(error).__name__}: {error}"
         ) from error
     if not whole:
         raise CheckpointError(
-            f"--checkpoints {place} does not give back what was written there"
+            f"{option('checkpoints')} {place} does not give back what was written there"
         )

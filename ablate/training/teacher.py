@@ -1,5 +1,6 @@
-"""The network that a trial learns from, and the loss by which it does (DeiT, arXiv
-2012.12877, equations 2 and 3).
+"""The teacher of a trial, and the distillation loss.
+
+See DeiT, arXiv 2012.12877, equations 2 and 3.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from ablate.layers.patch_losses import exact
 from ablate.models import build_from
 from ablate.models.weights import Loaded, State, take
 from ablate.records import Architecture, Data, Recipe, Teacher
-from ablate.training.start import read_weights
+from ablate.training.initial_weights import read_weights
 
 
 class TeacherNetwork(nn.Module):
     """A trained network that only predicts.
 
-    Published weights want images normalised in their own way: `scale` and `shift` take
-    the trial's images there.
+    Published weights expect images normalised in their own way: `scale` and `shift`
+    convert the trial's images to it.
 
     Shape:
         (batch, channels, side, side) to logits (batch, classes).
@@ -42,11 +43,14 @@ class TeacherNetwork(nn.Module):
 
 
 def build_teacher(teacher: Teacher, data: Data) -> TeacherNetwork:
-    """The teacher with its weights, on the CPU. Random states stay as they are.
+    """Returns the teacher with its weights, on the CPU.
+
+    Random states do not change.
 
     Raises:
-        CheckpointError: the weights cannot be had; the message says how.
-        Infeasible: they are not all of the network's.
+        CheckpointError: the weights are not available; the message says how to get
+            them.
+        Infeasible: some weights of the network are missing.
     """
     weights = read_weights(
         teacher.weights, teacher.architecture.backbone, key="teacher"
@@ -67,8 +71,9 @@ def build_teacher(teacher: Teacher, data: Data) -> TeacherNetwork:
 def with_weights(
     architecture: Architecture, weights: State
 ) -> tuple[nn.Module, Loaded]:
-    """A network of ablate's families, or any other model of timm, with the weights, and
-    what was taken of them.
+    """Returns a network with the weights, and what was taken of them.
+
+    The network belongs to one of ablate's families, or is any other model of timm.
     """
     with torch.random.fork_rng(devices=[]):
         if families.is_known(architecture.backbone):
@@ -81,19 +86,19 @@ def with_weights(
                 architecture.backbone, img_size=architecture.image_size, **shape
             )
         except TypeError:
-            # A network that takes images of any side.
+            # This network accepts images of any size.
             network = timm.create_model(architecture.backbone, **shape)
         return network, take(network, weights)
 
 
 @torch.no_grad()
 def problem_with(network: nn.Module, architecture: Architecture) -> str:
-    """Why a network cannot classify the images of a trial, or nothing if it can."""
+    """Returns why a network cannot classify a trial's images; empty if it can."""
     side = architecture.image_size
     try:
         logits = network.eval()(torch.zeros(1, architecture.channels, side, side))
     except Exception as error:
-        # Each network refuses in its own way.
+        # Each network raises its own type of error.
         return (
             f"{architecture.backbone} cannot read images of {side} x {side} pixels:"
             f" {error}"
@@ -106,8 +111,9 @@ def problem_with(network: nn.Module, architecture: Architecture) -> str:
 
 
 def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
-    """Scale and shift, each (channels, 1, 1), from the trial's normalisation of images
-    to that of timm's weights.
+    """Returns the scale and shift to the normalisation of timm's weights.
+
+    Each is (channels, 1, 1) and starts from the trial's normalisation.
     """
     from timm.models import get_pretrained_cfg
 
@@ -124,8 +130,9 @@ def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:
 
 
 def separate_heads(model: nn.Module) -> None:
-    """Has a network with a distillation token give the logits of both heads while it is
-    trained, not their mean.
+    """Makes a network with a distillation token return the logits of both heads.
+
+    It does so in training; otherwise it would return their mean.
     """
     separate = getattr(model, "set_distilled_training", None)
     if separate is not None:
@@ -135,18 +142,20 @@ def separate_heads(model: nn.Module) -> None:
 class Distillation(nn.Module):
     """The loss of a network that learns from labels and from a teacher.
 
-    `(1 - share) * loss(logits, labels) + share * (what the teacher's logits say)`. A
-    network with a distillation token gives two kinds of logits: the labels are for the
-    first, the teacher is for the second.
+    It is `(1 - share) * loss(logits, labels) + share * teaching`. A network with a
+    distillation token returns two kinds of logits: the first is for the labels, the
+    second for the teacher.
 
-    The teacher's part is, with the temperature T:
+    `teaching` is, with the temperature T:
 
-    - `soft`: T^2 times the Kullback-Leibler divergence of the network's probabilities from the teacher's, the mean over images.
-    - `soft-code`: the same over the number of classes, as in DeiT's published code.
+    - `soft`: T^2 times the Kullback-Leibler divergence of the network's probabilities
+      from the teacher's, the mean over images.
+    - `soft-code`: the same divided by the number of classes, as in DeiT's published
+      code.
     - `hard`: the cross-entropy with the class that the teacher predicts.
 
     Args:
-        loss: from logits and labels to the mean over images.
+        loss: returns the mean over images from logits and labels.
     """
 
     def __init__(self, loss: nn.Module, recipe: Recipe) -> None:

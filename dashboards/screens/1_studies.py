@@ -1,4 +1,4 @@
-"""All studies and how far they are; follows those that run."""
+"""All studies with their progress, updated while they run."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def card(study: StudyStatus) -> None:
 
 
 def overview() -> None:
-    """The cards, read anew every two seconds."""
+    """The cards, refreshed every two seconds."""
     st.session_state.setdefault("filter", state("filter"))
     wanted = st.text_input(
-        "Filter", placeholder="a part of a name or a question", key="filter"
+        "Filter", placeholder="part of a name or question", key="filter"
     )
     keep({"filter": wanted})
     found = studies()
     if not found:
         st.info(
-            "The store holds no study yet. `ablate init`, then `ablate run space.yaml`"
-            " makes one; this page will show it."
+            "The store has no study yet. `ablate init`, then `ablate run space.yaml`"
+            " creates one; this page will show it."
         )
         return
     running = sum(study.states.get(Status.RUNNING, 0) for study in found)
@@ -70,7 +70,7 @@ def overview() -> None:
     for study in matching[:SHOWN]:
         card(study)
     if len(matching) > SHOWN:
-        st.caption(f"{len(matching) - SHOWN} more; narrow the filter.")
+        st.caption(f"{len(matching) - SHOWN} more; use the filter to see them.")
 
 
 st.title("Studies")

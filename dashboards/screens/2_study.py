@@ -1,6 +1,4 @@
-"""One study: its question, what can be said, tables and charts; follows it while it
-runs.
-"""
+"""One study: its question, verdicts, tables and charts; updated while it runs."""
 
 from __future__ import annotations
 
@@ -32,15 +30,15 @@ from stored import (
 
 from ablate import escape
 from ablate.errors import AblateError
-from ablate.page import write_page
+from ablate.html_report import write_report
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates, Series
-from ablate.report.figures import VERDICTS
-from ablate.report.grid import comma_separated
-from ablate.report.interactive import draw
+from ablate.report.palette import VERDICTS
+from ablate.report.plotly_charts import draw
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import level_text
+from ablate.report.tables import comma_separated
 from ablate.report.wording import policy, sentence
 from ablate.review import review
 from ablate.study import Study
@@ -63,7 +61,7 @@ MOST_POINTS = 2000
 
 
 def choose(names: Sequence[str]) -> str:
-    """The study of the address, else one that is chosen."""
+    """The study in the address, or else one that the user chooses."""
     said = state("study")
     if said and said not in names:
         words.notice(f"The store has no study '{said}'.", "warning")
@@ -98,8 +96,8 @@ def matches(cell: CellResult, chosen: dict[str, str]) -> bool:
 
 
 def show_grid(name: str, of: str, rows: set[int] | None = None) -> None:
-    """The table, or one of effects, with its notes; what stands out is bold where there
-    are few rows.
+    """The table, or a table of effects, with its notes; highlighted values are bold if
+    there are few rows.
     """
     made = grid(name, of)
     whole = frame(name, of)
@@ -133,18 +131,16 @@ def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
     margin = results(name)[1].margin
     said = [effect for effect in verdicts(name) if effect.row in rows]
     if not said:
-        st.info("There is nothing to compare with the first row here.")
+        st.info("There is no row to compare with row 0.")
     for effect in said[:MOST_SENTENCES]:
         words.verdict(
             sentence(effect, found.metric, margin), VERDICTS[str(effect.verdict)]
         )
     if len(said) > MOST_SENTENCES:
-        st.caption(
-            f"{len(said) - MOST_SENTENCES} more in the table; narrow the filter."
-        )
+        st.caption(f"{len(said) - MOST_SENTENCES} more in the table; use the filter.")
     st.caption(
-        f"{policy(results(name)[1])}; verdicts hold for all rows together at 5 %"
-        f" (Holm); margin {margin:g}."
+        f"{policy(results(name)[1])}; verdicts at 5 % for all rows together (Holm);"
+        f" margin {margin:g}."
     )
 
 
@@ -184,8 +180,8 @@ def show_pareto(name: str, rows: set[int]) -> None:
     ]
     if step > 1:
         st.caption(
-            f"Of the dominated rows, one in {step} is drawn; narrow the filter for all of"
-            " them."
+            f"One in {step} of the dominated rows is drawn; use the filter to see all"
+            " of them."
         )
     if not chosen:
         st.caption("Click a point to see its trials.")
@@ -241,7 +237,7 @@ def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
         draw(charts.curves_chart(found, curves(name, first), metric, first))
     )
     if len(rows) > 12:
-        st.caption(f"The first 12 of {len(rows)} rows; narrow the filter for others.")
+        st.caption(f"The first 12 of {len(rows)} rows; use the filter to see others.")
 
 
 def show_layers(name: str, rows: set[int]) -> None:
@@ -249,7 +245,7 @@ def show_layers(name: str, rows: set[int]) -> None:
     stored = list(study.diagnostics())
     if not stored:
         words.notice(
-            "No diagnostic is stored. Take them with:",
+            "No diagnostics are stored. Measure them with:",
             command=f"ablate diagnose {escape.shell(name)}{WHERE}",
         )
         return
@@ -258,7 +254,7 @@ def show_layers(name: str, rows: set[int]) -> None:
     if lines:
         inside.show(diagnostic, lines)
     else:
-        st.info("No row of the filter has this diagnostic.")
+        st.info("None of the filtered rows has this diagnostic.")
 
 
 def show_effects(name: str, rows: set[int]) -> None:
@@ -286,8 +282,8 @@ def show_effects(name: str, rows: set[int]) -> None:
 
 
 def show_interaction(found: StudyResults) -> None:
-    """Means over the levels of one factor, a line a level of another: parallel lines do
-    not interact.
+    """Means over the levels of one factor, one line per level of another; parallel
+    lines mean no interaction.
     """
     pairs = [f"{a} x {b}" for a, b in itertools.combinations(found.factors, 2)]
     if not pairs:
@@ -321,17 +317,17 @@ def _taken(values: Sequence[Any], places: list[int]) -> list[Any]:
 
 
 def report_button(name: str) -> None:
-    if st.button("Make the report", help="One HTML file that opens without a network."):
+    if st.button("Create report", help="One HTML file that opens without a network."):
         with tempfile.TemporaryDirectory() as folder:
-            write_page(Study(name, URL), Path(folder, "report.html"), where=WHERE)
+            write_report(Study(name, URL), Path(folder, "report.html"), where=WHERE)
             content = Path(folder, "report.html").read_text()
         st.download_button(
-            "Download it", content, f"{name.replace('/', '-')}.html", "text/html"
+            "Download report", content, f"{name.replace('/', '-')}.html", "text/html"
         )
 
 
 def body(name: str, view: str, chosen: dict[str, str]) -> None:
-    """One view of a study; what its design or its state cannot tell is said."""
+    """One view of a study, or a message why it is not available."""
     found, _ = results(name)
     rows = {cell.index for cell in found.cells if matches(cell, chosen)}
     show: dict[str, Callable[[], None]] = {
@@ -356,7 +352,10 @@ def show_parallel(name: str, rows: set[int]) -> None:
 
 
 def show_review(name: str) -> None:
-    for finding in review(name, URL, WHERE):
+    findings = review(name, URL, WHERE)
+    if not findings:
+        st.success("No findings.")
+    for finding in findings:
         words.notice(
             finding.text, "warning", title=finding.name, command=finding.command
         )
@@ -366,8 +365,8 @@ def page() -> None:
     found = studies()
     if not found:
         st.info(
-            "The store holds no study yet. `ablate init`, then `ablate run space.yaml`"
-            " makes one."
+            "The store has no study yet. `ablate init`, then `ablate run space.yaml`"
+            " creates one."
         )
         return
     name = choose([study.name for study in found])

@@ -1,6 +1,4 @@
-"""One trial: what it is beside the baseline, its curves, what was seen inside, on what
-it ran, and what went wrong.
-"""
+"""One trial: its levels beside row 0, curves, diagnostics, hardware and errors."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from stored import URL, WHERE, results, stamp, studies
 from ablate import escape
 from ablate.records import Known, Status
 from ablate.report.charts import Chart, Series
-from ablate.report.interactive import draw
 from ablate.report.layers import Line
+from ablate.report.plotly_charts import draw
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import level_text
 from ablate.store.reader import Reader
 
 LOG_LINES = 30
@@ -51,7 +49,7 @@ def read(
 
 
 def show_difference(trial: Mapping[str, Any]) -> None:
-    """The levels of the trial's row beside those of the first."""
+    """The levels of the trial's row beside those of row 0."""
     found, _ = results(trial["study"])
     by_index = {cell.index: cell for cell in found.cells}
     mine = shown_levels(by_index[trial["row"]])
@@ -104,7 +102,7 @@ def show_layers(layers: list[dict[str, Any]]) -> None:
         else:
             by_name.setdefault(row["name"], {})[row["layer"]] = row["value"]
     if by_name:
-        st.subheader("By layer")
+        st.subheader("Diagnostics by layer")
         name = inside.choose(sorted(by_name))
         inside.show(name, [Line(cell=0, label="", seeds=1, layers=by_name[name])])
 
@@ -149,7 +147,7 @@ def body(key: str) -> None:
         study=trial["study"],
     )
     columns = st.columns(5)
-    columns[0].metric("state", str(known.status))
+    columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))
     columns[2].metric(
         "top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %"
@@ -158,12 +156,12 @@ def body(key: str) -> None:
     columns[4].metric(
         "trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
     )
-    st.subheader("Beside the first row")
+    st.subheader("Compared with row 0")
     show_difference(trial)
     if known.epochs:
         show_curves(known)
     show_layers(layers)
-    st.subheader("To run it again")
+    st.subheader("Run it again")
     if known.status == Status.COMPLETED:
         again = f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
     else:
@@ -172,7 +170,7 @@ def body(key: str) -> None:
     if attempts:
         show_attempts(attempts)
     for one in circumstances:
-        st.subheader("On what it ran")
+        st.subheader("Hardware and versions")
         st.dataframe(
             pd.DataFrame([{"what": k, "value": str(v)} for k, v in one.items()]),
             hide_index=True,
@@ -196,9 +194,9 @@ def body(key: str) -> None:
 def page() -> None:
     said = state("trial")
     if not said:
-        said = st.text_input("Trial", placeholder="a hash, or its beginning")
+        said = st.text_input("Trial", placeholder="a hash or its first characters")
     if not said:
-        st.caption("Or choose one of a study:")
+        st.caption("Or choose a trial of a study:")
         for study in studies()[:MOST_STUDIES]:
             link(
                 study.name,

@@ -13,16 +13,16 @@ from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
 from ablate.report.effects import compared
-from ablate.report.interactive import draw
+from ablate.report.plotly_charts import draw
+from ablate.report.results_table import DIGITS, level_text
 from ablate.report.summary import shown_levels
-from ablate.report.table import DIGITS, level_text
 from ablate.report.wording import interval_text
 
 MOST_OFFERED = 500
 
 
 def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
-    """What a row is and came to, as texts."""
+    """The levels and the results of a row, as texts."""
     values = list(cell.values.values())
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return {
@@ -57,15 +57,15 @@ def beside(
     effect = compared(cell, reference)
     digits = DIGITS[found.metric]
     return {
-        f"Δ {found.metric} to the first": (
+        f"Δ {found.metric} from the first selected row": (
             "" if effect.mean is None else f"{effect.mean:+.{digits}f}"
         ),
-        "its 95 % interval": (
+        "95 % interval": (
             interval_text(effect.estimate, found.metric).partition(" ")[2]
             if effect.estimate
             else ""
         ),
-        "seeds in both": str(len(effect.seeds)),
+        "common seeds": str(len(effect.seeds)),
     }
 
 
@@ -100,7 +100,7 @@ def page() -> None:
     )
     keep({"rows": ",".join(rows)})
     if not rows:
-        st.info("Choose rows of one study or of several.")
+        st.info("Choose rows of one or several studies.")
         return
     columns, series = {}, []
     first, reference = pick(rows[0])
@@ -128,9 +128,9 @@ def page() -> None:
         width="stretch",
     )
     st.caption(
-        "Bold: what differs. Differences are means over the seeds that both rows have,"
-        " with Student's interval of one pair; where several rows are compared, hold to"
-        " the verdicts of the study's page."
+        "Bold: values that differ. Differences are means over the seeds that both rows"
+        " have, with Student's interval for a single comparison. To compare several"
+        " rows, use the verdicts on the page of the study."
     )
     if series:
         st.plotly_chart(

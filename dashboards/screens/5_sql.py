@@ -1,6 +1,6 @@
 """SQL over the documented views.
 
-The connection refuses to write; statements are broken off after some seconds.
+The connection refuses to write; statements are cancelled after some seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from links import keep, state
 from stored import URL, studies
 
 from ablate.errors import AblateError
-from ablate.report.grid import Grid, comma_separated
+from ablate.report.tables import Table, comma_separated
 from ablate.store.reader import Reader
 
 MOST_ROWS, MOST_SECONDS = 1000, 10.0
@@ -34,12 +34,12 @@ def page() -> None:
     else:
         first = "SELECT * FROM studies"
     words.caption(
-        f"Read only, at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views:"
-        " trial_results, study_results, layer_results, and one a study:"
+        f"Read-only; at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views:"
+        " trial_results, study_results, layer_results, and one per study:"
         f" {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md"
         " explains the columns."
     )
-    # A default that changed with the address would make the box anew under the fingers.
+    # A default that changes with the address would reset the box while the user types.
     st.session_state.setdefault("statement", state("sql") or first)
     with st.form("ask", border=False):
         statement = st.text_area("Statement", key="statement", height=140)
@@ -47,10 +47,9 @@ def page() -> None:
     keep({"sql": statement})
     if asked:
         st.session_state["asked"] = statement
-    # An address is written by whoever sends it: what stands in it is run by a click
-    # alone.
+    # Anyone can write an address and send it, so its statement runs only after a click.
     if st.session_state.get("asked") != statement:
-        st.info("Run asks the store.")
+        st.info("Press Run to execute the query.")
         return
     show(statement)
 
@@ -67,16 +66,16 @@ def show(statement: str) -> None:
         words.notice(str(error), "error")
         return
     took = 1000 * (time.perf_counter() - start)
-    # A column may stand twice in a query; a table's heading may not.
+    # A query may contain a column twice; the headings of a table must be unique.
     headings = [
         name if name not in columns[:place] else f"{name} ({place})"
         for place, name in enumerate(columns)
     ]
     frame = pd.DataFrame(rows, columns=headings)
     data = [dict(zip(headings, row, strict=True)) for row in rows]
-    written = comma_separated(Grid(headings, [], data))
+    written = comma_separated(Table(headings, [], data))
     st.dataframe(frame, hide_index=True, width="stretch")
-    more = ", more were cut off" if len(rows) == MOST_ROWS else ""
+    more = " (more rows were cut off)" if len(rows) == MOST_ROWS else ""
     st.caption(f"{len(rows):,} rows{more}, {took:.0f} ms")
     st.download_button("Download as CSV", written, "query.csv", "text/csv")
 

@@ -1,4 +1,4 @@
-"""What papers print beside what was measured here."""
+"""The printed numbers of the papers beside those measured here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page() -> None:
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
             "top-1 (%)": row.top1,
-            "differs because": row.reason,
+            "reason for difference": row.reason,
         }
         for row in every[name].rows
     ]
@@ -54,7 +54,7 @@ def page() -> None:
         st.subheader("Measured")
         link(study, "study", study=study)
         try:
-            grid = Study(study, STORE).grid(published=True)
+            grid = Study(study, STORE).results_table(published=True)
         except AblateError as error:
             words.notice(str(error))
             continue
@@ -67,8 +67,8 @@ def page() -> None:
             words.caption(note)
     if name not in here:
         st.info(
-            "No study of this store names the table. `ablate init --list` shows"
-            " examples that do; or write `published: ` in yours."
+            "No study in this store refers to this table. `ablate init --list` shows"
+            " examples that do. Or add `published:` to your own space."
         )
 
 

@@ -251,7 +251,7 @@ def costs() -> Iterator[Case]:
     yield typed("cost", "--model", "resnet50", says="unknown backbone")
     yield typed("cost", "--model", "vit", says="needs size.width")
     yield typed(
-        "cost", "--model", name, "--operators", "--timing", says="ask one at a time"
+        "cost", "--model", name, "--operators", "--timing", says="use one at a time"
     )
     for said in ("0", "-1", "4097", "1000000000000", "9" * 40, "big"):
         yield typed("cost", "--model", name, "--image-size", said, says="--image-size")
@@ -268,7 +268,7 @@ def costs() -> Iterator[Case]:
         ("layout={a: b}", "is not a level"),
         ("layout=[", "not valid YAML"),
         ("layout=a: b", "not valid YAML"),
-        ("layout=a\nlevel: b", "stands twice"),
+        ("layout=a\nlevel: b", "is a duplicate"),
         ("layout=!!python/name:os.system", "is not allowed"),
         ("layout=*a", "--set"),
         ("layout=&a [*a]", "refers to itself"),
@@ -280,7 +280,7 @@ def costs() -> Iterator[Case]:
         ("shortcuts.count=" + "9" * 60_000, "beyond 64 bits"),
         ("shortcuts.count=1e3", "is not a level"),
         ("shortcuts.count=true", "is not a level"),
-        ("shortcuts.count=.nan", "is no finite float"),
+        ("shortcuts.count=.nan", "is not a finite number"),
         ("shortcuts.b=2", "would change nothing"),
         ("size.depth=1000000000", "whole numbers from 1 to 1000"),
         ("size.width=191", "does not divide"),
@@ -300,7 +300,7 @@ def costs() -> Iterator[Case]:
         "layout=serial",
         "--set",
         "layout=parallel",
-        says="is said twice",
+        says="is given twice",
     )
 
 
@@ -451,7 +451,7 @@ def stores() -> Iterator[Case]:
     yield typed(
         "export", "tiny", "--store", STORE, "--to", "", says="trials are written to"
     )
-    yield typed("export", "tiny", "--store", STORE, says="say where to")
+    yield typed("export", "tiny", "--store", STORE, says="name one destination")
     yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
     yield typed(
         "export",
@@ -462,7 +462,7 @@ def stores() -> Iterator[Case]:
         "x.csv",
         "--optuna",
         "sqlite:///o.db",
-        says="say where to",
+        says="name one destination",
     )
     yield typed(
         "diagnose",

@@ -233,12 +233,12 @@ def keys() -> Iterator[Case]:
         f"{SPACE}:9: ",
     )
     yield document(
-        added("seeds: 3"), "a key twice", f"{SPACE}:9: the key 'seeds' stands twice"
+        added("seeds: 3"), "a key twice", f"{SPACE}:9: the key 'seeds' is a duplicate"
     )
     yield document(
         added('"\\x73eeds": 3'),
         "a key twice, escaped",
-        f"{SPACE}:9: the key 'seeds' stands twice",
+        f"{SPACE}:9: the key 'seeds' is a duplicate",
     )
     yield document(
         changed("[0, 1]\n", "[0, 1]\n  shortcuts.count: [0, 2]\n"),
@@ -304,7 +304,7 @@ def sizes() -> Iterator[Case]:
         f"{SPACE}:4: ",
     )
     yield document(
-        added("\n" * 880_000 + "seeds: 3"), "880 kB of empty lines", "stands twice"
+        added("\n" * 880_000 + "seeds: 3"), "880 kB of empty lines", "is a duplicate"
     )
     yield document(
         added("".join(f"k{number}: 1\n" for number in range(80_000))),
@@ -312,7 +312,7 @@ def sizes() -> Iterator[Case]:
         "too large",
     )
     yield document(
-        added("# x\n" * 220_000 + "seeds: 3"), "880 kB of comments", "stands twice"
+        added("# x\n" * 220_000 + "seeds: 3"), "880 kB of comments", "is a duplicate"
     )
     yield document(
         "question: " + "[" * 400_000 + "]" * 400_000 + "\n",

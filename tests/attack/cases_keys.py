@@ -45,7 +45,8 @@ HOSTILE = {
     "alias of itself": "&a [*a]",
     "bomb": (
         "&a [&b [&c [&d"
-        " [x,x,x,x,x,x],*d,*d,*d,*d,*d,*d],*c,*c,*c,*c,*c,*c],*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]"
+        " [x,x,x,x,x,x],*d,*d,*d,*d,*d,*d],*c,*c,*c,*c,*c,*c],"
+        "*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]"
     ),
     "half of a surrogate": r'"\ud83d"',
 }

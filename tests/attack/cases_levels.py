@@ -100,7 +100,7 @@ def levels() -> Iterator[Case]:
     yield document(
         varied(f"layout: [{same}]"),
         "levels: 15,000 times the same",
-        "the level 'serial' stands twice",
+        "the level 'serial' is a duplicate",
     )
     many = ", ".join(map(str, range(15_000)))
     words = ", ".join(f"w{number}" for number in range(15_000))
@@ -503,7 +503,7 @@ def rest() -> Iterator[Case]:
         (
             "a diagnostic 15,000 times",
             "diagnostics: [" + "x, " * 15_000 + "x]",
-            "x stands twice",
+            "x is a duplicate",
         ),
         (
             "diagnostics of 10^18 images",

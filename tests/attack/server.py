@@ -29,7 +29,7 @@ def preload() -> None:
     import ablate.cli.app
     import ablate.cli.inside
     import ablate.diagnosis
-    import ablate.page
+    import ablate.html_report
     import ablate.reproduce  # noqa: F401
     from ablate import pipeline, space
     from tests.conftest import TINY

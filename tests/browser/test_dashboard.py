@@ -220,7 +220,7 @@ def test_a_failed_trial_shows_the_end_of_its_log(
 
 def test_compare_two_rows_at_a_shared_address(page: Page, address: str) -> None:
     page.goto(f"{address}/compare?rows=shortcuts:0,shortcuts:4")
-    expect(page.get_by_text("Bold: what differs.")).to_be_visible()
+    expect(page.get_by_text("Bold: values that differ.")).to_be_visible()
     expect(page.locator("[data-testid=stMultiSelect]").nth(1)).to_contain_text("row 4")
     expect(page.locator(".scatterlayer .trace").first).to_be_attached()
     # The table is drawn on a canvas; its cells stand beside it for readers that cannot
@@ -280,16 +280,16 @@ def test_every_view_draws(page: Page, address: str) -> None:
         ("effects&of=interactions", "beyond the sum of each alone"),
         ("curves", "train_loss"),
         ("parallel", "top-1 (%)"),
-        ("layers", "No diagnostic is stored"),
+        ("layers", "No diagnostics are stored"),
         ("trials", "seed 3: completed"),
         ("review", "no iso-cost control"),
     ):
         page.goto(f"{address}/study?study=shortcuts&view={view}")
         expect(page.get_by_text(expected).first).to_be_attached()
         settled(page)
-        expect(page.get_by_text("has a mistake in it")).to_have_count(0)
+        expect(page.get_by_text("This page has an error")).to_have_count(0)
     page.goto(f"{address}/published?table=augvit/table3")
-    expect(page.get_by_text("No study of this store names the table")).to_be_visible()
+    expect(page.get_by_text("No study in this store refers to")).to_be_visible()
 
 
 def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -> None:
@@ -324,11 +324,11 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
             f"{address}/study?study=tiny&view=layers&diagnostic=token_cosine&f.shortcuts.count=1&f.layout=parallel"
         )
         expect(
-            page.get_by_text("No row of the filter has this diagnostic")
+            page.get_by_text("None of the filtered rows has this diagnostic")
         ).to_be_visible()
         page.goto(f"{address}/trial?trial={trials[0]}&diagnostic=token_similarity")
         expect(page.locator(".js-plotly-plot .hm").first).to_be_attached()
-        expect(page.get_by_text("has a mistake in it")).to_have_count(0)
+        expect(page.get_by_text("This page has an error")).to_have_count(0)
 
 
 def test_it_is_readable_on_a_phone_and_in_the_dark(
@@ -386,9 +386,9 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("empty", "There is nothing to see yet"),
+        ("empty", "There is no store yet"),
         ("broken", "ablate doctor"),
-        ("older", "Bring the store up to date"),
+        ("older", "Upgrade the store with"),
     ],
 )
 def test_stores_that_cannot_be_read_have_a_helpful_page(
@@ -416,13 +416,13 @@ def test_others_need_the_token(
     from ablate.cli.serve import serve
     from ablate.errors import AblateError
 
-    with pytest.raises(AblateError, match="--host 0.0.0.0 lets everybody in"):
+    with pytest.raises(AblateError, match="--host 0.0.0.0 gives access to anyone"):
         serve(finished.url, "", "0.0.0.0", 8501, "", False)
     with serving.served(finished, "--token", "sesame") as (address, _):
         page.goto(f"{address}/study?study=shortcuts")
         page.get_by_role("textbox", name="Token").fill("wrong")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("This is not the token")).to_be_visible()
+        expect(page.get_by_text("This token is wrong")).to_be_visible()
         expect(page.get_by_text("Does a shortcut help")).to_have_count(0)
         page.get_by_role("textbox", name="Token").fill("sesame")
         page.keyboard.press("Enter")

@@ -276,7 +276,7 @@ def test_another_store_and_another_folder(say: Say) -> None:
         ),
         (
             ("cost", "--model", "deit_tiny_patch16_224", "--operators", "--timing"),
-            "ask one at a time",
+            "use one at a time",
         ),
         (("run", "tiny.yaml", "--store", "tiny.yaml/x.db"), "cannot be made"),
         (
@@ -341,7 +341,7 @@ def test_unknown_studies_and_statements(trained: Say) -> None:
 def test_columns_of_one_name_are_not_lost_in_silence(trained: Say) -> None:
     code, _, err = trained("query", "SELECT 1 AS a, 2 AS a")
     assert code == 2
-    assert "gives the column 'a' twice" in err
+    assert "returns the column 'a' twice" in err
 
 
 def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,7 +537,7 @@ def test_diagnose_and_plot(trained: Say) -> None:
         "20",
     )
     assert code == 0
-    assert "4 trials looked at" in told
+    assert "diagnostics of 4 trials measured" in told
     assert "smoothing.bound" in shown
     assert "count 1, layout parallel" in shown
     for file in ("cosine.svg", "smoothing.png", "one.pdf"):
@@ -559,7 +559,7 @@ def test_diagnose_and_plot(trained: Say) -> None:
     for words, message in (
         (
             ("plot", "tiny", "--diagnostic", "diversity", "--to", "x.svg"),
-            "take it with: ablate diagnose tiny --name diversity",
+            "measure it with: ablate diagnose tiny --name diversity",
         ),
         (
             ("plot", "tiny", "--diagnostic", "token_cosin", "--to", "x.svg"),

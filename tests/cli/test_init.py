@@ -158,8 +158,8 @@ def test_one_epoch_is_enough_for_a_smoke_test(options: Options) -> None:
 def test_nothing_is_overwritten(say: Say) -> None:
     Path("space.yaml").write_text("mine")
     message = (
-        "error: space.yaml exists already and stays as it is; choose another name, as"
-        " in: ablate init space-2\n"
+        "error: space.yaml already exists and was not changed; choose another name,"
+        " such as: ablate init space-2\n"
     )
     assert say("init") == (2, "", message)
     assert say("init", "space") == (2, "", message)
@@ -167,14 +167,14 @@ def test_nothing_is_overwritten(say: Say) -> None:
     Path("search.yaml").symlink_to("nowhere.yaml")
     code, _, err = say("init", "--example", "search")
     assert code == 2
-    assert err.endswith("as in: ablate init --example search search-2\n")
+    assert err.endswith("such as: ablate init --example search search-2\n")
     assert not Path("nowhere.yaml").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("init", "a/b"), "there is no folder a; make it with: mkdir -p a"),
+        (("init", "a/b"), "there is no folder a; create it: mkdir -p a"),
         (("init", "--list", "x"), "--list takes no name and no --example"),
         (
             ("init", "--list", "--example", "search"),

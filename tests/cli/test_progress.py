@@ -28,5 +28,5 @@ def test_a_lost_worker_is_a_line_with_the_trial_and_where_it_goes_on(
     progress.event(Started(key, Place("ray", "here", 2, "cpu", 1), 3))
     assert (
         capsys.readouterr().err
-        == "its worker was lost: baseline, seed 0; it goes on after epoch 3\n"
+        == "the worker was lost: baseline, seed 0; the trial continues after epoch 3\n"
     )

@@ -136,6 +136,7 @@ def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None
         ).fetchall():
             connection.execute(f'DROP VIEW "{view}"')
         connection.execute("ALTER TABLE trials DROP COLUMN teacher")
+        connection.execute("ALTER TABLE studies DROP COLUMN space")
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
         study = (
             "INSERT INTO studies (name, file, question, expect, source, metric,"

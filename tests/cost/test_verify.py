@@ -26,7 +26,7 @@ from ablate.cost.verify import (
 )
 from ablate.errors import UnknownName
 from ablate.layers.circulant import CirculantProjection
-from ablate.published import Cause, Row, Table, sources, tables
+from ablate.published import Cause, PublishedRow, PublishedTable, sources, tables
 from ablate.records import Cost, Level
 
 WITH_CAUSE = [
@@ -88,7 +88,7 @@ def of(
     value: float = 4.6,
 ) -> Checked:
     """What one printed FLOP count is, where the network has `value` G."""
-    row = Row(
+    row = PublishedRow(
         "row",
         {"backbone": "deit_tiny_patch16_224"},
         None,
@@ -96,7 +96,7 @@ def of(
         printed,
         causes={"FLOPs": cause} if cause else {},
     )
-    table = Table(
+    table = PublishedTable(
         name="made/up",
         about="",
         varies=(),
@@ -137,9 +137,9 @@ def grown(first: str, second: str, cause: Cause | None = None) -> Checked:
     """The second row changes the first one's network; it costs 4.96 G, the first 4.56
     G.
     """
-    base = Row("base", {"backbone": "deit_tiny_patch16_224"}, None, "", first)
+    base = PublishedRow("base", {"backbone": "deit_tiny_patch16_224"}, None, "", first)
     levels = {"backbone": "deit_small_patch16_224"}
-    row = Row(
+    row = PublishedRow(
         "grown",
         levels,
         None,
@@ -148,7 +148,7 @@ def grown(first: str, second: str, cause: Cause | None = None) -> Checked:
         base="base",
         causes={"FLOPs": cause} if cause else {},
     )
-    table = Table(
+    table = PublishedTable(
         name="made/up",
         about="",
         varies=(),
@@ -179,7 +179,7 @@ def test_a_multiple_of_another_row_holds_if_that_row_is_explained() -> None:
 
 
 def test_a_copy_holds_if_the_source_prints_it() -> None:
-    row = Row(
+    row = PublishedRow(
         "T2T-14",
         {"backbone": "t2t_vit_14"},
         None,
@@ -189,11 +189,17 @@ def test_a_copy_holds_if_the_source_prints_it() -> None:
     )
     book = Book(lambda architecture: flops(4.8))
     assert check(
-        Table(name="made/up", about="", varies=(), rows=(row,)), row, "FLOPs", book
+        PublishedTable(name="made/up", about="", varies=(), rows=(row,)),
+        row,
+        "FLOPs",
+        book,
     ).holds
     other = replace(row, flops="5.3")
     assert not check(
-        Table(name="made/up", about="", varies=(), rows=(other,)), other, "FLOPs", book
+        PublishedTable(name="made/up", about="", varies=(), rows=(other,)),
+        other,
+        "FLOPs",
+        book,
     ).holds
 
 
@@ -259,7 +265,7 @@ def small_table(
 ) -> list[Checked]:
     """The prints of a table of DeiT-S, by label, levels and print, under a convention."""
     made = [
-        Row(
+        PublishedRow(
             label,
             {"backbone": "deit_small_patch16_224", **levels},
             None,
@@ -268,7 +274,7 @@ def small_table(
         )
         for label, levels, print_ in rows
     ]
-    table = Table(
+    table = PublishedTable(
         name="made/up", about="", varies=(), rows=tuple(made), conventions={cost: words}
     )
     return list(
@@ -321,8 +327,8 @@ def test_a_row_of_one_branch_prints_half_of_both() -> None:
 
 
 def test_an_unmodified_backbone_has_the_print_of_its_source() -> None:
-    def row(backbone: str, levels: dict[str, Level]) -> Row:
-        return Row(
+    def row(backbone: str, levels: dict[str, Level]) -> PublishedRow:
+        return PublishedRow(
             "row",
             {"backbone": backbone, "representation": True, **levels},
             None,
@@ -335,7 +341,7 @@ def test_an_unmodified_backbone_has_the_print_of_its_source() -> None:
         row("vit_base_patch16_224", {"value": "glu"}),
         row("deit_base_patch16_224", {}),
     )
-    table = Table(
+    table = PublishedTable(
         name="made/up",
         about="",
         varies=(),

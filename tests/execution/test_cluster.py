@@ -68,12 +68,12 @@ def cluster() -> Iterator[Any]:
 def test_options_that_exclude_each_other_are_refused() -> None:
     with pytest.raises(
         ExecutorError,
-        match="--cpus and --gpus are for this machine; with --ray-address h:6379",
+        match="cpus and gpus are for this machine; with ray_address h:6379",
     ):
         Options(ray_address="h:6379", cpus=2)
     with pytest.raises(
         ExecutorError,
-        match="--ray-address auto goes with --executor ray, not with inline",
+        match="ray_address auto goes with executor ray, not with inline",
     ):
         Options(ray_address="auto", executor="inline")
 

@@ -101,13 +101,42 @@ def test_a_failed_trial_does_not_hold_the_others_up(
 def test_the_option_is_the_key(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(TINY)
-    assert (
-        space.read(file, 9).looks
-        == space.load(UNTIL.replace("9}", "9, start: 2}"), "tiny.yaml").looks
-    )
-    assert space.load(space.read(file, 9).document, "tiny.yaml").seeds == tuple(
-        range(9)
-    ), "the stored document says it too"
-    file.write_text(TINY.replace("seeds: 2", "seeds: [3, 4]"))
-    with pytest.raises(AblateError, match="lists its seeds"):
-        space.read(file, 9)
+    by_option = space.until_decided(space.read(file), 9)
+    by_key = space.load(UNTIL.replace("9}", "9, start: 2}"), "tiny.yaml")
+    assert by_option.looks == by_key.looks
+    assert by_option.seeds == by_key.seeds
+
+
+def test_the_option_changes_the_space_and_outlives_a_resume(options: Options) -> None:
+    """The YAML text is stored as it is; `resume` adds seeds as the run before did."""
+    fixed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
+    declared = space.until_decided(fixed, 9)
+    stopping = pipeline.Hooks(stop=lambda: True)
+    executor = SimulatedExecutor(curve)
+    pipeline.run(declared, "tiny.yaml", options, stopping, executor)
+    study = Study("tiny", options.url)
+    assert study.declared() == declared
+    assert study.declared().document == fixed.document
+    pipeline.resume("tiny", options, executor=SimulatedExecutor(curve))
+    assert set(counts(options)) <= {3, 6, 9} and max(counts(options)) > 3
+    # The same file without the option has its three seeds again.
+    pipeline.run(fixed, "tiny.yaml", options, executor=SimulatedExecutor(curve))
+    assert set(counts(options)) == {3}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("seeds: 2", "seeds: [3, 5]"), "until_decided 9 takes seeds 0, 1, ..."),
+        (("seeds: 2", "seeds: 9"), "must be more than the 9 seeds"),
+        (("design: grid", "strategy: {name: random, cells: 3}"), "is a search"),
+        (("seeds: 2", "seeds: 2\nscheduler: asha"), "leave the scheduler out"),
+    ],
+)
+def test_what_cannot_be_decided_so_is_refused(
+    change: tuple[str, str], message: str
+) -> None:
+    declared = space.load(TINY.replace(*change), "tiny.yaml")
+    with pytest.raises(AblateError) as raised:
+        space.until_decided(declared, 9)
+    assert message in str(raised.value)

@@ -16,7 +16,7 @@ from PIL import Image
 from ablate import diagnosis, pipeline, space
 from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
-from ablate.execution.work import Work
+from ablate.execution.trial_run import TrialRun
 from ablate.pipeline import Options, Outcome
 from ablate.records import (
     Diagnostics,
@@ -118,12 +118,14 @@ def test_a_kill_between_the_last_epoch_and_its_diagnostics_loses_none(
     tmp_path: Path,
 ) -> None:
     wanted = Diagnostics(("token_cosine",), 10, every=1)
-    plain = Work(Job(trial(), str(tmp_path), Resources()), "inline")
+    plain = TrialRun(Job(trial(), str(tmp_path), Resources()), "inline")
     list(plain.start())
     while plain.status == Status.RUNNING:
         list(plain.step())
     plain.close()
-    again = Work(Job(trial(), str(tmp_path), Resources(), diagnostics=wanted), "inline")
+    again = TrialRun(
+        Job(trial(), str(tmp_path), Resources(), diagnostics=wanted), "inline"
+    )
     told = [event for event in again.start() if isinstance(event, Measured)]
     again.close()
     assert [taken.epoch for taken in told[-1].measurements] == [4, 4]
@@ -137,12 +139,12 @@ def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> Non
         Resources(),
         diagnostics=Diagnostics(("token_cosine",), 10, every=1),
     )
-    work = Work(job, "inline")
+    work = TrialRun(job, "inline")
     list(work.start())
     first = [event for event in work.step() if isinstance(event, Measured)]
     work.interrupt()
     work.close()
-    again = Work(job, "inline")
+    again = TrialRun(job, "inline")
     told = [event for event in again.start() if isinstance(event, Measured)]
     again.close()
     assert told == first
@@ -168,7 +170,7 @@ def test_a_diagnostic_that_fails_costs_no_training(
         raise RuntimeError("no light")
 
     monkeypatch.setattr("ablate.training.loop.measure", fail)
-    work = Work(
+    work = TrialRun(
         Job(
             trial(),
             str(tmp_path),
@@ -249,7 +251,9 @@ def test_images_are_looked_at_as_they_were_trained_on(
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     published = timm.create_model("vit_tiny_patch16_224").state_dict()
-    monkeypatch.setattr("ablate.training.start._published", lambda *_: published)
+    monkeypatch.setattr(
+        "ablate.training.initial_weights._published", lambda *_: published
+    )
     text = IMAGES + "diagnostics: {names: [token_cosine], images: 4}\n"
     assert run_text(text, InlineExecutor()).trained == 2
     study = Study("tiny", options.url)

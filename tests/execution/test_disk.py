@@ -13,7 +13,7 @@ from ablate import disk, filesystems, pipeline, space
 from ablate.diagnosis import diagnose
 from ablate.errors import CheckpointError
 from ablate.execution.inline import InlineExecutor
-from ablate.execution.work import Work
+from ablate.execution.trial_run import TrialRun
 from ablate.pipeline import Options
 from ablate.records import (
     Diagnostics,
@@ -64,7 +64,7 @@ def test_finished_trials_are_freed_and_no_result_is_lost(
 def test_an_unfinished_trial_keeps_its_checkpoint(
     tiny: str, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ablate.execution.work.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("ablate.execution.trial_run.CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(Killed):
         train(tiny, options, killing(3))
     assert [place.kind for place in disk.usage(options)] == ["unfinished"]
@@ -153,14 +153,14 @@ def test_a_kill_after_the_last_epoch_finds_the_trial_finished(
     job = Job(
         trial=trial, checkpoints=str(tmp_path), resources=Resources(), keep="best"
     )
-    first = Work(job, "inline")
+    first = TrialRun(job, "inline")
     told = list(first.start())
     while first.status == Status.RUNNING:
         told += list(first.step())
     first.close()
     state = torch.load(tmp_path / trial.hash / "last.pt", weights_only=True)
     assert "optimizer" not in state
-    again = Work(job, "inline")
+    again = TrialRun(job, "inline")
     events = list(again.start())
     again.close()
     assert again.status == Status.COMPLETED
@@ -234,7 +234,7 @@ def test_diagnostics_are_those_of_one_network_whatever_is_kept(
             diagnostics=wanted,
             keep=keep,
         )
-        work = Work(job, "inline")
+        work = TrialRun(job, "inline")
         events = list(work.start())
         while work.status == Status.RUNNING:
             for event in work.step():
@@ -251,7 +251,7 @@ def test_diagnostics_are_those_of_one_network_whatever_is_kept(
             break
         work.close()
         if kill:
-            work = Work(job, "inline")
+            work = TrialRun(job, "inline")
             events = list(work.start())
             work.close()
         measured.append(

@@ -199,7 +199,7 @@ def test_service_that_fails_is_left(
     loggers.close()
     assert (
         capsys.readouterr().err.count(
-            "--log mlflow stopped: no route to host. Training goes on"
+            "log mlflow stopped: no route to host. Training goes on"
         )
         == 1
     )
@@ -227,7 +227,7 @@ def test_a_service_that_hangs_keeps_nobody_waiting(
     loggers.close()
     assert time.monotonic() - start < 10
     assert (
-        "--log tensorboard has not taken everything; the store has it."
+        "log tensorboard has not taken everything; the store has it."
         in capsys.readouterr().err
     )
 
@@ -241,7 +241,7 @@ def test_service_that_cannot_start(
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(
         ExecutorError,
-        match=r"nobody is logged in .* `wandb login`, or set WANDB_MODE=offline",
+        match=r"not logged in .* `wandb login`, or set WANDB_MODE=offline",
     ):
         Loggers(
             Logs(services=("wandb",), folder=tmp_path, study="tiny", factors=FACTORS)
@@ -249,7 +249,7 @@ def test_service_that_cannot_start(
     (tmp_path / "file").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
     with pytest.raises(
-        ExecutorError, match="--log mlflow: sqlite:.*/file/mlflow.db cannot be used: "
+        ExecutorError, match="log mlflow: sqlite:.*/file/mlflow.db cannot be used: "
     ):
         Loggers(
             Logs(services=("mlflow",), folder=tmp_path, study="tiny", factors=FACTORS)
@@ -270,7 +270,7 @@ def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
         2,
         "error: --log mlflow goes with --executor ray, not with inline\n",
     )
-    monkeypatch.setattr(execution, "find_spec", lambda name: None)
+    monkeypatch.setattr(execution.executor, "find_spec", lambda name: None)
     code, _, err = say("run", "tiny.yaml", "--log", "wandb")
     assert (code, err) == (
         2,
@@ -299,7 +299,7 @@ def test_all_three_beside_real_training(
         "run", "tiny.yaml", "--log", "tensorboard", "--log", "mlflow", "--log", "wandb"
     )
     assert code == 0, err
-    assert "Follow it with: tensorboard --logdir runs/tensorboard" in err
+    assert "View the log with: tensorboard --logdir runs/tensorboard" in err
     with Reader("runs/ablate.db") as reader:
         _, rows = reader.query(
             "SELECT trial_hash, number, top1 FROM epochs ORDER BY 1, 2"

@@ -13,8 +13,8 @@ from ablate import pipeline, space
 from ablate.execution import make
 from ablate.pipeline import Options
 from ablate.plan import make_plan
-from ablate.queue import MOST_RETURNS, Planned, Queue
 from ablate.records import Cost, Job, Resources, Trial
+from ablate.scheduling.queue import MOST_RETURNS, Planned, Queue
 from ablate.store.reader import Reader
 from ablate.training import checkpoint
 from tests.conftest import TINY
@@ -48,6 +48,16 @@ def test_what_others_have_is_waited_for(trials: tuple[Trial, ...]) -> None:
     made = queue(trials, {one: ["taken", "taken", "taken", "known"], two: ["taken"]})
     handed = [job.trial.hash if job else None for job in made]
     assert handed == [three, two, None]
+
+
+def test_what_comes_back_after_the_end_is_handed_out_again(
+    trials: tuple[Trial, ...],
+) -> None:
+    """An executor asks ahead: the queue has ended when the last trial comes back."""
+    made = queue(trials[:2], {})
+    assert len(list(made)) == 2
+    made.returned(trials[1].hash)
+    assert [job.trial for job in made if job] == [trials[1]]
 
 
 def test_what_comes_back_is_handed_out_again_but_not_for_ever(

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ablate import pipeline, space
-from ablate.execution import make, make_rule
+from ablate.execution import make
+from ablate.execution.early_stopping import make_stopping_rule
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import (
@@ -158,20 +159,20 @@ def flat(value: float, count: int) -> tuple[Epoch, ...]:
 def test_known_curves_are_compared_with() -> None:
     peers = {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}
     for scheduler in (Scheduler("asha", 1, 3), Scheduler("median", 1)):
-        rule = make_rule(order(scheduler, peers))
+        rule = make_stopping_rule(order(scheduler, peers))
         assert rule is not None
         rule.add("good", ())
         rule.add("bad", ())
         assert not rule.stops("good", flat(90.0, 1))
         assert rule.stops("bad", flat(10.0, 1))
-        alone = make_rule(order(scheduler))
+        alone = make_stopping_rule(order(scheduler))
         assert alone is not None
         alone.add("bad", ())
         assert not alone.stops("bad", flat(10.0, 1)), "nothing to compare with"
 
 
 def test_epochs_told_twice_count_once() -> None:
-    rule = make_rule(
+    rule = make_stopping_rule(
         order(
             Scheduler("asha", 1, 3), {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}
         )
@@ -186,7 +187,7 @@ def test_a_trial_is_in_the_same_bracket_in_every_run() -> None:
     keys = [f"{n:020x}" for n in range(64)]
 
     def stopped() -> list[bool]:
-        rule = make_rule(
+        rule = make_stopping_rule(
             order(
                 Scheduler("hyperband", 1, 3), {key: flat(50.0, 9) for key in keys[:32]}
             )
@@ -201,7 +202,7 @@ def test_a_trial_is_in_the_same_bracket_in_every_run() -> None:
 
 
 def test_fifo_has_no_rule() -> None:
-    assert make_rule(order(Scheduler())) is None
+    assert make_stopping_rule(order(Scheduler())) is None
 
 
 def test_the_inline_executor_stops_trials_too(tiny: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ablate.errors import ExecutorError
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.watch import Watch
+    from ablate.execution.ray_tune.monitor import Monitor
 
 pytestmark = pytest.mark.slow  # Ray's import takes seconds.
 
@@ -23,10 +23,10 @@ def beat(folder: Path, trial: str, moment: int) -> None:
     os.utime(lock, ns=(moment, moment))
 
 
-def watched(folder: Path, patience: float) -> Watch:
-    from ablate.execution.ray_tune.watch import Watch
+def watched(folder: Path, patience: float) -> Monitor:
+    from ablate.execution.ray_tune.monitor import Monitor
 
-    watch = Watch(patience)
+    watch = Monitor(patience)
     for key in ("lively", "hanging", "without a folder", "a", "b"):
         watch.follow(key, str(folder))
     return watch
@@ -67,7 +67,7 @@ def test_a_dead_part_of_ray_ends_the_run_with_its_name(
 ) -> None:
     import ray
 
-    from ablate.execution.ray_tune.watch import Watch
+    from ablate.execution.ray_tune.monitor import Monitor
 
     class Node:
         def dead_processes(self) -> list[tuple[str, Any]]:
@@ -75,4 +75,4 @@ def test_a_dead_part_of_ray_ends_the_run_with_its_name(
 
     monkeypatch.setattr(ray._private.worker, "_global_node", Node())
     with pytest.raises(ExecutorError, match="process raylet has died"):
-        Watch().look([])
+        Monitor().check([])

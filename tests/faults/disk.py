@@ -46,10 +46,7 @@ def how() -> str:
             "RLIMIT_FSIZE lowered from outside on the driver and its workers (no tmpfs"
             f" can be mounted here: {reason})"
         )
-    return (
-        f"run folders stand on a tmpfs of {MEGABYTES} MB, which is filled up by another"
-        " file"
-    )
+    return f"the run folders are on a tmpfs of {MEGABYTES} MB, which another file fills"
 
 
 class Disk:

@@ -284,9 +284,9 @@ def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
     if code == 1 and not starting and "failed: " not in log:
         found.append("does not say what failed")
     restarted = int(str((scene.rows(RESTARTED, ran.after) or [(0,)])[0][0]))
-    if code >= 0 and log.count("its worker was lost") != restarted:
+    if code >= 0 and log.count("the worker was lost") != restarted:
         found.append(
-            f"{log.count('its worker was lost')} lines of {restarted} lost workers"
+            f"{log.count('the worker was lost')} lines of {restarted} lost workers"
         )
     if code == 130 and len(ran.faults) == 1:
         found += forgotten_epochs(scene)

@@ -24,7 +24,7 @@ from tests.faults.scene import BUSY_SECONDS, Scene, stopped
         "`failed: ... no checkpoint can be written ...: No space left on device`, exit"
         " code 1"
     ),
-    keeps="all results, last checkpoints; `ablate resume` trains the failed ones on",
+    keeps="all results, last checkpoints; `ablate resume` continues the failed trials",
     codes=(1, 2),
     says="no checkpoint can be written|No space|File too large|cannot be written",
 )
@@ -35,8 +35,10 @@ def fill_for_checkpoints(scene: Scene) -> bool:
 @fault(
     "disk full: database",
     "training",
-    sees="one message: the store cannot be written to, why, what to do; exit code 2",
-    keeps="all that was stored, last checkpoints",
+    sees=(
+        "one message: the store cannot be written to, why, and what to do; exit code 2"
+    ),
+    keeps="everything stored so far, last checkpoints",
     codes=(1, 2),
     says="cannot be written|No space|File too large",
     possible=on_sqlite,
@@ -48,8 +50,8 @@ def fill_for_database(scene: Scene) -> bool:
 @fault(
     "checkpoint truncated",
     "training",
-    sees="nothing but time",
-    keeps="all results; the file is set aside and the trial starts anew",
+    sees="nothing; only time is lost",
+    keeps="all results; the file is set aside and the trial starts again",
 )
 def truncate(scene: Scene) -> bool:
     return _damage(
@@ -60,8 +62,8 @@ def truncate(scene: Scene) -> bool:
 @fault(
     "checkpoint empty",
     "training",
-    sees="nothing but time",
-    keeps="all results; the file is set aside and the trial starts anew",
+    sees="nothing; only time is lost",
+    keeps="all results; the file is set aside and the trial starts again",
 )
 def empty(scene: Scene) -> bool:
     return _damage(scene, lambda content: b"")
@@ -70,8 +72,8 @@ def empty(scene: Scene) -> bool:
 @fault(
     "checkpoint with a flipped bit",
     "training",
-    sees="nothing but time",
-    keeps="all results; the file is set aside and the trial starts anew",
+    sees="nothing; only time is lost",
+    keeps="all results; the file is set aside and the trial starts again",
 )
 def flip(scene: Scene) -> bool:
     def flipped(content: bytes) -> bytes:
@@ -99,8 +101,8 @@ def lock_shortly(scene: Scene) -> bool:
 @fault(
     "database locked for long",
     "training",
-    sees="one message: the store cannot be written to, locked, what to do; exit code 2",
-    keeps="all that was stored, last checkpoints",
+    sees="one message: the store is locked, and what to do; exit code 2",
+    keeps="everything stored so far, last checkpoints",
     codes=(2,),
     says="locked",
     possible=on_sqlite,
@@ -112,7 +114,7 @@ def lock_long(scene: Scene) -> bool:
 @fault(
     "run folder moved between runs",
     "between",
-    sees="nothing: `ablate resume --runs NEW`",
+    sees="nothing; continue with `ablate resume --runs NEW`",
     keeps="everything",
 )
 def move(scene: Scene) -> bool:
@@ -130,7 +132,7 @@ def move(scene: Scene) -> bool:
         "`failed: ... no checkpoint can be written`, then one message: no store at the"
         " old place; exit code 2"
     ),
-    keeps="all that was stored, last checkpoints",
+    keeps="everything stored so far, last checkpoints",
     codes=(1, 2),
     says="no store|cannot be written|No such file",
 )
@@ -142,7 +144,7 @@ def move_in_use(scene: Scene) -> bool:
     "data set unreadable for a worker",
     "training",
     sees="`failed: ... data: FILE is not a readable .npz`, exit code 1",
-    keeps="all results, last checkpoints; `ablate resume` trains the failed ones",
+    keeps="all results, last checkpoints; `ablate resume` trains the failed trials",
     codes=(1,),
     says="failed: .*data",
 )

@@ -105,7 +105,10 @@ class Victim:
 
 WORKER = Victim(
     row="SIGKILL of a worker",
-    sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
+    sees=(
+        "one line: the worker was lost, and the epoch to continue from; the run"
+        " continues"
+    ),
     keeps="all results, the trial's last checkpoint",
     kill=kill_worker,
     share=5,
@@ -114,7 +117,7 @@ WORKER = Victim(
 )
 DRIVER = Victim(
     row="SIGKILL of the driver",
-    sees="the shell's word; then `ablate resume`",
+    sees="the message of the shell; continue with `ablate resume`",
     keeps="all results, each trial's last checkpoint",
     kill=kill_driver,
     share=3,
@@ -124,7 +127,7 @@ DRIVER = Victim(
 )
 GROUP = Victim(
     row="SIGKILL of the whole process group",
-    sees="the shell's word; then `ablate resume`",
+    sees="the message of the shell; continue with `ablate resume`",
     keeps="all results, each trial's last checkpoint",
     kill=kill_group,
     share=2,
@@ -136,8 +139,8 @@ GROUP = Victim(
 RAYLET = Victim(
     row="SIGKILL of Ray's raylet",
     sees=(
-        "one message with the process's name, exit code 2; in the seconds in which Ray"
-        " starts, Ray's own words or none, code 1"
+        "one message that names the process, exit code 2; while Ray is starting, Ray's"
+        " own message or none, exit code 1"
     ),
     keeps="all results, last checkpoints",
     kill=kill_raylet,

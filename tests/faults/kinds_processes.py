@@ -21,7 +21,7 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
     "SIGTERM",
     "any",
     sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
-    keeps="every epoch told",
+    keeps="every reported epoch",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",
 )
@@ -35,7 +35,7 @@ def terminate(scene: Scene) -> bool:
     "Ctrl-C",
     "any",
     sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
-    keeps="every epoch told",
+    keeps="every reported epoch",
     codes=(130, -2),
     says="Go on with: ablate resume|interrupted",
 )
@@ -47,8 +47,8 @@ def interrupt(scene: Scene) -> bool:
 @fault(
     "out of memory in a trial",
     "training",
-    sees="`failed: ... MemoryError`, exit code 1, or a line that its worker was lost",
-    keeps="all results, last checkpoints; `ablate resume` trains it on",
+    sees="`failed: ... MemoryError`, exit code 1, or one line: the worker was lost",
+    keeps="all results, last checkpoints; `ablate resume` continues the trial",
     codes=(1,),
     says="failed",
 )
@@ -67,7 +67,10 @@ def exhaust(scene: Scene) -> bool:
 @fault(
     "a worker hangs",
     "training",
-    sees="a line: its worker was lost, after which epoch it goes on; the run goes on",
+    sees=(
+        "one line: the worker was lost, and the epoch to continue from; the run"
+        " continues"
+    ),
     keeps="all results, the trial's last checkpoint",
     possible=lambda scene: scene.patience == HANG_SECONDS,
 )
@@ -88,7 +91,7 @@ def jump(scene: Scene) -> bool:
 @fault(
     "two drivers on one study",
     "training",
-    sees="the second: one message, exit code 2; the first goes on",
+    sees="the second driver: one message, exit code 2; the first continues",
     keeps="everything",
     possible=on_sqlite,
 )

@@ -32,19 +32,20 @@ PLACES = (*Place, ELSEWHERE)
 
 MEANING = {
     Place.FIRST: (
-        "a worker builds or has built a trial that has nothing on the disk, and its"
-        " first epoch has not begun"
+        "a worker is building or has built a trial without a checkpoint, and its first"
+        " epoch has not begun"
     ),
-    Place.EPOCH: "a worker trains an epoch or evaluates its end",
+    Place.EPOCH: "a worker trains an epoch, or evaluates at the end of it",
     Place.CHECKPOINT: (
-        "a worker writes a checkpoint: from the call that saves to its return"
+        "a worker writes a checkpoint (from the call of the save function to its"
+        " return)"
     ),
     Place.RESULT: (
-        "a worker has the result of a trial, or the driver stores the result,"
-        " and the database has not been asked to commit"
+        "a worker has the result of a trial, or the driver is storing it, and the"
+        " driver has not asked the database to commit yet"
     ),
     ELSEWHERE: (
-        "between two epochs, while a trial goes on from its checkpoint, or while no"
+        "between two epochs, while a trial resumes from its checkpoint, or while no"
         " trial runs"
     ),
 }

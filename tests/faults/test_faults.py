@@ -113,7 +113,7 @@ def test_the_exit_code_says_what_was_found(
     report = tmp_path / "report.md"
     assert command(["--count", str(FULL), "--report", str(report)]) == code
     text = report.read_text()
-    assert ("Nothing was lost, doubled or changed." in text) == (code == 0)
+    assert ("No result was lost, duplicated or changed." in text) == (code == 0)
     least = tally.landed_in(Place.EPOCH)
     assert f"| {Place.EPOCH} | 0 | {least} | 0 | 0 | 0 | {least} |" in text
 

@@ -14,7 +14,7 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.report.grid import Grid, plain
+from ablate.report.tables import Table, plain
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import TINY
@@ -45,7 +45,7 @@ class Hostile:
     options: Options
     study: Study
 
-    def query(self, statement: str) -> Grid:
+    def query(self, statement: str) -> Table:
         """An answer of the store, as `ablate query` shows it."""
         with Reader(self.options.url) as reader:
             columns, rows = reader.query(statement)

@@ -20,14 +20,14 @@ from markdown_it import MarkdownIt
 from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
-from ablate import drawing, escape
+from ablate import escape, study_charts
 from ablate.cli import main
-from ablate.cli.grids import studies_grid, trials_grid
 from ablate.cli.inside import reviewed
-from ablate.page import write_page
-from ablate.report import Grid, layers_grid, render
-from ablate.report.figures import drawn, save_chart, save_layers, svg
+from ablate.cli.tables import studies_table, trials_table
+from ablate.html_report import write_report
+from ablate.report import Table, layers_table, render
 from ablate.report.layers import Line
+from ablate.report.matplotlib_charts import drawn, save_chart, save_layers, svg
 from ablate.review import review
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
@@ -59,25 +59,25 @@ ANSWERS = (
 )
 
 
-def made(hostile: Hostile, name: str) -> Grid:
-    """One of the grids that verbs print."""
+def made(hostile: Hostile, name: str) -> Table:
+    """One of the tables that verbs print."""
     study, url = hostile.study, hostile.options.url
     lines = [Line(cell=0, label=LEVEL, seeds=3, layers={0: 1.5, 1: -2.5})]
     texts = [*FORMULAS, *HARMLESS, *KINDS.values()]
-    makers: dict[str, Callable[[], Grid]] = {
-        "table": study.grid,
-        "effects": study.effects_grid,
-        "factors": lambda: study.effects_grid("importance"),
+    makers: dict[str, Callable[[], Table]] = {
+        "table": study.results_table,
+        "effects": study.effects_table,
+        "factors": lambda: study.effects_table("importance"),
         "pareto": study.pareto,
-        "studies": lambda: studies_grid(url),
-        "trials": lambda: trials_grid(NAME, url),
+        "studies": lambda: studies_table(url),
+        "trials": lambda: trials_table(NAME, url),
         "review": lambda: reviewed(NAME, url, " --runs 'a b'"),
         "query": lambda: hostile.query(
             "SELECT * FROM studies JOIN provenance ON study_id = studies.id"
         ),
         "strange": lambda: hostile.query(STRANGE),
-        "layers": lambda: layers_grid(evil("diagnostic"), evil("about"), lines),
-        "formulas": lambda: Grid(
+        "layers": lambda: layers_table(evil("diagnostic"), evil("about"), lines),
+        "formulas": lambda: Table(
             columns=["text", *texts],
             rows=[[text, *texts] for text in texts],
             data=[{"text": text, **dict.fromkeys(texts, text)} for text in texts],
@@ -93,7 +93,7 @@ def made(hostile: Hostile, name: str) -> Grid:
 
 
 @pytest.fixture(params=ANSWERS)
-def grid(hostile: Hostile, request: pytest.FixtureRequest) -> Grid:
+def grid(hostile: Hostile, request: pytest.FixtureRequest) -> Table:
     return made(hostile, request.param)
 
 
@@ -138,7 +138,7 @@ class Page(HTMLParser):
         self.comments.append(data)
 
 
-def test_html_is_a_table_of_the_texts(grid: Grid) -> None:
+def test_html_is_a_table_of_the_texts(grid: Table) -> None:
     text = render(grid, "html")
     page = Page(text)
     assert set(page.tags) <= {
@@ -165,7 +165,7 @@ def test_html_is_a_table_of_the_texts(grid: Grid) -> None:
     assert not ACTING.search(text)
 
 
-def test_markdown_is_a_table_of_the_texts(grid: Grid) -> None:
+def test_markdown_is_a_table_of_the_texts(grid: Table) -> None:
     text = render(grid, "md")
     tokens = COMMONMARK.parse(text)
     blocks = {
@@ -227,7 +227,7 @@ def written(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def test_csv_gives_every_text_back_and_begins_no_formula(grid: Grid) -> None:
+def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     text = render(grid, "csv")
     rows = list(csv.reader(io.StringIO(text)))
     keys = list(dict.fromkeys(key for row in grid.data for key in row)) or list(
@@ -248,13 +248,13 @@ def test_csv_gives_every_text_back_and_begins_no_formula(grid: Grid) -> None:
     assert not ACTING.search(text)
 
 
-def test_json_is_exact(grid: Grid) -> None:
+def test_json_is_exact(grid: Table) -> None:
     text = render(grid, "json")
     assert json.loads(text) == json.loads(json.dumps(list(grid.data), default=str))
     assert not ACTING.search(text)
 
 
-def test_latex_stays_inside_its_table(grid: Grid) -> None:
+def test_latex_stays_inside_its_table(grid: Table) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
     assert comments == [
@@ -392,7 +392,7 @@ def test_a_mistake_of_the_program_cannot_act_on_the_terminal(
     def broken(*_: object) -> None:
         raise RuntimeError(evil("mistake"))
 
-    monkeypatch.setattr("ablate.cli.grids.studies_grid", broken)
+    monkeypatch.setattr("ablate.cli.tables.studies_table", broken)
     monkeypatch.setattr(sys, "argv", ["ablate", "status"])
     with pytest.raises(SystemExit, match="1"):
         main()
@@ -450,7 +450,7 @@ CHARTS = ("effects", "pareto", "curves", "importance", "parallel")
 @crowded
 @pytest.mark.parametrize("of", CHARTS)
 def test_pictures_show_text_as_text(hostile: Hostile, tmp_path: Path, of: str) -> None:
-    chart = drawing.chart(hostile.study, of)
+    chart = study_charts.chart(hostile.study, of)
     for text in drawn(chart).findobj(Text):
         assert isinstance(text, Text)
         assert not is_math_text(text.get_text()) or "mathdefault" in text.get_text()
@@ -507,7 +507,7 @@ def test_pictures_of_layers_show_text_as_text(
 def test_the_report_shows_text_as_text(
     hostile: Hostile, tmp_path: Path, interactive: bool
 ) -> None:
-    write_page(
+    write_report(
         hostile.study,
         tmp_path / "a.html",
         interactive=interactive,

@@ -14,13 +14,13 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from ablate import drawing, escape
+from ablate import escape, study_charts
 from ablate.errors import shortened
-from ablate.page import write_page
+from ablate.html_report import write_report
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.figures import save_chart
-from ablate.report.interactive import draw_vectors
 from ablate.report.layers import Line
+from ablate.report.matplotlib_charts import save_chart
+from ablate.report.plotly_charts import draw_vectors
 from tests.benchmarks import load
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import BLOCKS, CONTROL, HTML, MARKDOWN, SQL, TEX, evil
@@ -45,7 +45,8 @@ PLOTLY = f"{HTML} {MARKDOWN} %{{x}} {TEX} {SQL}".replace("\n", " ")
 ELSEWHERE = """
 () => [...document.querySelectorAll('a[href], img[src], iframe[src], script[src], form[action]')]
     .map(element => new URL(element.href || element.src || element.action, document.baseURI))
-    .filter(url => !['127.0.0.1', 'localhost', ''].includes(url.hostname) || /^(javascript|mailto):/.test(url.protocol))
+    .filter(url => !['127.0.0.1', 'localhost', ''].includes(url.hostname)
+        || /^(javascript|mailto):/.test(url.protocol))
     .map(url => url.href).filter(url => url !== 'https://plotly.com/')
 """
 
@@ -99,7 +100,7 @@ def shown(page: Page) -> str:
 def test_the_report(
     hostile: Hostile, page: Page, tmp_path: Path, interactive: bool
 ) -> None:
-    write_page(hostile.study, tmp_path / "a.html", interactive=interactive)
+    write_report(hostile.study, tmp_path / "a.html", interactive=interactive)
     page.goto((tmp_path / "a.html").as_uri())
     page.locator(".plotly .main-svg" if interactive else "figure svg").first.wait_for()
     assert squeezed(page.locator("h1").inner_text()) == squeezed(
@@ -197,7 +198,7 @@ def test_what_a_point_says(page: Page, tmp_path: Path) -> None:
 def test_interactive_charts_of_the_study(
     hostile: Hostile, page: Page, tmp_path: Path, of: str
 ) -> None:
-    save_chart(tmp_path / "a.html", drawing.chart(hostile.study, of))
+    save_chart(tmp_path / "a.html", study_charts.chart(hostile.study, of))
     page.goto((tmp_path / "a.html").as_uri())
     assert any("end of question" in text for text in texts(page))
     assert any("end of level" in text for text in texts(page))
@@ -212,7 +213,7 @@ def address(hostile: Hostile) -> Iterator[str]:
 def settled(page: Page) -> None:
     page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')")
     page.wait_for_timeout(700)
-    expect(page.get_by_text("has a mistake in it")).to_have_count(0)
+    expect(page.get_by_text("This page has an error")).to_have_count(0)
     inert(page)
 
 
@@ -262,18 +263,18 @@ def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
             row["trial"] for row in reader.trials(NAME) if row["status"] == "failed"
         )
     page.goto(f"{address}/trial?trial={failed}")
-    page.get_by_text("To run it again").wait_for()
+    page.get_by_text("Run it again").wait_for()
     settled(page)
     page.get_by_text("end of error").wait_for()
     inert(page)
     page.goto(f"{address}/trial")
-    page.get_by_text("Or choose one of a study").wait_for()
+    page.get_by_text("Or choose a trial of a study").wait_for()
     settled(page)
 
 
 def test_compare(page: Page, address: str) -> None:
     page.goto(f"{address}/compare")
-    page.get_by_text("Bold: what differs.").wait_for()
+    page.get_by_text("Bold: values that differ.").wait_for()
     settled(page)
     page.locator("[data-testid=stMultiSelect] input").nth(1).click()
     page.wait_for_timeout(500)

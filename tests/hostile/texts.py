@@ -25,7 +25,10 @@ TEX = (
     "-- --- `` '' ?` << >> ,, é ß 漢 😀 ≤"
     "\n\\input{/etc/hostname}\n%\n"
 )
-CONTROL = "\x1b]0;title\x07\x1b[2J\x1b[31m\x08\x08\r\x0b\x0c\x7f\x00\x9b31m\x85\u2028\u202eright\u202c\u2066\u200b\ufeff\U000e0041"
+CONTROL = (
+    "\x1b]0;title\x07\x1b[2J\x1b[31m\x08\x08\r\x0b\x0c\x7f\x00\x9b31m\x85"
+    "\u2028\u202eright\u202c\u2066\u200b\ufeff\U000e0041"
+)
 SQL = "'; DROP TABLE trials; --"
 SHELL = '; touch "$HOME/pwned" `id` $(id) #'
 

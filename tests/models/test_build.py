@@ -9,7 +9,6 @@ import torch
 
 from ablate import factors
 from ablate.errors import AblateError, Infeasible, UnknownName, UnreadParameter
-from ablate.factors.factor import ArrangeFactor
 from ablate.families import resolve
 from ablate.models import build
 from ablate.records import Architecture
@@ -18,8 +17,8 @@ from ablate.records import Architecture
 def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = factors.catalogue()
     layout = honest["layout"]
-    assert isinstance(layout, ArrangeFactor)
-    careless = replace(layout, join=lambda values, before: before)
+    assert layout.join_branches is not None
+    careless = replace(layout, join_branches=lambda values, before: before)
     monkeypatch.setattr(factors, "catalogue", lambda: {**honest, "layout": careless})
     with pytest.raises(UnreadParameter, match="did not read layout = parallel"):
         build(

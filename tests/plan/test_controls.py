@@ -13,7 +13,7 @@ from ablate.cost import count
 from ablate.errors import AblateError
 from ablate.pipeline import Options
 from ablate.plan import make_plan
-from ablate.plan.plan import Cells
+from ablate.plan.cells import Cells
 from ablate.study import Study
 from tests.conftest import RunText
 

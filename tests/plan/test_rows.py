@@ -71,13 +71,13 @@ def test_what_a_row_does_not_name_is_as_in_the_backbone() -> None:
 
 
 def test_a_table_shows_a_dash_where_a_row_says_nothing() -> None:
-    from ablate.cli.grids import plan_grid
+    from ablate.cli.tables import plan_table
     from ablate.pipeline import Preview
-    from ablate.report.grid import markdown
+    from ablate.report.tables import markdown
 
     plan = make_plan(declared(), fake_cost)
     text = markdown(
-        plan_grid(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
+        plan_table(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
     )
     line = next(line for line in text.splitlines() if line.startswith("|   2 |"))
     assert [part.strip() for part in line.split("|")][2:7] == [

@@ -12,8 +12,6 @@ import pytest
 from ablate import space
 from ablate.errors import Infeasible
 from ablate.plan.limits import violations
-from ablate.plan.search import Search, reading_order
-from ablate.plan.strategies import SAMPLERS
 from ablate.records import (
     Architecture,
     Cost,
@@ -24,6 +22,9 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.scheduling.combinations import reading_order
+from ablate.scheduling.search import Search
+from ablate.scheduling.strategies import SAMPLERS
 
 TEXT = """
 question: Where is the optimum?

@@ -168,7 +168,7 @@ def test_a_trial_that_was_computed_wrongly_before_has_another_hash_now(
 ) -> None:
     corrected = replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash
     monkeypatch.setattr(
-        "ablate.records._corrections", lambda architecture, recipe, data: {}
+        "ablate.records.trial._corrections", lambda architecture, recipe, data: {}
     )
     assert (
         replace(trial(**settings), recipe=replace(Recipe(), **recipe)).hash != corrected
@@ -179,7 +179,7 @@ def test_other_trials_keep_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = Recipe(cutmix=1.0, repeats=3)
     kept = replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash
     monkeypatch.setattr(
-        "ablate.records._corrections", lambda architecture, recipe, data: {}
+        "ablate.records.trial._corrections", lambda architecture, recipe, data: {}
     )
     assert replace(trial(**{"size.pool": "mean"}), recipe=recipe).hash == kept
 
@@ -191,7 +191,7 @@ def test_repeats_were_wrong_on_image_files_alone(
     repeated = replace(trial(), data=replace(DATA, name=name), recipe=Recipe(repeats=3))
     corrected = repeated.hash
     monkeypatch.setattr(
-        "ablate.records._corrections", lambda architecture, recipe, data: {}
+        "ablate.records.trial._corrections", lambda architecture, recipe, data: {}
     )
     assert (replace(repeated).hash != corrected) == (SETS[name].kind != "memory")
 
@@ -209,7 +209,7 @@ def test_a_backbone_that_averages_by_itself_is_corrected_too() -> None:
         "vit_little_patch16_reg4_gap_256", 256, 3, 10, {"patch.cosine": 1.0}
     )
     assert (
-        records._corrections(said, Recipe(), DATA)
-        == records._corrections(unsaid, Recipe(), DATA)
+        records.trial._corrections(said, Recipe(), DATA)
+        == records.trial._corrections(unsaid, Recipe(), DATA)
         == {"patch": 2}
     )

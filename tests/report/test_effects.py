@@ -66,9 +66,9 @@ def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([[80.0], [81.0]], "one seed says nothing of noise"),
+        ([[80.0], [81.0]], "one seed contains no information about noise"),
         ([[80.0, 80.0, 81.0], [80.5, 80.5, 81.5]], "all differences are equal"),
-        ([[80.0, 81.0], [81.5, 81.4]], "we cannot tell yet"),
+        ([[80.0, 81.0], [81.5, 81.4]], "inconclusive"),
         (
             [[80.0, 81.0, 79.0, 80.5], [80.01, 81.02, 79.0, 80.5]],
             "makes no difference of 0.5 points or more",
@@ -252,7 +252,7 @@ def test_rounding_is_no_spread(trust: ModuleType) -> None:
         [[0.0] * 3, [0.0] * 3],
         [[70.1, 71.2, 69.3], [70.4, 71.5, 69.6]],
     ):
-        with pytest.raises(AblateError, match="says nothing of noise"):
+        with pytest.raises(AblateError, match="contains no information about noise"):
             Factorial(study(trust, values), {"cell": 0})
 
 

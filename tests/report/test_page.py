@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ablate import drawing
+from ablate import study_charts
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.page import write_page
+from ablate.html_report import write_report
 from ablate.pipeline import Options
-from ablate.report.figures import save_chart, svg
-from ablate.report.interactive import draw
+from ablate.report.matplotlib_charts import save_chart, svg
+from ablate.report.plotly_charts import draw
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import TINY, RunText, Say
@@ -36,10 +36,10 @@ def study(run_text: RunText, options: Options) -> Study:
 def test_every_chart_is_drawn_still_and_interactive(
     study: Study, tmp_path: Path
 ) -> None:
-    found = drawing.drawable(study)
-    assert list(found) == list(drawing.KINDS)
+    found = study_charts.drawable(study)
+    assert list(found) == list(study_charts.KINDS)
     for name, chart in found.items():
-        assert svg(chart) == svg(drawing.chart(study, name)), "equal bytes"
+        assert svg(chart) == svg(study_charts.chart(study, name)), "equal bytes"
         figure = draw(chart)
         assert figure.data, name
     for ending in ("svg", "pdf", "png", "html"):
@@ -50,10 +50,10 @@ def test_every_chart_is_drawn_still_and_interactive(
 
 
 def test_a_point_says_which_row_it_is(study: Study) -> None:
-    figure = draw(drawing.chart(study, "pareto"))
+    figure = draw(study_charts.chart(study, "pareto"))
     keys = [key for trace in figure.data for key in trace.customdata or ()]
     assert sorted(keys) == [0, 1, 2, 3]
-    forest = draw(drawing.chart(study, "effects"))
+    forest = draw(study_charts.chart(study, "effects"))
     assert {trace.name for trace in forest.data} <= {
         "helps",
         "hurts",
@@ -111,7 +111,7 @@ def test_the_report_says_it_all(
         "recipe: {epochs: 3",
     ):
         assert words in text
-    write_page(study, tmp_path / "b.html", where=f" --runs {options.runs}")
+    write_report(study, tmp_path / "b.html", where=f" --runs {options.runs}")
     assert (tmp_path / "b.html").read_text() == text, "equal data, equal bytes"
     assert "<script>alert" not in text
 
@@ -136,7 +136,7 @@ def test_every_kind_of_study_has_a_report(
 ) -> None:
     run_text(text, SimulatedExecutor(curve))
     study = Study("tiny", options.url)
-    write_page(study, tmp_path / "a.html")
+    write_report(study, tmp_path / "a.html")
     assert (tmp_path / "a.html").stat().st_size > 10_000
 
 
@@ -149,8 +149,8 @@ def test_a_study_without_a_spread_has_a_report(
             lambda trial, number: replace(curve(trial, number), top1=0.0)
         ),
     )
-    write_page(Study("tiny", options.url), tmp_path / "a.html")
-    assert "nothing of noise" in (tmp_path / "a.html").read_text()
+    write_report(Study("tiny", options.url), tmp_path / "a.html")
+    assert "no information about noise" in (tmp_path / "a.html").read_text()
 
 
 def test_a_hostile_name_cannot_run(
@@ -161,7 +161,7 @@ def test_a_hostile_name_cannot_run(
         SimulatedExecutor(curve),
     )
     for interactive in (False, True):
-        write_page(
+        write_report(
             Study("tiny", options.url), tmp_path / "a.html", interactive=interactive
         )
         text = (tmp_path / "a.html").read_text()
@@ -179,7 +179,7 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
     from playwright.sync_api import sync_playwright
 
     file = tmp_path / "report.html"
-    write_page(study, file, interactive=interactive)
+    write_report(study, file, interactive=interactive)
     asked: list[str] = []
     mistakes: list[str] = []
     with sync_playwright() as driver:
@@ -204,8 +204,8 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
     ("metered", "told"),
     [
         (0, None),
-        (3, ", 0.5 kWh drawn by the CPUs in the 3 of 36 epochs metered"),
-        (36, ", 0.5 kWh drawn by the CPUs</"),
+        (3, ", 0.5 kWh measured on the CPUs in 3 of 36 epochs"),
+        (36, ", 0.5 kWh measured on the CPUs</"),
     ],
 )
 def test_energy_is_told_where_it_was_read(
@@ -217,7 +217,7 @@ def test_energy_is_told_where_it_was_read(
             f"UPDATE epochs SET joules = 1.8e6 / ? WHERE rowid IN ({some})",
             (metered, metered),
         )
-    write_page(study, tmp_path / "tiny.html")
+    write_report(study, tmp_path / "tiny.html")
     text = (tmp_path / "tiny.html").read_text()
     assert ("kWh" in text) == (told is not None)
     assert told is None or told in text

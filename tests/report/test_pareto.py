@@ -71,12 +71,12 @@ def test_what_is_no_objective_is_told(run_text: RunText, options: Options) -> No
     with pytest.raises(
         AblateError,
         match=(
-            "--objective flop=min: write NAME=max or NAME=min, with a NAME of top1,"
+            "objective flop=min: write NAME=max or NAME=min, with a NAME of top1,"
             " params"
         ),
     ):
         Study("tiny", options.url).pareto(["flop=min"])
-    with pytest.raises(AblateError, match="--objective flops=: write"):
+    with pytest.raises(AblateError, match="objective flops=: write"):
         Study("tiny", options.url).pareto(["flops"])
 
 

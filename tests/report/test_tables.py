@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablate.errors import UnknownName
-from ablate.records import CellResult, Cost, Status, StudyResults
-from ablate.report import render, results_grid, summarise
-from ablate.report.grid import plain
+from ablate.records import CellResult, Cost, Looks, Status, StudyResults
+from ablate.report import render, results_table, summarise
+from ablate.report.tables import plain
 from ablate.report.units import unit_for
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -131,27 +131,27 @@ def test_what_is_missing_is_said() -> None:
 )
 def test_bytes_of_every_format(form: str, ending: str) -> None:
     file = GOLDEN / f"table.{ending}"
-    text = render(results_grid(RESULTS), form)
+    text = render(results_table(RESULTS), form)
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text()
 
 
 def test_rows_of_equal_levels_stand_together() -> None:
-    grid = results_grid(RESULTS, group="shortcuts.b")
+    grid = results_table(RESULTS, group="shortcuts.b")
     assert [row[0] for row in grid.rows] == ["0", "2", "3", "4"]
     assert grid.groups == {1, 2, 3}
     assert render(grid, "latex").count(r"\midrule") == 4
     assert render(grid, "html").count("<tbody>") == 4
     with pytest.raises(UnknownName, match="did you mean 'shortcuts.b'"):
-        results_grid(RESULTS, group="shortcuts.c")
+        results_table(RESULTS, group="shortcuts.c")
 
 
 def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
     better = cell(
         2, {"shortcuts.count": 2, "shortcuts.b": 1}, {0: 80.8, 1: 80.61, 2: 81.1}
     )
-    grid = results_grid(replace(RESULTS, cells=(RESULTS.cells[0], better)))
+    grid = results_table(replace(RESULTS, cells=(RESULTS.cells[0], better)))
     assert grid.rows[1][3] == "80.84 ± 0.25 (+1.00*)"
     assert grid.bold == {(1, "top-1 (%)")}
     # A star that is not escaped would close the bold text for a reader of Markdown.
@@ -166,10 +166,13 @@ def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
 )
 def test_latex_compiles(tmp_path: Path) -> None:
     tables = "\\par\\bigskip\n".join(
-        render(results_grid(RESULTS, group=group), "latex")
+        render(results_table(RESULTS, group=group), "latex")
         for group in ("", "shortcuts.b")
     )
-    text = "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    text = (
+        "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n"
+        "\\usepackage{booktabs}\n\\begin{document}\n"
+    )
     (tmp_path / "table.tex").write_text(text + tables + "\\end{document}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(
@@ -180,11 +183,11 @@ def test_latex_compiles(tmp_path: Path) -> None:
 
 
 def test_machine_formats_have_full_precision_and_every_row() -> None:
-    rows = json.loads(render(results_grid(RESULTS), "json"))
+    rows = json.loads(render(results_table(RESULTS), "json"))
     assert len(rows) == 5
     assert rows[0]["top1_mean"] == statistics.fmean([79.8, 79.6, 80.1])
     assert rows[4]["top1_mean"] is None
-    again = list(csv.DictReader(io.StringIO(render(results_grid(RESULTS), "csv"))))
+    again = list(csv.DictReader(io.StringIO(render(results_table(RESULTS), "csv"))))
     assert [float(row["top1_mean"]) for row in again[:1]] == [rows[0]["top1_mean"]]
     assert list(again[0]) == list(rows[0])
 
@@ -222,3 +225,12 @@ def test_any_data_render(data: list[dict[str, object]]) -> None:
 def test_units(value: float, text: str) -> None:
     unit = unit_for([value])
     assert f"{unit.text(value)} {unit.letter}" == text
+
+
+def test_the_note_states_the_level_of_the_star() -> None:
+    """Verdicts that are taken at three looks share the 5 %."""
+    assert "* p < 0.05 (paired t" in results_table(RESULTS).notes[0]
+    assert (
+        "* p < 0.0167 (paired t"
+        in results_table(RESULTS, looks=Looks(3, 9, 3)).notes[0]
+    )

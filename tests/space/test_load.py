@@ -383,7 +383,7 @@ def test_a_declared_backbone_says_its_pooling(pool: str, tiny: str) -> None:
 def test_a_summary_of_a_recipe_shows_a_zero_that_is_no_default() -> None:
     told = Recipe(
         beta1=0.0, mixup=0.8, cutmix=1.0, mixup_switch=0.0, weight_decay=0.0
-    ).told()
+    ).summary()
     assert (told["beta1"], told["mixup_switch"], told["weight_decay"]) == (
         0.0,
         0.0,

@@ -56,11 +56,11 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "the tag !mine is not allowed",
     ),
     "binary tag": (changed("digits", "!!binary aGk="), 7, "is not allowed"),
-    "key twice": (added("seeds: 3"), 9, "the key 'seeds' stands twice"),
+    "key twice": (added("seeds: 3"), 9, "the key 'seeds' is a duplicate"),
     "factor twice": (
         changed("  layout:", "  shortcuts.count: [0, 2]\n  layout:"),
         5,
-        "the key 'shortcuts.count' stands twice",
+        "the key 'shortcuts.count' is a duplicate",
     ),
     "key is a number": (added("5: x"), 9, "a key must be text"),
     "key is a list": (added("[a, b]: x"), 9, "a key must be text"),
@@ -139,12 +139,12 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "diagnostic twice": (
         added("diagnostics: [diversity, diversity]"),
         9,
-        "diversity stands twice",
+        "diversity is a duplicate",
     ),
     "row twice": (
         added("design: rows\nrows:\n  - {}\n  - {}"),
         12,
-        "row 1 stands twice",
+        "row 1 is a duplicate",
     ),
     "rows and a baseline": (
         added("design: rows\nrows:\n  - {}\nbaseline: {layout: parallel}"),
@@ -233,11 +233,11 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "numbers from 0 to below 1",
     ),
     "negative count": (changed("[0, 1]", "[0, -1]"), 4, "-1 is not a level"),
-    "level twice": (changed("[0, 1]", "[0, 1, 1]"), 4, "the level 1 stands twice"),
+    "level twice": (changed("[0, 1]", "[0, 1, 1]"), 4, "the level 1 is a duplicate"),
     "level twice in two types": (
         changed("layout: [serial, parallel]", "drop.path: [0, 0.0]"),
         5,
-        "the level 0.0 stands twice",
+        "the level 0.0 is a duplicate",
     ),
     "baseline of another type": (
         added("baseline: {shortcuts.count: true}"),
@@ -256,12 +256,12 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "factors.shortcuts.count: must be a valid list, found 1",
     ),
     "level is null": (changed("[0, 1]", "[0, null]"), 4, "found None"),
-    "number too large": (changed("[0, 1]", "[0, 1e999]"), 4, "is no finite float"),
-    "not a number": (changed("[0, 1]", "[0, .nan]"), 4, "is no finite float"),
+    "number too large": (changed("[0, 1]", "[0, 1e999]"), 4, "is not a finite number"),
+    "not a number": (changed("[0, 1]", "[0, .nan]"), 4, "is not a finite number"),
     "fixed and varied": (
         added("fixed: {layout: parallel}"),
         9,
-        "layout stands under factors and under fixed",
+        "layout is under factors and under fixed",
     ),
     "fixed unknown": (
         added("fixed:\n  shortcuts.bb: 2"),
@@ -324,7 +324,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "seeds: must be a valid integer, found 'two'",
     ),
     "no seeds": (changed("seeds: 2", "seeds: 0"), 6, "greater than or equal to 1"),
-    "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "a seed stands twice"),
+    "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "a seed is a duplicate"),
     "negative seed": (
         changed("seeds: 2", "seeds: [-1]"),
         6,
@@ -386,12 +386,12 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "limit without a bound": (
         added("limits: {flops: small}"),
         9,
-        "limits.flops: 'small' is no bound; write one like",
+        "limits.flops: 'small' is not a bound; write one like",
     ),
     "limit that would run code": (
         added("limits: {flops: \"<= __import__('os')\"}"),
         9,
-        "is no bound",
+        "is not a bound",
     ),
     "limit on an unknown cost": (
         added('limits: {flop: "<= 1"}'),
@@ -453,7 +453,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "costs as the only goal": (
         added("strategy: brute-force\nmetric: {flops: min}"),
         10,
-        "metric names first one of top1, top5",
+        "the first metric must be one of top1, top5",
     ),
     "goals and a scheduler": (
         added(
@@ -465,17 +465,17 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "limit that is a call": (
         added('limits: ["flops() <= 3"]'),
         9,
-        "'flops() <= 3' is no bound on costs; write one like",
+        "'flops() <= 3' is not a bound on costs; write one like",
     ),
     "limit on nothing known": (
         added('limits: ["flop <= 3"]'),
         9,
-        "is no bound on costs",
+        "is not a bound on costs",
     ),
     "limit on the baseline alone": (
         added('limits: ["baseline.flops <= 3"]'),
         9,
-        "is no bound on costs",
+        "is not a bound on costs",
     ),
     "name with spaces": (added("name: my study"), 9, "name:"),
 }

@@ -107,7 +107,7 @@ def folder(file: Path) -> None:
             foreign,
             (
                 "is a database of another program (it has customers); name a store of"
-                " its own with --store"
+                " its own with store"
             ),
         ),
         (

@@ -586,7 +586,12 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(
             "cells.control_of",
             "studies.finished_at",
         )
-        later += ("trials.selected_epoch", "trials.teacher", "epochs.joules")
+        later += (
+            "trials.selected_epoch",
+            "trials.teacher",
+            "epochs.joules",
+            "studies.space",
+        )
         for table, column in (name.split(".") for name in later):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))

@@ -27,9 +27,9 @@ from ablate.records import (
     Cost,
     Data,
     DeclaredTeacher,
+    InitialWeights,
     Level,
     Recipe,
-    Start,
     Teacher,
     Trial,
 )
@@ -332,7 +332,7 @@ def test_a_teacher_from_timm_sees_images_as_it_was_trained(
     made = build_teacher(
         Teacher(
             Architecture(backbone=name, image_size=224, channels=3, classes=1000),
-            Start("timm some"),
+            InitialWeights("timm some"),
         ),
         data,
     )

@@ -20,7 +20,8 @@ import torch
 
 from ablate import space
 from ablate.data import describe
-from ablate.data.batches import Share, batches, first_images
+from ablate.data.batches import batches, first_images
+from ablate.data.share import Share
 from ablate.errors import DataError, ExecutorError, SpaceError
 from ablate.execution import make
 from ablate.records import Ended, Event, Recipe, Resources, Started, Status, Trial

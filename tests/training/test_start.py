@@ -20,12 +20,12 @@ from ablate.families import resolve
 from ablate.models import build, build_from
 from ablate.models.weights import take
 from ablate.pipeline import Options, run
+from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.plan import make_plan
-from ablate.plan.start import find_start, prepared, refuse_strange
-from ablate.records import Cost, Level, Recipe, Start
+from ablate.records import Cost, InitialWeights, Level, Recipe
 from ablate.store.reader import Reader
 from ablate.training import Training
-from ablate.training.start import read_start
+from ablate.training.initial_weights import read_start
 from tests.training.test_training import trial
 
 SIZES: dict[str, Level] = {
@@ -199,7 +199,7 @@ def test_equal_content_is_one_start_wherever_it_lies(file: Path) -> None:
 
 def test_published_weights_are_named_by_their_tag_or_refused() -> None:
     start = find_start("timm", "cait_xxs24_224")
-    assert start == Start("timm cait_xxs24_224.fb_dist_in1k")
+    assert start == InitialWeights("timm cait_xxs24_224.fb_dist_in1k")
     for name in ("pvt_small", "vit"):
         with pytest.raises(Infeasible, match=f"timm publishes no weights for {name}"):
             find_start("timm", name)
@@ -224,7 +224,7 @@ def test_published_weights_are_timms_own(
     wanted = replace(
         trial(),
         architecture=resolve("cait_xxs24_224", 224, 3, 10, {}),
-        start=Start("timm cait_xxs24_224"),
+        start=InitialWeights("timm cait_xxs24_224"),
     )
     state = read_start(wanted)
     assert all(
@@ -241,7 +241,7 @@ def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         CheckpointError,
         match=r"could not be fetched \(no route to host\).*name the file",
     ):
-        read_start(replace(trial(), start=Start("timm x")))
+        read_start(replace(trial(), start=InitialWeights("timm x")))
 
 
 def test_a_file_that_changed_since_the_plan_is_refused(file: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_file_of_another_network_is_refused(file: Path) -> None:
     refuse_strange(start, trial().architecture)
     with pytest.raises(Infeasible, match="vit.pth is of another network: "):
         refuse_strange(start, resolve("vit", 8, 1, 10, {**SIZES, "size.width": 32}))
-    refuse_strange(Start("timm x"), trial().architecture)
+    refuse_strange(InitialWeights("timm x"), trial().architecture)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"cos\nsystem\n(S'true'\ntR."])
@@ -497,7 +497,6 @@ def test_a_long_name_of_a_file_is_refused_as_a_level_only(tmp_path: Path) -> Non
     torch.save(vit().state_dict(), file)
     with pytest.raises(SpaceError, match="a level has at most 200 characters"):
         space.load(STARTS.format(file=file), "s.yaml")
-    space.load(STARTS.format(file=file), "s.yaml", stored=True)
     alone = (
         STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]")
         + "pretrained: {file}\n"

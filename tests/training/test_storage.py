@@ -156,7 +156,7 @@ def test_a_url_that_cannot_be_written_is_told_before_training(
 ) -> None:
     with pytest.raises(
         CheckpointError,
-        match="--checkpoints nosuch://x/.*Protocol not known: nosuch.*folder or a URL",
+        match="checkpoints nosuch://x/.*Protocol not known: nosuch.*folder or a URL",
     ):
         try_out("nosuch://x")
     try_out(f"shared://{tmp_path}/root")

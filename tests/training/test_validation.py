@@ -160,7 +160,7 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
             ), "a share of the 50 test images"
     assert (
         "weights of the epoch that is best on 20 % held-out training images"
-        in study.grid().notes[0]
+        in study.results_table().notes[0]
     )
 
 

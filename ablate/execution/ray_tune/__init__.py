@@ -1,11 +1,18 @@
-"""Jobs on Ray Tune: the only package that imports Ray.
+"""Runs jobs on Ray Tune. This is the only package that imports Ray.
 
-SQL is the truth, so nothing of Tune's own state is ever restored: each run makes a new
-Tuner from the jobs still to do, and a trial that Tune starts again continues from its
-own checkpoint file. Workers stay warm from one trial to the next.
+What it guarantees: no state of Tune is ever restored. Each run makes a new Tuner from
+the jobs that are still to do, and a trial that Tune starts again resumes from its own
+checkpoint file. The SQL store alone decides what is done. Workers stay warm from one
+trial to the next.
 
-This module is light, so that Ray can start while the plan is being costed; `driver` and
-`worker` are not.
+How: a local Ray starts in a thread that lives as long as Ray. `Warden` (a process)
+cleans up if the driver is killed, `Guard` (a thread) ends the driver if a part of Ray
+dies, and `Monitor` kills workers that hang.
+
+What would break it: importing Ray before the variables below are set, as Ray reads some
+of them at import; ending the thread that started Ray; or importing torch or `driver` at
+the head of this module. The module is light, so that Ray can start while the costs of
+the plan are counted.
 """
 
 from __future__ import annotations
@@ -25,40 +32,49 @@ from typing import TYPE_CHECKING, Any
 from ablate import advice, escape
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
-from ablate.execution import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.ray_tune.warden import Warden
 from ablate.records import Order, Resources
 
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.guard import Guard
 
-# How the user's clusters authenticate; a local Ray of our own always uses a token.
+# The authentication mode that the user has set, for clusters. A local Ray always uses a
+# token.
 USERS_AUTH_MODE = os.environ.get("RAY_AUTH_MODE")
 
-# How long a local Ray may take to start: its own patience of 30 s is short on a busy
+# How long a local Ray may take to start. Ray's own limit of 30 s is too short on a busy
 # machine.
 START_SECONDS = seconds("ABLATE_RAY_START_SECONDS", 600)
 SAY_SECONDS = 5.0
-# What Ray says of processes that are merely slow.
+# Messages of Ray about processes that are slow rather than broken.
 SLOW = re.compile(
     r"timed out|[Tt]imeout|[Uu]nable to connect to GCS|[Ff]ailed to connect to GCS"
 )
 
-# Before Ray is imported: it reads some of these at import.
+# These are set before Ray is imported, because Ray reads some of them at import.
 os.environ.update(
     {
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Off, every port of a local Ray listens on the loopback only; a cluster that is
-        # joined keeps its own addresses.
+        # If off, every port of a local Ray listens on the loopback interface only. A
+        # cluster that is joined keeps its own addresses.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Do not start idle workers, one per core, that may never be used.
         "RAY_prestart_worker_first_driver": "0",
+        # Keep the interface and the output of Tune that `driver` and `worker` are
+        # written for.
         "RAY_TRAIN_V2_ENABLED": "0",
         "RAY_AIR_NEW_OUTPUT": "0",
+        # Relative paths of a space must mean the same in a worker as in the driver.
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
-        # It takes SIGTERM from ours while Ray starts, prints a stack of addresses and
-        # aborts.
+        # Ray's handler would replace ours for SIGTERM while Ray starts, print a stack
+        # of addresses and abort.
         "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
+        # A worker without a share of a GPU must see no GPU.
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+        # The store holds the results: no CSV or JSON logs of Tune. Ctrl-C belongs to
+        # the driver. No snapshots of an experiment state that nothing restores, and no
+        # warning about them. A worker that does not stop within 10 s is killed.
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",
         "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
@@ -69,8 +85,10 @@ os.environ.update(
 
 
 class RayExecutor:
-    """Runs on a local Ray of its own, which listens on the loopback only and ends with
-    the process; or on the cluster at an address, which it leaves running.
+    """Runs on a local Ray, or on an existing cluster.
+
+    A local Ray listens on the loopback interface only and ends with the process. A
+    cluster at an address keeps running.
     """
 
     name = "ray"
@@ -87,8 +105,9 @@ class RayExecutor:
         self._failure: BaseException | None = None
 
     def prepare(self, cpus: int | None, gpus: int | None) -> None:
-        # The kernel ends Ray's processes with the thread that started them, so this one
-        # lives as long as Ray.
+        # The kernel kills Ray's processes when the thread that started them ends (a
+        # parent-death signal belongs to a thread, not to a process). This thread
+        # therefore waits until `close`.
         def live() -> None:
             try:
                 self._start(cpus, gpus)
@@ -102,29 +121,30 @@ class RayExecutor:
 
     def _start(self, cpus: int | None, gpus: int | None) -> None:
         with warnings.catch_warnings():
-            # Ray's own imports deprecate each other; none of it is a user's to mend.
+            # Ray's own imports cause deprecation warnings that a user cannot fix.
             warnings.simplefilter("ignore")
             from ablate.execution.ray_tune import cluster
 
             logging.getLogger("ray").setLevel(logging.ERROR)
-            # Each lost worker is an error with a traceback to Tune, and a line with the
-            # trial's name to whoever hears the events.
+            # Tune logs each lost worker as an error with a traceback. The driver
+            # reports it already, in one line with the name of the trial.
             logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             if self._address:
                 cluster.join(self._address, USERS_AUTH_MODE)
             else:
                 self._start_local(cpus, gpus)
-            # Imports that take seconds, made here while the plan is being costed.
+            # These imports take seconds; here they run while the costs of the plan are
+            # counted.
             import ablate.execution.ray_tune.driver  # noqa: F401
 
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
         from ablate.execution.ray_tune.guard import Guard
-        from ablate.execution.ray_tune.watch import died
+        from ablate.execution.ray_tune.monitor import died
 
         self._warden = Warden(advice.command("resume"))
-        # Ray would write a token of its own to a file that everybody can read; the
-        # environment is this user's alone.
+        # Ray would write its own token to a file that every user can read. The
+        # environment of a process is readable by its own user only.
         self._token = not (
             {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys()
         )
@@ -133,9 +153,12 @@ class RayExecutor:
         cluster.set_auth_mode("token")
         import ray
 
+        # Ray prints its own errors through this function, with pages of logs.
         ray._private.worker.print_to_stdstream = _first_sentence
         deadline = time.monotonic() + START_SECONDS
         while True:
+            # The guard watches from before the start, because a part may die while Ray
+            # starts.
             self._guard = Guard(died, self._warden.said)
             try:
                 ray.init(
@@ -170,7 +193,7 @@ class RayExecutor:
         self._guard.started()
 
     def _wait(self) -> None:
-        """Waits until Ray has started or failed to, and says so when it takes long."""
+        """Waits until Ray has started or failed, and prints a line if it takes long."""
         began = time.monotonic()
         while not self._ready.wait(SAY_SECONDS):
             print(
@@ -190,8 +213,8 @@ class RayExecutor:
                 f"Ray did not start: {self._failure}"
             ) from self._failure
         if threading.current_thread() is threading.main_thread():
-            # Ray put handlers of its own before these, which print a stack of
-            # addresses.
+            # Ray installed its own C++ handlers over these; they print a stack of
+            # addresses. Setting ours again removes them.
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 handler = signal.getsignal(number)
                 if callable(handler):
@@ -206,7 +229,7 @@ class RayExecutor:
             warnings.simplefilter("ignore")
             from ablate.execution.ray_tune.cluster import check_nodes
             from ablate.execution.ray_tune.driver import train
-        # Ray prints its warnings where results belong.
+        # Ray prints its warnings to stdout, which is for results.
         with contextlib.redirect_stdout(sys.stderr):
             if self._address:
                 check_nodes()
@@ -234,8 +257,10 @@ class RayExecutor:
 
 
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
-    """What Ray says of its own troubles, without the pages of its logs that come with
-    it, and without what ablate says.
+    """Prints the first sentence of Ray's own error messages.
+
+    It leaves out the pages of logs that follow, and messages that ablate reports
+    itself.
     """
     for line in data.get("lines", ()):
         if not line.startswith(("A worker died", "Raylet is terminated")):
@@ -247,10 +272,11 @@ def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
 
 
 def _check_resources(resources: Resources, address: str) -> None:
-    """Raises ExecutorError where this machine could never run a trial: Tune would wait
-    for ever.
+    """Raises ExecutorError if this machine can never run a trial.
 
-    Of a cluster it is only said: an autoscaler may bring a node that can.
+    Tune would wait forever.
+
+    On a cluster it only prints a warning: an autoscaler may add a node that can.
     """
     import ray
 

@@ -1,4 +1,16 @@
-"""Joins a Ray cluster that runs already, and leaves it as it was."""
+"""Joins a Ray cluster that is already running, and leaves it unchanged.
+
+What it guarantees: a run starts only if every node that can train has the same versions
+of ablate, torch and timm as this machine, and the cluster keeps running when the run
+ends.
+
+How: it checks that the address answers before Ray tries, which would take minutes. It
+finds out whether the cluster uses tokens by trying, and it runs a small task on every
+node to compare versions.
+
+What would break it: a variable that workers read but that is missing in
+WORKER_SETTINGS, as the environment of another node is not that of the driver.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +21,11 @@ import sys
 from typing import Any
 
 from ablate import provenance
+from ablate.advice import option
 from ablate.errors import ExecutorError
 
 CONNECT_SECONDS = 5.0
-# What a worker reads from its environment, which on another node is not the driver's.
+# Variables that a worker reads. On another node, its environment is not the driver's.
 WORKER_SETTINGS = (
     "RAY_TRAIN_V2_ENABLED",
     "RAY_CHDIR_TO_TRIAL_DIR",
@@ -23,38 +36,39 @@ WORKER_SETTINGS = (
 def join(address: str, users_mode: str | None) -> None:
     """Connects this process to a cluster.
 
-    `users_mode` is the user's own RAY_AUTH_MODE.
+    `users_mode` is the RAY_AUTH_MODE that the user has set.
 
     Raises:
-        ExecutorError: nothing answers there, it wants another token, or this machine is
-            not one of its nodes.
+        ExecutorError: nothing answers at the address, the cluster expects another
+            token, or this machine is not one of its nodes.
     """
     if "://" in address:
         raise ExecutorError(
-            f"--ray-address {address}: Tune's driver cannot run through Ray's client;"
+            f"{option('ray_address')} {address}: Tune's driver cannot run through Ray's client;"
             " run ablate on a node of the cluster, with --ray-address auto (for a job:"
             " ray job submit -- ablate run FILE --ray-address auto)"
         )
-    # A wrong address or token is wrong at the first try.
+    # A wrong address or token does not become right later: Ray should fail at the first
+    # try.
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
-    found = _reachable(address)
-    # A driver that uses tokens where the cluster does not can start no actor, and the
-    # other way round it is turned away at once; so where the user has not said which,
-    # the cluster's answer says it.
+    resolved = _reachable(address)
+    # A driver that uses tokens on a cluster without them cannot start an actor. A
+    # driver without a token on a cluster with them is rejected at once. So if the user
+    # has not set a mode, try without a token first and follow the answer.
     set_auth_mode(users_mode or "disabled")
     try:
-        _init(found)
+        _init(resolved)
     except Exception as error:
         if not _unauthenticated(error):
             raise ExecutorError(f"--ray-address {address}: {_reason(error)}") from error
         if users_mode is None:
             set_auth_mode("token")
             try:
-                return _init(found)
+                return _init(resolved)
             except Exception as again:
                 error = again
         raise ExecutorError(
-            f"--ray-address {address}: the cluster does not take this token; set"
+            f"{option('ray_address')} {address}: the cluster does not take this token; set"
             " RAY_AUTH_MODE=token, and the cluster's token in RAY_AUTH_TOKEN, in a"
             " file named by RAY_AUTH_TOKEN_PATH, or in ~/.ray/auth_token"
         ) from error
@@ -62,11 +76,11 @@ def join(address: str, users_mode: str | None) -> None:
 
 
 def set_auth_mode(mode: str) -> None:
-    """Sets how this process and those that it starts authenticate, also where Ray was
-    imported before.
-    """
+    """Sets how this process and its children authenticate, even after Ray's import."""
     os.environ["RAY_AUTH_MODE"] = mode
     if "ray" in sys.modules:
+        # Ray caches the mode and the token when it is imported; it has no public
+        # function to read them again.
         from ray import _raylet
 
         core: Any = _raylet
@@ -75,8 +89,9 @@ def set_auth_mode(mode: str) -> None:
 
 
 def check_nodes() -> None:
-    """Raises ExecutorError where a node runs other code than this machine, or none: its
-    results would not be the same study's.
+    """Raises ExecutorError if a node lacks ablate or has other versions.
+
+    Results of such a node would not be comparable within a study.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -99,7 +114,7 @@ def check_nodes() -> None:
     }
     for key, answer in asked.items():
         try:
-            found: dict[str, str] = ray.get(answer, timeout=60)
+            versions_there: dict[str, str] = ray.get(answer, timeout=60)
         except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
             continue  # A node that has gone meanwhile trains nothing.
         except Exception as error:
@@ -108,16 +123,16 @@ def check_nodes() -> None:
                 " what is here"
             ) from error
         for package, version in mine.items():
-            if found[package] != version:
+            if versions_there[package] != version:
                 raise ExecutorError(
-                    f"node {nodes[key]} has {package} {found[package] or '(none)'},"
+                    f"node {nodes[key]} has {package} {versions_there[package] or '(none)'},"
                     f" this machine {version or '(none)'}; install the same versions on"
                     " all nodes"
                 )
 
 
 def versions() -> dict[str, str]:
-    """The versions on which numbers depend."""
+    """Returns the versions that results depend on."""
     here = provenance.collect()
     return {
         "ablate": here.ablate,
@@ -139,37 +154,38 @@ def _init(address: str) -> None:
         address=address,
         log_to_driver=False,
         logging_level=logging.ERROR,
-        # Also for a program that `ray job submit` started with settings of its own.
+        # This also covers a program that `ray job submit` started with its own
+        # settings.
         runtime_env={"env_vars": settings},
     )
 
 
 def _reachable(address: str) -> str:
-    """HOST:PORT of an address.
+    """Returns HOST:PORT of an address.
 
-    Raises ExecutorError where nothing listens: Ray itself would try for minutes.
+    Raises ExecutorError if nothing listens there: Ray itself would retry for minutes.
     """
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        # Ray's own `auto` would also take any Ray that happens to run here, as that of
-        # another `ablate run`.
-        found: Any = canonicalize_bootstrap_address(
+        # Ray's own `auto` would also join any other Ray on this machine, such as that
+        # of another `ablate run`.
+        resolved: Any = canonicalize_bootstrap_address(
             None if address == "auto" else address
         )
-        if found is None:
+        if resolved is None:
             raise ValueError(
                 "RAY_ADDRESS is not set, and ray start was not called on this machine"
             )
-        host, _, port = found.rpartition(":")
+        host, _, port = resolved.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise ExecutorError(
-            f"--ray-address {address}: no cluster answers ({_reason(error)}); allowed"
+            f"{option('ray_address')} {address}: no cluster answers ({_reason(error)}); allowed"
             " are HOST:PORT of its head (as ray start --head says it) and auto;"
             " without the option, Ray starts on this machine"
         ) from error
-    return str(found)
+    return str(resolved)
 
 
 def _unauthenticated(error: BaseException | None) -> bool:
@@ -185,7 +201,7 @@ def _unauthenticated(error: BaseException | None) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The last line of the first cause: Ray's messages end with what happened."""
+    """Returns the last line of the first cause, where Ray says what happened."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -1,5 +1,16 @@
-"""What runs in the driver: the jobs for Tune, its scheduler, and the callback that
-passes events on.
+"""What runs in the driver: a searcher, a scheduler and a callback for Tune.
+
+What it guarantees: each job of an order runs until it ends, is stopped by the rule, or
+has lost its worker more than MAX_FAILURES times. Every event of a worker reaches `emit`
+in order, and nothing is read from Tune's own files afterwards.
+
+How: `JobSearcher` hands Tune one job after another, `RuledScheduler` stops trials
+early, and `EventForwarder` forwards events. To stop a run, a callback raises `Interrupted`,
+because Tune offers no other way to leave `fit`.
+
+What would break it: a callback that raises anything but `Interrupted` or an error that
+should end the run; or a searcher that says FINISHED while a job is out, since that job
+may have to be handed out again.
 """
 
 from __future__ import annotations
@@ -19,29 +30,30 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from ablate.errors import ExecutorError
-from ablate.execution import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.ray_tune.loggers import Loggers
-from ablate.execution.ray_tune.rules import Rule
+from ablate.execution.ray_tune.monitor import HANG_SECONDS, Monitor, dead_parts, died
+from ablate.execution.ray_tune.stopping import StoppingRule
 from ablate.execution.ray_tune.warden import MARK, PREFIX
-from ablate.execution.ray_tune.watch import HANG_SECONDS, Watch, dead_parts, died
 from ablate.execution.ray_tune.worker import TrialWorker
-from ablate.records import Ended, Event, Job, Order, Progressed, Status
+from ablate.records import Ended, Event, Job, Order, Status, epochs_of
 
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial as TuneTrial
 
-# How often one trial may lose its worker before it is given up.
+# How often one trial may lose its worker before it counts as failed.
 MAX_FAILURES = 8
-# More trials than there will be: the searcher says when it is done.
+# More trials than there will ever be: the searcher says when it is finished.
 NO_END = 10**9
-# Trials that Tune may stage ahead, so that a warm worker is never given up for want of
-# a next one.
+# Trials that Tune may stage ahead. Tune ends a warm worker if no next trial is staged
+# when its trial ends.
 STAGED_AHEAD = 16
 
 
 class Parcel:
-    """A job in Tune's configuration of a trial, which prints as the trial's hash: Tune
-    makes names of what it prints.
+    """A job in the configuration of one of Tune's trials; its repr is the trial's hash.
+
+    Tune builds names from the repr.
     """
 
     def __init__(self, job: Job) -> None:
@@ -52,12 +64,12 @@ class Parcel:
 
 
 class JobSearcher(Searcher):
-    """Tells Tune one job after another, that there is none now, or that there will be
-    no more.
+    """Hands Tune one job after another.
 
-    Tune tries a trial again whose worker died while it trained. It gives up a trial at
-    once whose warm worker died after the trial before it. This class hands such a job
-    out again, as another trial of Tune's.
+    It returns None if there is no job now, and FINISHED if there will be no more. Tune
+    retries a trial whose worker died while training it. But if a warm worker died
+    between two trials, Tune gives the second one up at once. This class hands such a
+    job out again, as another trial of Tune's.
     """
 
     def __init__(
@@ -72,7 +84,8 @@ class JobSearcher(Searcher):
         self._losses: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune saves its searcher to restore a run, which nobody here ever does.
+        # Tune pickles its searcher to restore a run later. A run is never restored
+        # here, and an iterator of jobs cannot be pickled.
         return {}
 
     def set_search_properties(
@@ -82,12 +95,13 @@ class JobSearcher(Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         if self._stop():
-            # With nothing running, Tune asks again and again here and nowhere else.
+            # While nothing is running, Tune calls only this method, again and again. No
+            # callback could stop the run.
             raise Interrupted
         try:
             job = self._again.popleft() if self._again else next(self._jobs)
         except StopIteration:
-            # One that is out may have to be told again.
+            # A job that is out may lose its worker and have to be handed out again.
             if self._out:
                 return None
             return Searcher.FINISHED
@@ -100,16 +114,19 @@ class JobSearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
+        """Forgets a job that ended; `given_up` decides on a failed one."""
         if not error:
             self._out.pop(trial_id, None)
 
     def given_up(self, trial: TuneTrial) -> int:
-        """How often a trial has failed that Tune has given up; 0 where its job is
-        handed out again.
+        """Decides on a trial that Tune has given up.
+
+        Returns how often it has failed, or 0 if its job is handed out again.
         """
         job = self._out.pop(trial.trial_id)
         key = job.trial.hash
-        # Ray does not count the loss of a worker that a cloud has taken back.
+        # Ray does not count the loss of a worker on a preempted node. Counting it here
+        # bounds the number of retries.
         self._losses[key] += max(1, trial.num_failures)
         if self._losses[key] > MAX_FAILURES or not _lost_its_worker(trial):
             return self._losses[key]
@@ -127,10 +144,12 @@ class Interrupted(Exception):
     """The run was asked to stop."""
 
 
-class Teller(Callback):
-    """Passes the workers' events on, and asks between them whether to stop."""
+class EventForwarder(Callback):
+    """Forwards the events of workers, and checks between them whether to stop."""
 
-    def __init__(self, emit: Emit, stop: Stop, watch: Watch, loggers: Loggers) -> None:
+    def __init__(
+        self, emit: Emit, stop: Stop, watch: Monitor, loggers: Loggers
+    ) -> None:
         self._emit = emit
         self._stop = stop
         self._watch = watch
@@ -140,18 +159,19 @@ class Teller(Callback):
         self.failure: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks to restore a run, which nobody here ever does.
+        # Tune pickles its callbacks to restore a run later. A run is never restored
+        # here.
         return {}
 
     def follow(self, job: Job) -> None:
-        """Takes note of a job before its worker starts."""
+        """Records a job before its worker starts."""
         self._watch.follow(job.trial.hash, job.checkpoints)
         self._loggers.follow(job)
 
     def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         if self._stop():
             raise Interrupted
-        self._watch.look(trials)
+        self._watch.check(trials)
 
     def on_trial_result(
         self,
@@ -169,7 +189,7 @@ class Teller(Callback):
     ) -> None:
         key = str(trial.config["trial"])
         if key in self.open:
-            # It ended without saying so: the scheduler stopped it.
+            # The trial ended without an Ended event, so the scheduler stopped it.
             self.tell(Ended(key, Status.PRUNED))
 
     def on_trial_error(
@@ -187,8 +207,8 @@ class Teller(Callback):
 
     def tell(self, event: Event) -> None:
         if self.failure is not None:
-            # What cannot be stored ended the run; its workers may still have something
-            # to say.
+            # Storing an earlier event failed, which ends the run. Workers may still
+            # send events.
             return
         self._watch.told(event.trial)
         if isinstance(event, Ended):
@@ -198,23 +218,25 @@ class Teller(Callback):
         try:
             self._emit(event)
         except Exception as error:
-            # Tune makes its own error of any other.
+            # Tune wraps every error in its own type; `train` raises this one instead.
             self.failure = error
             raise
         self._loggers.tell(event)
 
 
 def _lost_its_worker(trial: TuneTrial) -> bool:
-    """Whether the last failure of a trial was the death of its worker, and no mistake
-    of its own.
+    """Whether the last failure of a trial was the death of its worker.
+
+    An error in the trial itself is not.
     """
     try:
         with open(trial.pickled_error_file, "rb") as stream:
-            # Tune's own file in this run's private folder.
+            # Unpickling is safe here: Tune wrote this file, in the private folder of
+            # this run.
             return isinstance(cloudpickle.load(stream), RayActorError)
     except Exception:
-        # The file is missing or cut, so the cause is unknown. A callback that raises
-        # would end the whole run.
+        # The file is missing or truncated, so the cause is unknown. An exception in a
+        # callback would end the whole run.
         return False
 
 
@@ -228,9 +250,9 @@ def _last_words(trial: TuneTrial, failures: int) -> str:
 
 
 class RuledScheduler(FIFOScheduler):
-    """First come, first served, but stopped where the rule says so."""
+    """First come, first served; trials are stopped early when the rule says so."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: StoppingRule) -> None:
         super().__init__()
         self._rule = rule
 
@@ -240,15 +262,10 @@ class RuledScheduler(FIFOScheduler):
     def on_trial_result(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> str:
-        epochs = [
-            epoch
-            for event in result.get("events", ())
-            if isinstance(event, Progressed)
-            for epoch in event.epochs
-        ]
+        epochs = epochs_of(result.get("events", ()))
         stops = self._rule.stops(trial.config["trial"], tuple(epochs))
-        # A trial that has had all its epochs ends by itself, and one that diverged or
-        # failed says so.
+        # A trial that has reached its last epoch ends by itself, and one that diverged
+        # or failed reports that. Stopping it here would mark it as pruned.
         return str(
             TrialScheduler.STOP
             if stops and not result.get("done")
@@ -259,18 +276,21 @@ class RuledScheduler(FIFOScheduler):
 def train(
     order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: bool = True
 ) -> None:
-    """Runs an order on the Ray that this process is connected to; `local` says that all
-    of it is on this machine.
+    """Runs an order on the Ray that this process is connected to.
+
+    Args:
+        local: whether all of this Ray is on this machine.
     """
     fifo = order.scheduler.name == "fifo"
     trainable = tune.with_parameters(TrialWorker, batch=fifo)
-    watch = Watch(patience=HANG_SECONDS if local else 0.0)
+    watch = Monitor(patience=HANG_SECONDS if local else 0.0)
     loggers = Loggers(logs)
-    teller = Teller(emit, stop, watch, loggers)
-    searcher = JobSearcher(order.jobs, stop, teller.follow)
-    teller.given_up = searcher.given_up
+    forwarder = EventForwarder(emit, stop, watch, loggers)
+    searcher = JobSearcher(order.jobs, stop, forwarder.follow)
+    forwarder.given_up = searcher.given_up
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
-    # Nothing in Tune's own folder is ever read again.
+    # Tune insists on a folder for its state. It is a temporary one, because nothing in
+    # it is read after the run.
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get(MARK))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -280,14 +300,16 @@ def train(
             ),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
-                scheduler=FIFOScheduler() if fifo else RuledScheduler(Rule(order)),
+                scheduler=FIFOScheduler()
+                if fifo
+                else RuledScheduler(StoppingRule(order)),
                 num_samples=NO_END,
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="run",
                 storage_path=folder,
-                callbacks=[teller],
+                callbacks=[forwarder],
                 verbose=0,
                 failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
@@ -296,18 +318,18 @@ def train(
         try:
             tuner.fit()
         except Interrupted:
-            for key in sorted(teller.open):
-                teller.tell(Ended(key, Status.RUNNING))
+            for key in sorted(forwarder.open):
+                forwarder.tell(Ended(key, Status.RUNNING))
         except Exception as error:
-            # Where a part of Ray has died, that is the cause, whatever broke first.
+            # If a part of Ray has died, that is the cause, whatever error came first.
             parts = dead_parts()
             if (
-                teller.failure is None
+                forwarder.failure is None
                 and parts
                 and not isinstance(error, ExecutorError)
             ):
                 raise ExecutorError(died(parts[0])) from None
-            raise (teller.failure or error) from None
+            raise (forwarder.failure or error) from None
         finally:
             loggers.close()
             shutil.rmtree(folder, ignore_errors=True)

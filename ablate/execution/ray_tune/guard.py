@@ -1,9 +1,14 @@
-"""Ends the driver in order when a part of Ray dies without which Ray would end it in
-its own way.
+"""Ends the driver cleanly if a part of Ray dies without which Ray would abort it.
 
-Ray's C++ ends the process a moment after one of its agents died, and a minute after its
-GCS died, with lines of its own and exit code 1. The kernel reports a process's death at
-once, so this thread acts first.
+What it guarantees: the user sees one line that says which part died and how to resume,
+and the driver exits with code 2.
+
+How: Ray's C++ code ends the process a moment after one of its agents died, and a minute
+after its GCS died, with its own messages and exit code 1. The kernel reports the death
+of a process at once through a pidfd, so this thread acts first.
+
+What would break it: missing a part that Ray starts (see PARTS), or not closing the
+guard before Ray is shut down, as the guard would take that for a death.
 """
 
 from __future__ import annotations
@@ -22,17 +27,18 @@ AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 RAYLET = "raylet"
 PARTS = ("gcs_server", RAYLET, *AGENTS)
 FIND_SECONDS = 0.5
-# How long the driver may take to end in order after its raylet died.
+# How long the driver may take to end cleanly after its raylet died.
 GRACE_SECONDS = 30
 EXIT_CODE = 2
 
 
 class Guard:
-    """Watches the parts of a local Ray from a thread, from before they start until
-    `close`.
+    """Watches the parts of a local Ray from a thread.
+
+    It runs from before the parts start until `close`.
 
     Args:
-        message: what to say of a part, by its name.
+        message: returns the message about a part, by its name.
         said: called before the process ends.
     """
 
@@ -48,11 +54,11 @@ class Guard:
         self._thread.start()
 
     def started(self) -> None:
-        """Ray has started: all parts are there."""
+        """Notes that Ray has started, so all its parts exist."""
         self._started.set()
 
     def close(self) -> None:
-        """Stops watching: what dies from now on was ended in order."""
+        """Stops watching: processes that end from now on were ended on purpose."""
         os.write(self._wake, b"c")
         self._thread.join()
         for file in (*self._files, self._ended, self._wake):
@@ -63,20 +69,22 @@ class Guard:
         complete = False
         while not dead:
             if not complete:
+                # Read the flag before searching: if it is set, this search finds every
+                # part, and no further one is needed.
                 complete = self._started.is_set()
                 self._find()
             dead = self._ready(-1 if complete else FIND_SECONDS)
         if self._ended in dead:
             return
         names = [self._files[file] for file in (dead | self._ready(0)) - {self._ended}]
-        # Ray raises an error of its own in these cases, and the driver may end in
-        # order.
+        # In these cases Ray raises a Python error, and the driver can end cleanly by
+        # itself.
         gentle = RAYLET in names or not self._started.is_set()
         if gentle and self._closes_within(GRACE_SECONDS):
             return
         self._said()
         if sys.stderr.isatty():
-            # A progress bar hides the cursor.
+            # A progress bar may have hidden the cursor; show it again.
             print("\x1b[?25h", end="", file=sys.stderr)
         name = RAYLET if RAYLET in names else names[0]
         print(f"\nerror: {self._message(name)}", file=sys.stderr, flush=True)
@@ -90,8 +98,9 @@ class Guard:
                     self._files[os.pidfd_open(pid)] = name
 
     def _ready(self, seconds: float) -> set[int]:
-        """Which of the watched files have something to say: a process's when it has
-        died.
+        """Returns the watched files that are readable.
+
+        A pidfd becomes readable when its process dies.
         """
         poll = select.poll()
         for file in (*self._files, self._ended):
@@ -105,14 +114,12 @@ class Guard:
 
 
 def ray_parts() -> dict[int, str]:
-    """The parts of this process's own Ray whose death ends the driver, by process
-    number.
-    """
-    found = {}
+    """Returns the parts of this Ray whose death ends the driver, by process ID."""
+    parts = {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             program = Path((process.cmdline() or [process.name()])[0].strip()).name
             name = next((part for part in PARTS if part == program), "")
             if name:
-                found[process.pid] = name.removeprefix("ray::")
-    return found
+                parts[process.pid] = name.removeprefix("ray::")
+    return parts

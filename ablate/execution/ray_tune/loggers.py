@@ -1,9 +1,14 @@
-"""Live logging: each epoch, once it is stored, is also told to TensorBoard, MLflow or
-Weights & Biases by Tune's own callbacks.
+"""Live logging of stored epochs to TensorBoard, MLflow or Weights & Biases.
 
-The store stays the truth. A trial is one run there too: what a process tells of a trial
-replaces what an earlier one told of it. Each service has a thread: one that hangs keeps
-no trial waiting.
+What it guarantees: an epoch is logged only after it is stored, a service that fails or
+hangs does not delay a trial, and a trial is one run in a service too: a later process
+replaces what an earlier one logged about the trial.
+
+How: Tune's own callbacks talk to the services. Each of them runs in a thread of its own
+and receives a `Run` in place of one of Tune's trials.
+
+What would break it: a version of Ray whose callbacks read more attributes of a trial
+than `Run` has, or logging through a callback outside the thread of its service.
 """
 
 from __future__ import annotations
@@ -23,8 +28,9 @@ from typing import Any
 from ray.tune.logger import LoggerCallback
 
 from ablate import escape
+from ablate.advice import option
 from ablate.errors import ExecutorError
-from ablate.execution import Logs
+from ablate.execution.executor import Logs
 from ablate.identity import canonical_json
 from ablate.records import (
     Ended,
@@ -37,25 +43,22 @@ from ablate.records import (
     Trial,
 )
 
-# Characters of a run's name that tell its levels; file systems take 255.
+# Characters of a run's name that show its levels; file systems allow 255 in all.
 NAME_LENGTH = 120
-# When nothing was told for so long, what was is passed on: an epoch, its diagnostics
-# and its test are one step there.
+# Events are gathered until none has arrived for this long: an epoch, its diagnostics
+# and its test become one step of the service.
 GATHER_SECONDS = 1.0
-# After so long it is passed on although more is told.
+# After this long they are forwarded even if more events arrive.
 LONGEST_SECONDS = 10.0
-# How long the end of a run waits for a service. After a minute without its parts Ray
-# would take the process with it.
+# How long the end of a run waits for a service. A minute after its parts have ended,
+# Ray would kill the process.
 CLOSE_SECONDS = 30.0
-LOGIN = (
-    "--log wandb: nobody is logged in to Weights & Biases; type `wandb login`, or set"
-    " WANDB_MODE=offline and upload later with `wandb sync`"
-)
 
 
 class Run:
-    """A trial as Tune's callbacks look at it: they ask a trial of Tune's for these and
-    for nothing else.
+    """A trial in the form that Tune's callbacks expect.
+
+    They read only these attributes of one of Tune's trials.
     """
 
     def __init__(self, trial: Trial, factors: tuple[str, ...]) -> None:
@@ -67,13 +70,13 @@ class Run:
         cell = re.sub(r"[^\w.,=+-]+", "-", cell)[:NAME_LENGTH]
         self.trial_id = trial.hash
         self.experiment_dir_name = cell
-        """Runs of one cell are a group of Weights & Biases."""
+        """The runs of one cell form a group in Weights & Biases."""
         self.config = self.evaluated_params = {**told, "trial": trial.hash}
         self._name = f"{cell},seed={trial.seed},{trial.hash[:8]}"
         self.local_path = ""
         self.last = 0
         self.waiting: dict[int, dict[str, float]] = {}
-        """By epoch, what is still to be told."""
+        """The values that are still to be logged, by epoch."""
         self._measured: set[tuple[int, str]] = set()
 
     def __str__(self) -> str:
@@ -83,9 +86,10 @@ class Run:
         Path(self.local_path).mkdir(parents=True, exist_ok=True)
 
     def take(self, event: Event) -> None:
-        """Gathers what an event tells by epoch.
+        """Collects the values of an event by epoch.
 
-        After a lost worker the same is told again: it is taken once.
+        After a worker is lost, the same values are reported again; only the first ones
+        count.
         """
         if isinstance(event, Progressed):
             for epoch in event.epochs:
@@ -113,11 +117,12 @@ class Run:
 
 
 def _levels(trial: Trial) -> dict[str, str | int | float]:
-    """By the names of factors, what a trial is; what these services cannot show as it
-    is, as JSON.
+    """Returns what defines a trial, by the names of factors.
+
+    A value that the services cannot show becomes JSON.
     """
     architecture = trial.architecture
-    found: dict[str, Any] = {
+    levels: dict[str, Any] = {
         "backbone": architecture.backbone,
         "data.name": trial.data.name,
         "data.image_size": architecture.image_size,
@@ -125,25 +130,27 @@ def _levels(trial: Trial) -> dict[str, str | int | float]:
         **{f"recipe.{name}": value for name, value in asdict(trial.recipe).items()},
     }
     if trial.start is not None:
-        found["pretrained"] = trial.start.identity
+        levels["pretrained"] = trial.start.identity
     if trial.teacher is not None:
-        found["teacher"] = trial.teacher.identity
+        levels["teacher"] = trial.teacher.identity
     return {
         name: value if isinstance(value, str | int | float) else canonical_json(value)
-        for name, value in found.items()
+        for name, value in levels.items()
     }
 
 
 class Service:
-    """One of Tune's callbacks in a thread of its own.
+    """Runs one of Tune's callbacks in a thread of its own.
 
-    It is left, and said to be, when it fails: results are stored anyway.
+    If it fails, a line says so and the service is dropped: results are stored anyway.
 
     Args:
-        prepare: names a run's folder, and takes back what was told of the run before.
-        ended: is told how a run ended, where the callback's `failed` is not enough.
-        check: raises where something that the callback started elsewhere has failed;
-            True where it is still at work.
+        prepare: returns the folder of a run, and deletes what was logged about the run
+            before.
+        ended: receives how a run ended, if the `failed` flag of the callback is not
+            enough.
+        check: raises if something that the callback started elsewhere has failed;
+            returns True while it is still running.
     """
 
     def __init__(
@@ -170,20 +177,23 @@ class Service:
         self._thread.start()
 
     def tell(self, event: Event, begun: Run | None) -> None:
-        """Passes on what happened to a trial, without waiting; with its run where it
-        has started.
+        """Queues an event without waiting.
+
+        Args:
+            event: what happened to a trial.
+            begun: the run, if the trial has just started.
         """
         if self._thread.is_alive():
             self._events.put((event, begun))
 
     def close(self) -> None:
-        """Waits until what was told has been written, but not for ever."""
+        """Waits a limited time until everything has been written."""
         self._events.put(None)
         self._thread.join(3.0)
         if self._thread.is_alive():
             print(
                 escape.line(
-                    f"Waiting up to {CLOSE_SECONDS:.0f} s for --log {self._name} ..."
+                    f"Waiting up to {CLOSE_SECONDS:.0f} s for {option('log')} {self._name} ..."
                 ),
                 file=sys.stderr,
                 flush=True,
@@ -193,7 +203,7 @@ class Service:
             self._given_up = True
             print(
                 escape.line(
-                    f"--log {self._name} has not taken everything; the store has it."
+                    f"{option('log')} {self._name} has not taken everything; the store has it."
                 ),
                 file=sys.stderr,
                 flush=True,
@@ -204,7 +214,7 @@ class Service:
             self._pass_on()
         except Exception as error:
             told = (
-                f"--log {self._name} stopped: {_reason(error)}. Training goes on, and"
+                f"{option('log')} {self._name} stopped: {_reason(error)}. Training goes on, and"
                 " the store has everything."
             )
             print(escape.line(told), file=sys.stderr)
@@ -214,10 +224,10 @@ class Service:
         while True:
             quiet = False
             try:
-                found = self._events.get(timeout=GATHER_SECONDS)
-                if found is None:
+                event = self._events.get(timeout=GATHER_SECONDS)
+                if event is None:
                     break
-                self._take(*found)
+                self._take(*event)
             except queue.Empty:
                 quiet = True
             if quiet or time.monotonic() - flushed > LONGEST_SECONDS:
@@ -226,7 +236,8 @@ class Service:
                 flushed = time.monotonic()
         for run in list(self._runs.values()):
             self._end(run, Status.RUNNING)
-        # Not beyond the end of Ray: asked again, it would start anew.
+        # Stop after `close` has given up: the check calls Ray, which has ended by then
+        # and would start again.
         while not self._given_up and self._check():
             time.sleep(0.1)
 
@@ -259,8 +270,10 @@ class Service:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error; the last one of what a process of Ray's raised, which
-    comes with its traceback.
+    """Returns the first line of an error.
+
+    For an error from one of Ray's processes, which has a traceback, it is the last
+    line.
     """
     lines = str(error).strip().splitlines() or [type(error).__name__]
     told = lines[
@@ -272,10 +285,10 @@ def _reason(error: Exception) -> str:
 
 
 class Loggers:
-    """The services that were asked for.
+    """The services that the user asked for.
 
     Raises:
-        ExecutorError: a service cannot be reached, or nobody is logged in.
+        ExecutorError: a service cannot be reached, or the user is not logged in.
     """
 
     def __init__(self, logs: Logs) -> None:
@@ -284,11 +297,11 @@ class Loggers:
         self._services = [_MAKERS[name](logs) for name in dict.fromkeys(logs.services)]
 
     def follow(self, job: Job) -> None:
-        """Takes note of a job that is about to start."""
+        """Records a job that is about to start."""
         self._jobs[job.trial.hash] = job
 
     def tell(self, event: Event) -> None:
-        """Passes an event on, after it was stored."""
+        """Forwards an event after it was stored."""
         job = self._jobs.get(event.trial)
         if job is None:
             return
@@ -320,7 +333,7 @@ def _tensorboard(logs: Logs) -> Service:
 def _mlflow(logs: Logs) -> Service:
     import logging
 
-    # Its own patience with a server is four minutes.
+    # MLflow's default is to wait four minutes for a server.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     import mlflow
@@ -328,7 +341,7 @@ def _mlflow(logs: Logs) -> Service:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
     class Batched(MLflowLoggerCallback):
-        """One transaction an epoch, not one for each of its numbers."""
+        """Logs one transaction per epoch instead of one per value."""
 
         def log_trial_result(
             self, iteration: int, trial: Any, result: dict[str, float]
@@ -339,7 +352,7 @@ def _mlflow(logs: Logs) -> Service:
                 [Metric(name, value, now, iteration) for name, value in result.items()],
             )
 
-    # It tells of each table that it makes.
+    # MLflow logs a line for each table that it creates.
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logs.folder.mkdir(parents=True, exist_ok=True)
     users = os.environ.get("MLFLOW_TRACKING_URI")
@@ -351,11 +364,11 @@ def _mlflow(logs: Logs) -> Service:
         experiment = client.get_experiment_by_name(logs.study)
     except Exception as error:
         raise ExecutorError(
-            f"--log mlflow: {address} cannot be used: {_reason(error)}"
+            f"{option('log')} mlflow: {address} cannot be used: {_reason(error)}"
         ) from error
     finally:
-        # Its setup puts the address there, where the next study of this process would
-        # take it for the user's own.
+        # MLflow's setup sets this variable. The next study in this process would take
+        # it for the user's own setting.
         if users is None:
             os.environ.pop("MLFLOW_TRACKING_URI", None)
 
@@ -369,7 +382,7 @@ def _mlflow(logs: Logs) -> Service:
 
     def ended(run: Run, status: Status) -> None:
         if status in (Status.RUNNING, Status.PRUNED):
-            # Tune's callback would have it finished.
+            # Tune's callback marks the run as finished.
             client.set_terminated(callback._trial_runs[run], "KILLED")
 
     return Service("mlflow", callback, prepare, ended)
@@ -387,10 +400,14 @@ def _wandb(logs: Logs) -> Service:
     try:
         callback.setup()
     except ValueError as error:
-        raise ExecutorError(LOGIN) from error
+        raise ExecutorError(
+            f"{option('log')} wandb: not logged in to Weights & Biases; type `wandb"
+            " login`, or set WANDB_MODE=offline and upload later with `wandb sync`"
+        ) from error
 
     def prepare(run: Run) -> Path:
-        # What was uploaded of a run is replaced there by the run of the same id.
+        # An uploaded run is replaced by the next run with the same ID. Offline runs are
+        # not, so their folders are removed here.
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"offline-run-*-{run.trial_id}"):
             shutil.rmtree(old)
@@ -399,7 +416,8 @@ def _wandb(logs: Logs) -> Service:
     seen: dict[Any, None] = {}
 
     def check() -> bool:
-        # Each run has a process of Ray's, whose errors nobody else asks for.
+        # Each run is logged by a Ray process of its own; its errors would stay unseen
+        # if they were not collected here.
         seen.update(dict.fromkeys(callback._trial_logging_futures.values()))
         if seen:
             done, working = ray.wait(list(seen), num_returns=len(seen), timeout=0)

@@ -1,14 +1,17 @@
-"""Cleans up after a local Ray whose driver died: a small process of its own, which
-outlives the driver by a second.
+"""Cleans up after a local Ray whose driver died: a small separate process.
 
-Ray's agents outlive a driver that was killed, for a minute and longer. The warden holds
-one end of a pipe. When the driver dies, however it dies, the kernel closes the other
-end; the warden then kills every process that carries the driver's mark in its
-environment, removes Ray's folder, and says what to type next. A driver that ends in
-order says so first.
+What it guarantees: after a driver was killed, no process and no file of its Ray is
+left, and the user reads how to resume. Without it, Ray's agents outlive a killed driver
+for a minute or longer.
 
-Run as a script, this file imports the standard library only, so that it starts in
-milliseconds.
+How: the warden holds one end of a pipe. When the driver dies, for whatever reason, the
+kernel closes the other end. The warden then kills every process that carries the
+driver's mark in its environment, removes Ray's folder, and prints the next command. A
+driver that ends cleanly writes to the pipe first.
+
+What would break it: a child of the driver that inherits the write end of the pipe and
+outlives it. Run as a script, this file imports only the standard library, so that it
+starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ import tempfile
 import time
 from pathlib import Path
 
-# Names Ray's folder in the environment of every process that a driver starts.
+# This variable names Ray's folder in the environment of every process that a driver
+# starts.
 MARK = "ABLATE_RAY_FOLDER"
 PREFIX = "ablate-ray-"
 CLOSED, SAID = b"c", b"s"
@@ -31,7 +35,7 @@ DIED = (
     "The run ended without notice: it was killed, or memory ran out. Nothing stored is"
     " lost. Go on with: "
 )
-# Bytes of a Unix socket's path; Ray's own part of it takes about 65.
+# The longest path of a Unix socket, in bytes; Ray's own part of it takes about 65.
 LONGEST_SOCKET = 107
 
 
@@ -39,7 +43,7 @@ class Warden:
     """Makes Ray's private folder and watches over the processes that use it.
 
     Args:
-        advice: the command that goes on with the run.
+        advice: the command that resumes the run.
 
     Attributes:
         folder: where Ray keeps its session; only this user can enter the folder above
@@ -48,8 +52,8 @@ class Warden:
 
     def __init__(self, advice: str) -> None:
         self._private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
-        # Ray gives everybody the right to enter the folder that it is given: this one
-        # lies in a private one.
+        # Ray makes the folder that it receives accessible to every user, so this one
+        # lies in a private folder.
         self.folder = self._private / "r"
         os.environ[MARK] = str(self._private)
         self._process = subprocess.Popen(
@@ -60,7 +64,7 @@ class Warden:
         )
 
     def said(self) -> None:
-        """Notes that the user has been told why the driver is about to end."""
+        """Notes that the user already knows why the driver is about to end."""
         self._write(SAID)
 
     def close(self) -> None:
@@ -80,8 +84,9 @@ class Warden:
 
 
 def _short_folder() -> str | None:
-    """A folder for temporary files in which the path of a socket has room; None for the
-    usual one.
+    """Returns a temporary folder with a short path; None for the default.
+
+    The path of a socket in it must fit into LONGEST_SOCKET bytes.
     """
     usual = tempfile.gettempdir()
     if len(usual) + len(PREFIX) + 75 < LONGEST_SOCKET:
@@ -90,21 +95,21 @@ def _short_folder() -> str | None:
 
 
 def belonging(private: str) -> list[int]:
-    """Processes of a driver's Ray, other than this one: they carry its mark, or have a
-    file of its folder open.
+    """Returns the other processes of a driver's Ray.
 
-    A process that has set its title, as Ray's agents do, has lost its environment to
-    the title.
+    They carry its mark, or have a file of its folder open. The second test finds
+    processes that have set their title, as Ray's agents do: the title overwrites the
+    environment.
     """
     mark = f"{MARK}={private}".encode()
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
         if pid != os.getpid() and (
             _has_mark(entry, mark) or _has_open(entry, f"{private}/")
         ):
-            found.append(pid)
-    return found
+            processes.append(pid)
+    return processes
 
 
 def _has_mark(entry: Path, mark: bytes) -> bool:
@@ -124,8 +129,9 @@ def _has_open(entry: Path, private: str) -> bool:
 
 
 def _kill(private: str) -> None:
-    """Kills what a driver left behind; again, because a dying process may still have
-    started another.
+    """Kills what a driver left behind.
+
+    It repeats, because a dying process may still have started another one.
     """
     for _ in range(20):
         left = belonging(private)
@@ -138,7 +144,7 @@ def _kill(private: str) -> None:
 
 
 def main(private: str, message: str) -> None:
-    """Waits for the driver's end, and says `message` where the driver could not."""
+    """Waits for the end of the driver, and prints `message` if the driver could not."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     words = b""
     while True:

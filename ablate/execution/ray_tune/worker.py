@@ -1,4 +1,14 @@
-"""What runs in a Ray worker: one job after another in one warm process."""
+"""What runs in a Ray worker: one job after another in one warm process.
+
+What it guarantees: a job that Tune takes away before its end has a checkpoint, and the
+end of a trial is reported only after its checkpoint was written.
+
+How: it is one of Tune's trainables with `reset_config`, so that Tune reuses the process
+for the next job instead of starting a new one.
+
+What would break it: keeping anything of a job after `_leave`, or importing torch at the
+head of this module, as the driver imports it too.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
-from ablate.records import Event, Progressed, Status
+from ablate.records import Event, Status, epochs_of
 
 if TYPE_CHECKING:
-    from ablate.execution.work import Work
+    from ablate.execution.trial_run import TrialRun
 
-# Epochs shorter than this are told together: each report costs the driver several
+# Epochs shorter than this are reported together: each report costs the driver several
 # milliseconds.
 REPORT_SECONDS = 1.0
 
@@ -22,12 +32,12 @@ class TrialWorker(tune.Trainable):
     """A warm worker: trains one job after another in one process."""
 
     def setup(self, config: dict[str, Any], batch: bool = True) -> None:
-        # What was imported stays for ever: collecting between trials need not look at
-        # it again.
+        # Imported modules stay until the process ends, so the garbage collector need
+        # not scan them again between trials.
         gc.collect()
         gc.freeze()
         self._batch = batch
-        self._work: Work | None = None
+        self._work: TrialRun | None = None
         self._told: list[Event] = []
         self._take(config)
 
@@ -42,18 +52,14 @@ class TrialWorker(tune.Trainable):
         start = time.monotonic()
         while self._work.status == Status.RUNNING:
             events += self._work.step()
+            # A stopping rule must see every epoch before the next one is trained.
             if not self._batch or time.monotonic() - start > REPORT_SECONDS:
                 break
         result: dict[str, Any] = {
             "events": events,
             "done": self._work.status != Status.RUNNING,
         }
-        epochs = [
-            epoch
-            for event in events
-            if isinstance(event, Progressed)
-            for epoch in event.epochs
-        ]
+        epochs = epochs_of(events)
         if epochs:
             last = epochs[-1]
             result |= {
@@ -68,15 +74,15 @@ class TrialWorker(tune.Trainable):
         self._leave()
 
     def _take(self, config: dict[str, Any]) -> None:
-        # Here and not above: the driver, which imports this module too, trains nothing
-        # and need not wait for torch and timm.
-        from ablate.execution.work import Work
+        # Imported here and not above: the driver imports this module too, but trains
+        # nothing and need not wait for torch and timm.
+        from ablate.execution.trial_run import TrialRun
 
-        self._work = Work(config["parcel"].job, "ray")
+        self._work = TrialRun(config["parcel"].job, "ray")
         self._told = list(self._work.start())
 
     def _leave(self) -> None:
-        """A job that is left before its end was stopped: its checkpoint lets it go on."""
+        """Ends the current job. If it has not finished, a checkpoint lets it resume."""
         if self._work is not None:
             if self._work.status == Status.RUNNING:
                 self._work.save()

@@ -73,7 +73,7 @@ ORDER = struct.Struct("<QHH")
 WRAPPED = {
     "ablate.training.loop": ("Training.__init__", "Training.epoch"),
     "ablate.training.checkpoint": ("CheckpointFolder.save",),
-    "ablate.execution.work": ("Work.start", "Work.step"),
+    "ablate.execution.trial_run": ("TrialRun.start", "TrialRun.step"),
     "ablate.store.writer": ("Writer.write",),
 }
 RESULTS = ("completed", "diverged")
@@ -318,8 +318,8 @@ def _wrap_work(module: ModuleType, phases: Phases) -> None:
 
         return wrapper
 
-    _replace(module.Work, "start", events)
-    _replace(module.Work, "step", events)
+    _replace(module.TrialRun, "start", events)
+    _replace(module.TrialRun, "step", events)
 
 
 def _is_result(event: Any) -> bool:
@@ -357,7 +357,7 @@ def _wrap_writer(module: ModuleType, phases: Phases) -> None:
 WRAPPERS: dict[str, Callable[[ModuleType, Phases], None]] = {
     "ablate.training.loop": _wrap_training,
     "ablate.training.checkpoint": _wrap_checkpoint,
-    "ablate.execution.work": _wrap_work,
+    "ablate.execution.trial_run": _wrap_work,
     "ablate.store.writer": _wrap_writer,
 }
 

@@ -1,0 +1,43 @@
+"""The space of a stored study."""
+
+from __future__ import annotations
+
+from ablate import space
+from ablate.records import Space
+from ablate.store.catalogue import StudyStatus
+from ablate.store.reader import Reader
+
+
+def declared_space(study: StudyStatus) -> Space:
+    """The space of a stored study, as it was last run.
+
+    Raises:
+        SpaceError: an older version ran the study, and its YAML text is not valid today.
+    """
+    if study.space is not None:
+        return study.space
+    return space.load(study.document, study.file)
+
+
+def validated_space(study: StudyStatus) -> Space:
+    """Returns the space of a stored study, validated again with today's catalogues.
+
+    This is the space to train with. `declared_space` is the one to read with.
+
+    Raises:
+        SpaceError: the YAML text is not valid today.
+    """
+    validated = space.load(study.document, study.file)
+    if study.space is not None and study.space.looks and not validated.looks:
+        # The text declares a fixed number of seeds; the run had the option.
+        return space.until_decided(validated, study.space.looks.most)
+    return validated
+
+
+def was_search(name: str, reader: Reader) -> bool:
+    """Whether a study was a search when it was last run."""
+    return any(
+        declared_space(study).strategy is not None
+        for study in reader.studies()
+        if study.name == name
+    )

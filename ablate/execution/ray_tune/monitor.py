@@ -1,0 +1,135 @@
+"""Detects what Ray does not report: a worker that hangs, and a part of Ray that died.
+
+What it guarantees: a worker without a sign of life for HANG_SECONDS is killed, after
+which Tune starts its trial again from the checkpoint; and a run ends with one line if
+Ray itself has lost a part.
+
+How: a worker touches the lock file of its trial after a batch (at most once a second),
+and the driver compares the file's modification time with its own monotonic clock.
+
+What would break it: comparing the modification time with a wall clock (the clocks of
+two machines differ), or a training step that takes longer than HANG_SECONDS without
+touching the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ray
+
+from ablate import advice
+from ablate.environment import seconds
+from ablate.errors import ExecutorError
+
+if TYPE_CHECKING:
+    from ray.tune.experiment import Trial as TuneTrial
+
+# If a running trial gives no sign of life for this long, its worker is killed and the
+# trial resumes from its checkpoint; 0 means never.
+#
+# Each batch is a sign of life, so an epoch may take any time.
+HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
+CHECK_SECONDS = 1.0
+ESSENTIAL = ("raylet", "gcs_server")
+
+
+class Monitor:
+    """Checks the workers of running trials and Ray's own processes at intervals.
+
+    Args:
+        patience: seconds without a sign of life; 0 for workers on other machines, whose
+            lock files may not be visible here.
+    """
+
+    def __init__(self, patience: float = HANG_SECONDS) -> None:
+        self._patience = patience
+        self._folders: dict[str, Path] = {}
+        self._checked_at = 0.0
+        # By trial: its last sign of life, and when it was first seen, by a monotonic
+        # clock.
+        self._signs: dict[str, tuple[int, float]] = {}
+
+    def check(self, trials: list[TuneTrial]) -> None:
+        """Kills workers that hang.
+
+        Raises ExecutorError if Ray itself has lost a part.
+        """
+        now = time.monotonic()
+        if now - self._checked_at < CHECK_SECONDS:
+            return
+        self._checked_at = now
+        for name in dead_parts():
+            raise ExecutorError(died(name))
+        running = {
+            str(trial.config["trial"]): trial
+            for trial in trials
+            if trial.status == "RUNNING"
+        }
+        for key in self.silent(list(running), now):
+            _kill_worker(running[key])
+
+    def follow(self, key: str, checkpoints: str) -> None:
+        """Records where the worker of a trial touches its lock as a sign of life.
+
+        A worker cannot touch a lock at a URL, so such trials are not watched.
+        """
+        if "://" not in checkpoints:
+            self._folders[key] = Path(checkpoints, key)
+
+    def told(self, key: str) -> None:
+        """Records that a trial sent an event, which is a sign of life too."""
+        self._signs.pop(key, None)
+
+    def silent(self, running: list[str], now: float) -> list[str]:
+        """Returns the running trials that have given no sign of life for too long."""
+        self._signs = {key: seen for key, seen in self._signs.items() if key in running}
+        keys = []
+        for key in filter(self._folders.__contains__, running):
+            sign = self._sign(key)
+            if self._signs.get(key, (None, 0.0))[0] != sign:
+                self._signs[key] = (sign, now)
+            elif self._patience and now - self._signs[key][1] > self._patience:
+                keys.append(key)
+                # The next worker of this trial gets the full time again.
+                del self._signs[key]
+        return keys
+
+    def _sign(self, key: str) -> int:
+        try:
+            return (self._folders[key] / "lock").stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
+def died(name: str) -> str:
+    """Returns the message for the death of one of Ray's processes."""
+    return (
+        f"Ray's process {name} has died, by a kill or for want of memory; nothing"
+        f" stored is lost. Go on with: {advice.command('resume')}"
+    )
+
+
+def dead_parts() -> list[str]:
+    """Returns the dead processes without which this Ray can start no worker."""
+    node = getattr(ray._private.worker, "_global_node", None)
+    if node is not None:
+        return [name for name, _ in node.dead_processes() if name in ESSENTIAL]
+    return []
+
+
+def _kill_worker(trial: TuneTrial) -> None:
+    """Kills the process that runs a trial; Tune then starts the trial again."""
+    actor = trial.temporary_state.ray_actor
+    if actor is None:
+        return
+    # `ray.kill` asks the process to end, and a process that hangs does not answer.
+    pid = ray._private.state.actors(actor._actor_id.hex()).get("Pid")
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

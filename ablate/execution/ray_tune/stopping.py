@@ -1,0 +1,128 @@
+"""Decides when a trial is stopped early, with Ray Tune's schedulers.
+
+What it guarantees: a decision takes the stored epochs of all trials into account,
+whichever run trained them. The rule is the same for the inline, simulated and Ray
+executors.
+
+How: Tune's scheduler is called directly, epoch by epoch, and its state is rebuilt from
+stored epochs at the start of each run.
+
+What would break it: feeding an epoch twice (`_seen` prevents it), or a version of Ray
+whose schedulers read more of a trial than its ID.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from ray.tune.schedulers import (
+    AsyncHyperBandScheduler,
+    MedianStoppingRule,
+    TrialScheduler,
+)
+
+from ablate.records import Epoch, Order
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The only attribute of Tune's trial that these schedulers read."""
+
+    trial_id: str
+
+
+class _Brackets(AsyncHyperBandScheduler):
+    """HyperBand's brackets, run asynchronously.
+
+    Ray draws the bracket of a trial at random in each run. Here the trial's hash
+    determines it, so that it stays the same after a restart.
+    """
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        largest = max(len(bracket._rungs) for bracket in self._brackets)
+        weights = [
+            math.exp(len(bracket._rungs) - largest) for bracket in self._brackets
+        ]
+        self._trial_info[trial.trial_id] = random.Random(trial.trial_id).choices(
+            self._brackets, weights
+        )[0]
+
+
+class _Median(MedianStoppingRule):
+    """The median stopping rule, without pausing.
+
+    While there is too little to compare with, Ray pauses a trial; here it continues.
+    """
+
+    def _on_insufficient_samples(
+        self, tune_controller: Any, trial: Any, time: float
+    ) -> str:
+        return str(TrialScheduler.CONTINUE)
+
+
+class StoppingRule:
+    """Decides after each epoch whether a trial should be stopped.
+
+    The stored epochs of trials that resume, and of trials that another run finished,
+    count too: rungs and medians are those of everything that is known.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._scheduler = _make(order)
+        self._seen = dict[str, int]()
+        for key, epochs in sorted(order.peers.items()):
+            self.add(key, epochs)
+
+    def add(self, key: str, history: tuple[Epoch, ...]) -> None:
+        """Adds a trial to compare, with its known epochs."""
+        if key not in self._seen:
+            self._seen[key] = 0
+            self._scheduler.on_trial_add(None, _Known(key))
+            self.stops(key, history)
+
+    def stops(self, key: str, epochs: tuple[Epoch, ...]) -> bool:
+        """Whether a trial should be stopped after the last of these epochs.
+
+        Epochs that were seen before are skipped.
+        """
+        decided = TrialScheduler.CONTINUE
+        for epoch in epochs:
+            if epoch.number > self._seen[key]:
+                self._seen[key] = epoch.number
+                result = {
+                    "epoch": epoch.number,
+                    "top1": epoch.top1,
+                    "top5": epoch.top5,
+                    "loss": epoch.loss,
+                }
+                decided = self._scheduler.on_trial_result(None, _Known(key), result)
+        return bool(decided == TrialScheduler.STOP)
+
+
+def _make(order: Order) -> TrialScheduler:
+    said, epochs = order.scheduler, max(order.epochs, 1)
+    grace = min(said.grace_epochs, epochs)
+    if said.name == "median":
+        return _Median(
+            "epoch",
+            order.metric,
+            order.direction,
+            grace_period=grace,
+            min_samples_required=said.samples,
+        )
+    if said.name == "asha":
+        brackets = 1
+    else:
+        brackets = 1 + int(math.log(epochs / grace) / math.log(said.reduction) + 1e-9)
+    return _Brackets(
+        "epoch",
+        order.metric,
+        order.direction,
+        max_t=epochs,
+        grace_period=grace,
+        reduction_factor=said.reduction,
+        brackets=brackets,
+    )

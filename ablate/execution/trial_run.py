@@ -1,0 +1,227 @@
+"""What the inline and the Ray executor do with one job."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+
+from ablate.environment import seconds
+from ablate.errors import ExecutorError, TrialBusy
+from ablate.records import (
+    Ended,
+    Event,
+    Job,
+    Measured,
+    Place,
+    Progressed,
+    Resources,
+    Started,
+    Status,
+)
+from ablate.training import Diverged, Training
+from ablate.training.energy import Meter
+
+# A checkpoint is written after an epoch if more seconds than this have passed since the
+# last one, so a kill may cost these seconds and the running epoch. One is also written
+# when a trial ends or is interrupted.
+CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
+
+
+# Errors that end a trial but not the run: code of a trial that calls `sys.exit` ends
+# only that trial.
+FAILURES = (Exception, SystemExit)
+
+
+def device_of(resources: Resources) -> str:
+    """Returns `cuda` for a trial with any share of a GPU, else `cpu`.
+
+    A trial without a share runs on the CPU even if the machine has a GPU.
+
+    Raises:
+        ExecutorError: the trial asks for a GPU and the process sees none.
+    """
+    if not resources.gpus:
+        return "cpu"
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ExecutorError(
+            f"resources.gpus = {resources.gpus:g}, but this process sees no GPU; set"
+            " resources: {gpus: 0}"
+        )
+    if resources.gpus > torch.cuda.device_count():
+        raise ExecutorError(
+            f"resources.gpus = {resources.gpus:g}, but this process sees"
+            f" {torch.cuda.device_count()}; lower it in the space"
+        )
+    return "cuda"
+
+
+class TrialRun:
+    """Trains one job in this process, step by step.
+
+    Nothing of a job outlives `close`. The next job starts from its own seed, network,
+    threads and data order, in a process in which only the imports and the data are
+    warm.
+    """
+
+    def __init__(self, job: Job, executor: str) -> None:
+        self._job, self._trial = job, job.trial.hash
+        self._training: Training | None = None
+        self._place = Place(
+            executor, socket.gethostname(), os.getpid(), "", job.resources.threads
+        )
+        self._saved = time.monotonic()
+        self._diagnosis_error = ""
+        self.status = Status.RUNNING
+
+    def start(self) -> Iterator[Event]:
+        """Builds the network, loads the checkpoint, and reports finished epochs."""
+        device = device_of(self._job.resources)
+        processes = self._job.resources.processes
+        place = Place(
+            **{
+                **self._place.__dict__,
+                "device": device if processes == 1 else f"{device} x{processes}",
+            }
+        )
+        folder = f"{self._job.checkpoints}/{self._trial}"
+        try:
+            self._training = Training(
+                self._job.trial,
+                folder,
+                device=device,
+                threads=place.threads,
+                processes=processes,
+                meter=Meter(device, self._job.resources.gpus, self._job.resources.cpus),
+                beginnings={
+                    key: f"{self._job.checkpoints}/{key}"
+                    for key in self._job.beginnings
+                },
+            )
+        except TrialBusy as error:
+            # The worker of another driver still trains this trial: it outlived its
+            # driver, or its driver lost the lease. Its result or checkpoint is still to
+            # come.
+            yield Started(self._trial, place, 0)
+            # Not RUNNING, so that the executor does not go on with this job. The event
+            # says RUNNING, so that the queue hands the trial out again.
+            self.status = Status.PLANNED
+            yield Ended(self._trial, Status.RUNNING, str(error))
+            return
+        except FAILURES:
+            yield Started(self._trial, place, 0)
+            yield self._failed()
+            return
+        done = tuple(self._training.epochs)
+        yield Started(
+            trial=self._trial,
+            place=place,
+            epoch=len(done),
+            weights=self._training.weights,
+        )
+        if done:
+            yield Progressed(self._trial, done)
+        # A beginning (the same trial with fewer epochs) took diagnostics at its own
+        # last epoch, which may not be an epoch of interest for this trial.
+        due = [
+            m
+            for m in self._training.measurements
+            if self._job.diagnostics.due(m.epoch, self._job.trial.recipe.epochs)
+        ]
+        if self._job.beginnings and self._job.diagnostics.names:
+            self._training.measurements = due
+        if self._training.measurements:
+            yield Measured(self._trial, tuple(self._training.measurements))
+        if done:
+            # A kill may have come after the last epoch and before its diagnostics.
+            yield from self._diagnose(len(done))
+        if self._training.finished:
+            yield self._end(Status.COMPLETED, self._diagnosis_error)
+
+    def step(self) -> Iterator[Event]:
+        """Trains one epoch."""
+        assert self._training is not None
+        try:
+            epoch = self._training.epoch()
+            # The checkpoint is written before the epoch is reported: a trial must not
+            # be completed in the store while its checkpoint is missing.
+            if (
+                self._training.finished
+                or time.monotonic() - self._saved > CHECKPOINT_SECONDS
+            ):
+                self.save(
+                    weights_only=self._training.finished and self._job.keep == "best"
+                )
+        except Diverged as error:
+            yield self._end(Status.DIVERGED, str(error))
+            return
+        except FAILURES:
+            yield self._failed()
+            return
+        yield Progressed(self._trial, (epoch,))
+        yield from self._diagnose(epoch.number)
+        if self._training.finished:
+            yield self._end(Status.COMPLETED, self._diagnosis_error)
+
+    def _diagnose(self, epoch: int) -> Iterator[Event]:
+        """Takes diagnostics of the network if they are due.
+
+        A diagnostic that fails does not stop training. The trial continues, and its end
+        carries the error.
+        """
+        assert self._training is not None
+        wanted = self._job.diagnostics
+        if not wanted.due(
+            epoch, self._job.trial.recipe.epochs
+        ) or self._training.diagnosed(wanted.names):
+            return
+        try:
+            yield Measured(self._trial, self._training.diagnose(wanted))
+        except FAILURES:
+            self._diagnosis_error = traceback.format_exc(limit=-8)
+
+    def save(self, *, weights_only: bool = False) -> None:
+        """Writes a checkpoint now.
+
+        Args:
+            weights_only: of a finished trial, write only the weights.
+        """
+        if self._training is not None:
+            self._training.save(weights_only=weights_only)
+            self._saved = time.monotonic()
+
+    def interrupt(self) -> Ended:
+        """Saves a checkpoint and leaves the job to be resumed."""
+        self.save()
+        return self._end(Status.RUNNING)
+
+    def prune(self) -> Ended:
+        """Saves a checkpoint and ends the job early.
+
+        From the checkpoint, another study can continue the training.
+        """
+        self.save()
+        return self._end(Status.PRUNED)
+
+    def close(self) -> None:
+        """Releases the training and its memory."""
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+            gc.collect()
+
+    def _end(self, status: Status, error: str = "") -> Ended:
+        self.status = status
+        if self._training is not None and status == Status.COMPLETED:
+            tested = self._training.tested
+        else:
+            tested = None
+        return Ended(trial=self._trial, status=status, error=error, tested=tested)
+
+    def _failed(self) -> Ended:
+        return self._end(Status.FAILED, traceback.format_exc(limit=-8))

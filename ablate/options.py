@@ -1,0 +1,85 @@
+"""Where a run keeps its results, and how it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate import execution
+from ablate.advice import option
+from ablate.errors import ExecutorError, UnknownName, unknown
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where results are kept and how trials run.
+
+    Attributes:
+        runs: folder of the checkpoints, and of the store unless `store` names another.
+        store: database URL or SQLite file.
+        executor: ray or inline.
+        cpus, gpus: how much of this machine a run may use; by default all of it.
+        ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray
+            starts on this machine.
+        checkpoints: a folder, or a URL of fsspec, that all nodes share; by default
+            `runs`/checkpoints.
+        log: services that receive each epoch while trials run: tensorboard, mlflow,
+            wandb.
+
+    Raises:
+        ExecutorError: options exclude each other.
+        UnknownName: a service is unknown.
+    """
+
+    runs: Path = Path("runs")
+    store: str = ""
+    executor: str = "ray"
+    cpus: int | None = None
+    gpus: int | None = None
+    ray_address: str = ""
+    checkpoints: str = ""
+    log: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.log:
+            if name not in execution.SERVICES:
+                raise UnknownName(unknown("service", name, tuple(execution.SERVICES)))
+        if self.log and self.executor != "ray":
+            raise ExecutorError(
+                f"{option('log')} {self.log[0]} goes with {option('executor')} ray, not"
+                f" with {self.executor}"
+            )
+        if not self.ray_address:
+            return
+        if self.executor != "ray":
+            raise ExecutorError(
+                f"{option('ray_address')} {self.ray_address} goes with"
+                f" {option('executor')} ray, not with {self.executor}"
+            )
+        if self.cpus is not None or self.gpus is not None:
+            raise ExecutorError(
+                f"{option('cpus')} and {option('gpus')} are for this machine; with"
+                f" {option('ray_address')} {self.ray_address} the nodes of the cluster"
+                " say what they have (ray start --num-cpus, --num-gpus), and the space"
+                " what a trial needs (resources)"
+            )
+
+    @property
+    def url(self) -> str:
+        """URL or SQLite file of the store."""
+        return self.store or str(self.runs / "ablate.db")
+
+    def checkpoints_of(self, store_id: str) -> str:
+        """Where the checkpoints of a store's trials are.
+
+        A URL, or a folder that is the same from every working directory.
+        """
+        return f"{self.checkpoints_root}/{store_id}"
+
+    @property
+    def checkpoints_root(self) -> str:
+        """Where the checkpoints of all stores are: a URL, or an absolute folder."""
+        root = self.checkpoints or str(self.runs / "checkpoints")
+        if "://" in root:
+            return root.rstrip("/")
+        return str(Path(root).resolve())

@@ -1,0 +1,138 @@
+"""What an executor reports, and what is known of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ablate.records.trial import Status
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch gave.
+
+    `loss`, `top1` and `top5` are measured on the validation split if there is one,
+    otherwise on the test set.
+    """
+
+    # From 1.
+    number: int
+    # Losses are means over images.
+    train_loss: float
+    loss: float
+    # Accuracies are in per cent.
+    top1: float
+    top5: float
+    # Learning rate of the last step.
+    lr: float
+    # Time of training and testing.
+    seconds: float
+    # Energy of the devices; None if the hardware does not report it.
+    joules: float | None = None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What the test set gave, measured once with a validation split."""
+
+    # The weights are those after this epoch.
+    epoch: int
+    loss: float
+    top1: float
+    top5: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a trial."""
+
+    status: Status
+    epochs: tuple[Epoch, ...]
+    # Final value by metric, if the trial is completed.
+    final: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt runs."""
+
+    executor: str
+    host: str
+    pid: int
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Started:
+    """An attempt has begun."""
+
+    trial: str
+    place: Place
+    # Epochs that it took over from a checkpoint.
+    epoch: int
+    # What it took over from initial weights, in words.
+    weights: str = ""
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """Epochs were trained.
+
+    After a fault the same epoch may be reported again. It is the same epoch.
+    """
+
+    trial: str
+    epochs: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One diagnostic of one layer after an epoch."""
+
+    epoch: int
+    name: str
+    layer: int
+    # The number, if the diagnostic is one.
+    value: float | None
+    # The entries of a vector, or the rows of a matrix.
+    values: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Diagnostics were taken.
+
+    Reporting a measurement again replaces it.
+    """
+
+    trial: str
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt has ended."""
+
+    trial: str
+    # RUNNING means that it was interrupted, and is to be resumed.
+    status: Status
+    # The message or traceback of a failure.
+    error: str = ""
+    # The result of a completed trial with a validation split. Without a split, the
+    # result is the last epoch.
+    tested: Tested | None = None
+
+
+Event: TypeAlias = Started | Progressed | Measured | Ended
+
+
+def epochs_of(events: Iterable[Event]) -> list[Epoch]:
+    """The epochs that events report."""
+    epochs: list[Epoch] = []
+    for event in events:
+        if isinstance(event, Progressed):
+            epochs += event.epochs
+    return epochs

@@ -1,0 +1,57 @@
+"""What a network is, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+from ablate.identity import canonical_json, text_hash
+from ablate.records.base import Settings
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a network is. The settings are canonical."""
+
+    backbone: str
+    # Side of the input in pixels.
+    image_size: int
+    # Channels of the input.
+    channels: int
+    classes: int
+    # Only settings that the model reads and that differ from the backbone.
+    settings: Settings = field(default_factory=dict)
+
+    @cached_property
+    def canonical_json(self) -> str:
+        return canonical_json(asdict(self))
+
+    @cached_property
+    def hash(self) -> str:
+        return text_hash(self.canonical_json)
+
+
+# Increased when a rule of `cost/rules.py` changes. Stored costs of older revisions are
+# then counted again.
+COST_REVISION = 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network costs for one image.
+
+    The two counts of FLOPs follow two conventions and are never mixed.
+    """
+
+    # Number of parameters.
+    params: int
+    # Multiply-adds of every operator that ran, by fvcore's convention.
+    flops: int
+    # Multiply-adds of convolutions, linear layers and matrix products, and of circulant
+    # projections by their paper's formula.
+    flops_paper: int
+    # Number of output elements of the matrix operators.
+    activations: int
+    # Operations on single elements, such as additions and activations. fvcore's
+    # convention leaves them out of FLOPs.
+    elementwise: int

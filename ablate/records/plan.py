@@ -1,0 +1,70 @@
+"""The cells of a space, with their trials."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from ablate.records.base import Settings
+from ablate.records.model import Architecture, Cost
+from ablate.records.space import Space
+from ablate.records.trial import Trial
+
+Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels in a plan.
+
+    Exactly one of these is true: the cell has trials, it repeats another cell, or it is
+    infeasible.
+    """
+
+    # Number of the cell, and of its row in the table.
+    index: int
+    levels: Settings
+    role: Role
+    # Factors that the model does not read at these levels, such as the number of blocks
+    # of a shortcut if there is none.
+    unread: frozenset[str] = frozenset()
+    architecture: Architecture | None = None
+    cost: Cost | None = None
+    # One per seed.
+    trials: tuple[Trial, ...] = ()
+    # Number of the cell that trains the same.
+    same_as: int | None = None
+    # Why the cell repeats another one, or is infeasible.
+    note: str = ""
+    # For a control: the number of its variant.
+    control_of: int | None = None
+
+    @property
+    def feasible(self) -> bool:
+        # A folded cell has no trials of its own, so it is not feasible here either.
+        return bool(self.trials)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a space, in the order of the table."""
+
+    space: Space
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """Each distinct trial once: first one seed of every cell, then the next seed.
+
+        An interrupted study thus has a few seeds of all cells, not all seeds of a few.
+        """
+        rows = [cell.trials for cell in self.cells if cell.trials]
+        in_turn = (
+            trial
+            for seed in itertools.zip_longest(*rows)
+            for trial in seed
+            if trial is not None
+        )
+        return tuple({trial.hash: trial for trial in in_turn}.values())

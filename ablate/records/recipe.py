@@ -1,0 +1,263 @@
+"""How a network is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
+
+from ablate.identity import canonical_json
+from ablate.records.base import LONGEST_LEVEL, MOST_REPEATS, MOST_WHOLE, Level
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained. Each field can be a factor, such as `recipe.lr`."""
+
+    # Passes over the training images.
+    epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
+    # Images per step, over all processes of the trial.
+    batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
+    optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
+    # Peak learning rate, for a batch of `lr_batch` images.
+    lr: Annotated[float, Gt(0)] = 1e-3
+    # The batch size that `lr` is for: the rate is lr * batch_size / lr_batch. 0: the
+    # rate is `lr` at any batch size.
+    lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    weight_decay: Annotated[float, Ge(0)] = 0.05
+    # Momentum of SGD.
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    # Added to the denominator of Adam and its relatives; 0: the optimiser's own value.
+    eps: Annotated[float, Ge(0)] = 0.0
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
+    # Ratio of the learning rates of one layer and the next one.
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    # Parts of a batch that are trained one after the other before one step.
+    accumulate: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
+    # Course of the learning rate after the warm-up.
+    schedule: Literal["cosine", "constant"] = "cosine"
+    # Epochs in which the learning rate rises linearly.
+    warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    # Learning rate at the beginning of the warm-up; 0: a thousandth of `lr`.
+    warmup_lr: Annotated[float, Ge(0)] = 0.0
+    # Learning rate at the end of the cosine.
+    min_lr: Annotated[float, Ge(0)] = 0.0
+    # Largest norm of the gradient; 0: it is not clipped.
+    clip_grad: Annotated[float, Ge(0)] = 0.0
+    loss: Literal["cross-entropy", "bce"] = "cross-entropy"
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    # Alpha of the Beta distribution that mixup draws from; 0: no mixup.
+    mixup: Annotated[float, Ge(0)] = 0.0
+    # Alpha of the Beta distribution that CutMix draws from; 0: no CutMix.
+    cutmix: Annotated[float, Ge(0)] = 0.0
+    # Probability of CutMix, if both mixup and CutMix are used.
+    mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
+    # Probability that images are mixed at all.
+    mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
+    # Whether the share is drawn once per batch, per pair or per image.
+    mixup_mode: Literal["batch", "pair", "elem"] = "batch"
+    # Images are no longer mixed after this epoch; 0: they always are.
+    mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    # What the network learns from a teacher: nothing, its probabilities (soft), or the
+    # class that it predicts (hard). soft-code divides the loss by the number of
+    # classes, as DeiT's code does.
+    distillation: Literal["none", "soft", "soft-code", "hard"] = "none"
+    # Share of the teacher in the loss.
+    distillation_share: Annotated[float, Gt(0), Le(1)] = 0.5
+    # Divides the logits of both networks.
+    distillation_temperature: Annotated[float, Gt(0)] = 1.0
+    # Pads images by so many pixels and crops them to their size, instead of a random
+    # resized crop; 0: off.
+    crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
+    # Least share of an image's area that a random resized crop takes.
+    crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
+    # Largest ratio of the sides of a random resized crop.
+    crop_ratio: Annotated[float, Ge(1)] = 4 / 3
+    # Resizes training images, and test images unless the data say otherwise. random
+    # draws between bilinear and bicubic, and tests with bicubic.
+    interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
+    # Probability of a horizontal flip.
+    flip: Annotated[float, Ge(0), Le(1)] = 0.0
+    # RandAugment policy in timm's words, such as rand-m9-mstd0.5-inc1; empty: none.
+    rand_augment: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
+    # DeiT III's augmentation: each image is made grey, solarised or blurred.
+    three_augment: bool = False
+    # Strength of random brightness, contrast and saturation.
+    color_jitter: Annotated[float, Ge(0), Le(1)] = 0.0
+    # Probability that a rectangle of an image is erased.
+    random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
+    # Repeated augmentation: how often an epoch draws each image that it draws. The
+    # number of images per epoch stays the same.
+    repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
+    # Decay of the exponential moving average of the weights; 0: no average. With an
+    # average, its weights are tested.
+    ema: Annotated[float, Ge(0), Lt(1)] = 0.0
+    # The average spans fewer updates at first.
+    ema_warmup: bool = False
+    # Which weights are tested: those of the last epoch, or of the first epoch with the
+    # best top-1 on the validation split.
+    select: Literal["last", "best"] = "last"
+    # Type in which matrix products are computed; parameters are float32.
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    # Which parameters of factors have weight decay: matrices but not scales and biases
+    # (rule), or those of the papers' published code (code).
+    factor_decay: Literal["rule", "code"] = "rule"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether two images of a batch are mixed into one."""
+        return bool(self.mixup or self.cutmix)
+
+    @property
+    def distils(self) -> bool:
+        """Whether the network learns from a teacher."""
+        return self.distillation != "none"
+
+    @property
+    def rate(self) -> float:
+        """The peak learning rate, scaled from `lr_batch` to the batch size."""
+        if self.lr_batch:
+            return self.lr * self.batch_size / self.lr_batch
+        return self.lr
+
+    @property
+    def test_interpolation(self) -> Literal["bilinear", "bicubic"]:
+        """How test images are resized where the data do not say."""
+        if self.interpolation == "random":
+            return "bicubic"
+        return self.interpolation
+
+    @property
+    def extends(self) -> bool:
+        """Whether a training with more epochs begins exactly like one with fewer.
+
+        A constant rate does not depend on the number of epochs; a cosine does.
+        """
+        return self.schedule == "constant"
+
+    def fitted(self) -> Recipe:
+        """The same recipe, with the warm-up cut to leave one epoch after it."""
+        most = max(0, self.epochs - 1)
+        if self.warmup_epochs <= most:
+            return self
+        return replace(self, warmup_epochs=most)
+
+    def refusal(self) -> str:
+        """Why the recipe cannot train, and what to write instead; empty if it can."""
+        if self.warmup_epochs < self.epochs:
+            return ""
+        return (
+            f"{self.warmup_epochs} warm-up epochs leave nothing of {self.epochs}"
+            f" epochs; set recipe.warmup_epochs below {self.epochs}"
+        )
+
+    def unread(self) -> dict[str, str]:
+        """The fields that training does not read, each with when it would."""
+        mixes_in_time = self.mixup_off_epoch < self.epochs
+        rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
+            (self.optimizer == "sgd", ("momentum",), "optimizer is sgd"),
+            (
+                self.optimizer != "sgd",
+                ("eps", "beta1", "beta2"),
+                "optimizer is adamw, lamb or nadamw",
+            ),
+            (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
+            (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),
+            (self.ema > 0, ("ema_warmup",), "ema is above 0"),
+            (
+                self.mixes,
+                ("mixup_prob", "mixup_mode", "mixup_off_epoch"),
+                "mixup or cutmix is used",
+            ),
+            (
+                # Without mixing, the rule above already gives the reason.
+                mixes_in_time or not self.mixes,
+                ("mixup_off_epoch",),
+                "it is below epochs",
+            ),
+            (
+                self.distils,
+                ("distillation_share",),
+                "distillation is soft, soft-code or hard",
+            ),
+            (
+                self.distillation in ("soft", "soft-code"),
+                ("distillation_temperature",),
+                "distillation is soft or soft-code",
+            ),
+            (self.schedule == "cosine", ("min_lr",), "schedule is cosine"),
+            (
+                bool(self.mixup and self.cutmix),
+                ("mixup_switch",),
+                "both mixup and cutmix are used",
+            ),
+            (not self.crop_padding, ("crop_scale", "crop_ratio"), "crop_padding is 0"),
+            (
+                not self.crop_padding or bool(self.rand_augment),
+                ("interpolation",),
+                "crop_padding is 0 or rand_augment is used",
+            ),
+            (not self.rand_augment, ("color_jitter",), "rand_augment is empty"),
+        )
+        reasons: dict[str, str] = {}
+        for read, names, when in rules:
+            if not read:
+                reasons |= dict.fromkeys(names, when)
+        return reasons
+
+    def summary(self) -> dict[str, Level]:
+        """The fields that a summary of the recipe shows: those that training reads and
+        that differ from their defaults.
+        """
+        always = (
+            "epochs",
+            "batch_size",
+            "optimizer",
+            "lr",
+            "weight_decay",
+            "momentum",
+            "schedule",
+            "loss",
+            "repeats",
+            "precision",
+        )
+        return self._unusual(always)
+
+    def _unusual(self, always: Collection[str]) -> dict[str, Level]:
+        """The fields that training reads, if they differ from their defaults.
+
+        Args:
+            always: fields that are kept even at their defaults.
+        """
+        unread = self.unread()
+        default = Recipe()
+        kept: dict[str, Level] = {}
+        for field in fields(self):
+            level = getattr(self, field.name)
+            # Defaults are left out, so that a new field keeps old hashes.
+            is_usual = level == getattr(default, field.name)
+            if field.name in unread or (is_usual and field.name not in always):
+                continue
+            kept[field.name] = level
+        return kept
+
+    def canonical(self) -> dict[str, Level]:
+        """The fields that training reads and that differ from their defaults.
+
+        Two ways to write the same learning rate give the same fields.
+        """
+        if self.lr_batch:
+            return replace(self, lr=self.rate, lr_batch=0).canonical()
+        if self.warmup_lr == self.lr / 1000:
+            # 0 stands for this value.
+            return replace(self, warmup_lr=0.0).canonical()
+        # A trial's number of epochs is always there to read, even the default.
+        return self._unusual(["epochs"])
+
+    @cached_property
+    def canonical_json(self) -> str:
+        return canonical_json(self.canonical())

@@ -1,0 +1,65 @@
+"""What is read back from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ablate.records.base import Settings
+from ablate.records.model import Cost
+from ablate.records.trial import Status
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What is known of one cell."""
+
+    index: int
+    levels: Settings
+    # Factors that the model does not read at these levels.
+    unread: frozenset[str]
+    role: str
+    note: str
+    same_as: int | None
+    cost: Cost | None
+    # Status by seed.
+    states: Mapping[int, Status]
+    # Value of the metric by seed, for completed trials.
+    values: Mapping[int, float]
+    control_of: int | None = None
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What is known of a study, cell by cell in the order of its table."""
+
+    name: str
+    question: str
+    expect: str
+    source: str
+    metric: str
+    direction: str
+    factors: tuple[str, ...]
+    cells: tuple[CellResult, ...]
+    document: str = ""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The code and the machine behind the attempts of one run."""
+
+    command: str
+    ablate: str
+    commit: str
+    # Whether the checkout had uncommitted changes.
+    dirty: bool
+    python: str
+    torch: str
+    timm: str
+    ray: str
+    platform: str
+    host: str
+    cpu: str
+    cores: int
+    memory_gb: float
+    gpus: str

@@ -1,0 +1,157 @@
+"""One training, its identity, and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from ablate.identity import canonical_json, text_hash
+from ablate.records.base import Level
+from ablate.records.data import IMAGE_FILES, Data
+from ablate.records.model import Architecture
+from ablate.records.recipe import Recipe
+
+# Stands in place of a file for the weights that timm publishes for a backbone.
+PUBLISHED_WEIGHTS = "timm"
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """The weights that training begins with: those that timm publishes, or a file."""
+
+    # What names their content: timm's name with its tag, or the file's hash.
+    identity: str
+    # Where the file is; empty for published weights.
+    path: str = ""
+
+
+def weights_named(said: Level) -> str:
+    """What `pretrained` means: `timm` for true, nothing for false, otherwise a file."""
+    if isinstance(said, bool):
+        if said:
+            return PUBLISHED_WEIGHTS
+        return ""
+    if said == PUBLISHED_WEIGHTS:
+        # A file of this name, not the published weights.
+        return f"./{said}"
+    return str(said)
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The trained network whose predictions a trial learns from."""
+
+    architecture: Architecture
+    weights: InitialWeights
+
+    @property
+    def identity(self) -> str:
+        """What decides its predictions."""
+        return (
+            f"{self.architecture.backbone} {self.architecture.hash},"
+            f" {self.weights.identity}"
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: architecture, recipe, data and seed.
+
+    Equal trials have equal hashes and are trained once.
+    """
+
+    architecture: Architecture
+    recipe: Recipe
+    data: Data
+    seed: int
+    # The initial weights; None: they are random.
+    start: InitialWeights | None = None
+    # The network that the trial learns from; None: it learns from labels alone.
+    teacher: Teacher | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        # JSON that is put together from parts in a fixed order. The parts are cached in
+        # records that many trials share, which makes planning 100,000 trials fast.
+        parts = [
+            f'"architecture":{self.architecture.canonical_json}',
+            f'"data":{self.data.canonical_json}',
+            f'"recipe":{self.recipe.canonical_json}',
+            f'"seed":{self.seed}',
+        ]
+        if self.start:
+            parts.append(f'"start":{canonical_json(self.start.identity)}')
+        if self.teacher:
+            parts.append(f'"teacher":{canonical_json(self.teacher.identity)}')
+        corrections = _corrections(self.architecture, self.recipe, self.data)
+        if corrections:
+            parts.append(f'"corrections":{canonical_json(corrections)}')
+        return text_hash(f"{{{','.join(parts)}}}")
+
+
+def _corrections(
+    architecture: Architecture, recipe: Recipe, data: Data
+) -> dict[str, int]:
+    """Revisions of features that the trial uses and older versions got wrong.
+
+    They enter the hash, so that results of the wrong code are not reused. All other
+    trials keep their hashes.
+    """
+    revisions = {}
+    settings = architecture.settings
+    if recipe.mixup:
+        # Until revision 2 the other image was added at the square of its share.
+        revisions["mixup"] = 2
+    if recipe.repeats > 1 and data.name in IMAGE_FILES:
+        # Until revision 2 the copies of an image were parted.
+        revisions["repeats"] = 2
+    if settings.get("ffn.form") == "sum" and recipe.weight_decay:
+        # Until revision 2 scales and biases of the sum had weight decay.
+        revisions["ffn.form"] = 2
+    # A backbone whose own pooling is the mean says so in its name; its own level is not
+    # among the settings.
+    averages = "gap" in architecture.backbone or architecture.backbone in (
+        "test_vit2",
+        "test_vit4",
+    )
+    pool = settings.get("size.pool", "mean" if averages else "token")
+    if pool == "mean" and any(name.startswith("patch.") for name in settings):
+        # Until revision 2 the losses saw tokens that were not normalised.
+        revisions["patch"] = 2
+    if settings.get("patch.variant") == "code":
+        # Until revision 2 the loss of the classes was without its 1e-8.
+        revisions["patch.variant"] = 2
+    return revisions
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A stored trial, as diagnostics need it."""
+
+    hash: str
+    architecture: Architecture
+    recipe: Recipe
+    completed: bool
+    # Identity of the initial weights; empty: they were random.
+    start: str = ""
+
+
+class Status(StrEnum):
+    """Where a trial stands.
+
+    Completed and diverged are results in every study, pruned only in one with a
+    scheduler. Only completed trials enter a mean.
+    """
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+
+# States that no further training would change. Pruned is none of them: a study without
+# a scheduler trains such a trial to its end.
+KNOWN = (Status.COMPLETED, Status.DIVERGED)

@@ -1,0 +1,237 @@
+"""Effects as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ablate.records import Level, Looks, StudyResults
+from ablate.report.effects import Effect
+from ablate.report.factorial import Factorial, Term
+from ablate.report.results_table import DIGITS, level_text
+from ablate.report.tables import Table
+from ablate.report.units import Unit, unit_for
+from ablate.report.verdicts import Verdict
+from ablate.report.wording import (
+    UNITS,
+    change_text,
+    effect_data,
+    interval_text,
+    verdict_text,
+)
+
+INTERVAL = "Δ (95 % interval)"
+POOLED = (
+    "The noise is pooled over all cells, which assumes that it is equal in all of them."
+    " This is more precise than the few seeds of one row in `effects`, which does not"
+    " assume it. If the two differ for a row, quote the one in `effects`."
+)
+
+
+def effects_table(
+    results: StudyResults,
+    effects: Sequence[Effect],
+    margin: float,
+    *,
+    controls: bool = False,
+) -> Table:
+    """Returns a table with one row per effect.
+
+    A row has the change, the difference with its interval, the verdict and the cost.
+    """
+    unit = unit_for(abs(effect.delta_flops or 0) for effect in effects)
+    flops = f"Δ FLOPs ({unit.letter})"
+    rows = [_effect_row(effect, results.metric, unit) for effect in effects]
+    columns = ["row", "change", "n", INTERVAL, "p (Holm)", flops, "verdict"]
+    bold = _decided([effect.verdict for effect in effects])
+    unit_text = f" in{UNITS[results.metric]}" if UNITS[results.metric] else ""
+    against = "its iso-cost control" if controls else "row 0"
+    notes = [
+        (
+            f"Δ {results.metric}{unit_text}:"
+            f" mean difference from {against}, paired by seed, with its 95 % interval"
+            " (paired t). p: adjusted for all rows (Holm); the verdict is helps or"
+            " hurts below 0.05 (with several looks: divided by their number)."
+        ),
+        (
+            f"no difference: a difference of {margin:g}{UNITS[results.metric]} or more"
+            " is ruled out (two one-sided tests, 5 %, Holm). inconclusive, about N more"
+            " seeds: N more seeds give an even chance of a verdict."
+        ),
+    ]
+    data = [effect_data(effect) for effect in effects]
+    return Table(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset({"row", "n", INTERVAL, "p (Holm)", flops}),
+        title=results.question,
+        notes=notes,
+        bold=bold,
+    )
+
+
+def _effect_row(effect: Effect, metric: str, unit: Unit) -> list[str]:
+    """Returns the texts of one effect."""
+    flops = ""
+    if effect.delta_flops is not None:
+        flops = unit.text(effect.delta_flops, signed=True)
+    verdict = verdict_text(effect)
+    for state, number in effect.left_out.items():
+        verdict += f"; {number} {state}"
+    return [
+        str(effect.row),
+        change_text(effect.changed),
+        str(len(effect.seeds)),
+        _difference(effect, metric),
+        _p(effect.judged.p) if effect.judged else "",
+        flops,
+        verdict,
+    ]
+
+
+def _difference(effect: Effect, metric: str) -> str:
+    if effect.estimate is not None:
+        return interval_text(effect.estimate, metric)
+    if effect.mean is None:
+        return ""
+    return f"{effect.mean:+.{DIGITS[metric]}f}"
+
+
+def terms_table(
+    results: StudyResults, terms: Sequence[Term], margin: float, notes: Sequence[str]
+) -> Table:
+    """Returns a table with one row per main effect, interaction or contribution."""
+    rows = [_term_row(term, results.metric) for term in terms]
+    data = [_term_data(term) for term in terms]
+    bold = _decided([term.judged.verdict if term.judged else None for term in terms])
+    columns = ["effect", "factor", "level", INTERVAL, "p (Holm)", "verdict"]
+    told = [
+        *notes,
+        POOLED,
+        (
+            f"no difference: a difference of {margin:g}{UNITS[results.metric]} or more"
+            " is ruled out (5 %, Holm)."
+        ),
+    ]
+    return Table(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset({INTERVAL, "p (Holm)"}),
+        title=results.question,
+        notes=told,
+        bold=bold,
+    )
+
+
+def _decided(verdicts: Sequence[Verdict | None]) -> frozenset[tuple[int, str]]:
+    """Returns the cells of a table that are bold: `helps` and `hurts`."""
+    return frozenset(
+        (row, "verdict")
+        for row, verdict in enumerate(verdicts)
+        if verdict in (Verdict.HELPS, Verdict.HURTS)
+    )
+
+
+def _term_row(term: Term, metric: str) -> list[str]:
+    """Returns the texts of one term."""
+    return [
+        term.kind,
+        " x ".join(term.factors),
+        " x ".join(map(level_text, term.levels)),
+        interval_text(term.estimate, metric) if term.estimate else "",
+        _p(term.judged.p) if term.judged else "",
+        _verdict(term),
+    ]
+
+
+def _term_data(term: Term) -> dict[str, Any]:
+    """Returns one term in full precision."""
+    estimate = term.estimate
+    judged = term.judged
+    return {
+        "kind": term.kind,
+        "factor": " x ".join(term.factors),
+        "level": " x ".join(map(level_text, term.levels)),
+        "effect": estimate.value if estimate else None,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "p": estimate.p if estimate else None,
+        "p_holm": judged.p if judged else None,
+        "verdict": str(judged.verdict) if judged else None,
+    }
+
+
+def _verdict(term: Term) -> str:
+    """Returns the verdict on a term, in words.
+
+    It is about the presence of a factor, never about its absence. For an interaction it
+    says whether both together do more or less than the sum of each.
+    """
+    if term.judged is None:
+        return "not told apart from other effects"
+    if term.kind == "interaction":
+        together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"}
+    else:
+        together = {}
+    return together.get(term.judged.verdict, str(term.judged.verdict))
+
+
+def factors_table(
+    results: StudyResults,
+    baseline: Mapping[str, Level],
+    margin: float,
+    looks: Looks | None = None,
+    *,
+    interactions: bool,
+) -> Table:
+    """Returns a table of main effects or of two-factor interactions over all cells."""
+    model = Factorial(results, baseline, looks)
+    find = model.interactions if interactions else model.main_effects
+    if interactions:
+        what = "What both levels do together beyond the sum of each alone"
+    else:
+        what = (
+            "Level against the factor's baseline, on average over the levels of the"
+            " other factors"
+        )
+    notes = [
+        f"{what}; seeds are blocks, {model.freedom:g} degrees of freedom, sd of one"
+        f" training {model.sd:.3g}."
+    ]
+    if model.additive:
+        notes.append(
+            "This design cannot separate main effects from interactions: the effects"
+            " are correct only if factors do not interact."
+        )
+    return terms_table(results, find(margin, results.direction), margin, notes)
+
+
+def contributions_table(
+    results: StudyResults,
+    baseline: Mapping[str, Level],
+    full: Mapping[str, Level],
+    margin: float,
+    looks: Looks | None = None,
+) -> Table:
+    """Returns a table of what each factor adds.
+
+    It adds something alone, when it is left out of the full model, and on average over
+    all orders of adding factors.
+    """
+    model = Factorial(results, baseline, looks)
+    notes = [
+        "alone: the baseline with this factor; left out: the full model less the model"
+        " without it; shapley: its addition on average over all orders of adding"
+        f" factors. Seeds are blocks, {model.freedom:g} degrees of freedom."
+    ]
+    return terms_table(
+        results, model.contributions(full, margin, results.direction), margin, notes
+    )
+
+
+def _p(value: float) -> str:
+    if value < 0.001:
+        return "< 0.001"
+    return f"{value:.3f}"

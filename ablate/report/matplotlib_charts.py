@@ -1,0 +1,431 @@
+"""Draws still pictures with matplotlib: charts, and diagnostics by layer.
+
+Equal data give equal bytes in SVG.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate import escape
+from ablate.errors import AblateError
+from ablate.report.charts import Axis, Chart, Coordinates, Series
+from ablate.report.layers import Line
+from ablate.report.palette import COLOURS, VERDICTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMS = ("svg", "png", "pdf")
+MARKS = "osD^vP*X"
+WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+# Up to this many points of a plane are labelled with the number of their row.
+MOST_NAMED = 40
+# Up to this many points of a line have markers.
+MOST_MARKED = 30
+
+
+def save_layers(
+    file: Path,
+    title: str,
+    axis: str,
+    form: str,
+    drawn: Sequence[tuple[str, Sequence[Line]]],
+) -> None:
+    """Draws one diagnostic to a file.
+
+    Numbers are lines over layers, vectors are lines of layers over entries, and
+    matrices are images.
+
+    Args:
+        form: number, vector or matrix.
+        drawn: lines by the name of the diagnostic; a second diagnostic (a bound) is
+            dashed.
+
+    Raises:
+        AblateError: the file does not end in .svg, .png or .pdf.
+    """
+    ending = ending_of(file, FORMS)
+    _prepared()
+    draw = {"number": _over_layers, "vector": _over_entries, "matrix": _images}[form]
+    _save(draw(title, axis, drawn), file, ending)
+
+
+def save_chart(file: Path, chart: Chart | Coordinates) -> None:
+    """Draws a chart to a file: .svg, .png, .pdf or .html.
+
+    The HTML page is interactive and needs no network.
+
+    Raises:
+        AblateError: the file has another ending.
+    """
+    ending = ending_of(file, (*FORMS, "html"))
+    if ending == "html":
+        from ablate.report.plotly_charts import page
+
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page(chart), encoding="utf-8")
+        return
+    _save(drawn(chart), file, ending)
+
+
+def svg(chart: Chart | Coordinates) -> str:
+    """Returns a chart as an SVG element that can be embedded in a page."""
+    stream = io.StringIO()
+    drawn(chart).savefig(stream, format="svg", metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
+
+
+def drawn(chart: Chart | Coordinates) -> Figure:
+    """Returns a chart as a matplotlib figure."""
+    _prepared()
+    if isinstance(chart, Coordinates):
+        return _parallel(chart)
+    return _charted(chart)
+
+
+def ending_of(file: Path, known: Sequence[str]) -> str:
+    """Returns the ending of a figure's file.
+
+    Raises AblateError if it is not one of those known.
+    """
+    ending = file.suffix.removeprefix(".")
+    if ending not in known:
+        raise AblateError(
+            f"{file}: a figure is {', '.join(known)}; name a file like"
+            f" {file.parent / ((file.stem or 'figure') + '.svg')}"
+        )
+    return ending
+
+
+def _prepared() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ablate"
+    # Overrides a user's matplotlibrc: with TeX, any text of a study could run as a
+    # program.
+    matplotlib.rcParams["text.usetex"] = False
+
+
+def _save(figure: Figure, file: Path, ending: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(file, dpi=150, metadata=undated.get(ending, {}))
+
+
+def _charted(chart: Chart) -> Figure:
+    points = sum(len(series.y) for series in chart.series)
+    height = max(2.5, 1.5 + 0.3 * (points if chart.sideways else 9))
+    figure = _figure(7, height)
+    place = figure.add_subplot()
+    names = _categories(chart)
+    for index, series in enumerate(chart.series):
+        style: dict[str, Any] = {
+            "color": VERDICTS.get(series.name, COLOURS[index % len(COLOURS)]),
+            "label": escape.figure(series.name),
+        }
+        mark = MARKS[index % len(MARKS)]
+        if chart.form == "bars":
+            _draw_bars(place, chart, series, names, index, style)
+        elif chart.form == "lines":
+            _draw_line(place, chart, series, mark, style)
+        else:
+            y = list(series.y)
+            if chart.sideways:
+                shift = _shift(chart, index, shared=len(names) < points)
+                y = [names.index(name) + shift for name in series.y]
+            _draw_points(place, chart, series, y, mark, style)
+    if _shows_rows(chart):
+        _write_rows(place, chart)
+    _dress(place, chart, names)
+    return figure
+
+
+def _categories(chart: Chart) -> list[str]:
+    """Returns the names on the y axis of a sideways chart, each once."""
+    if not chart.sideways:
+        return []
+    names = itertools.chain.from_iterable(series.y for series in chart.series)
+    return list(dict.fromkeys(names))
+
+
+def _shift(chart: Chart, index: int, *, shared: bool) -> float:
+    """Returns the offset of a series on the y axis, so that series do not overlap."""
+    if not shared:
+        return 0.0
+    return 0.2 * (index - (len(chart.series) - 1) / 2)
+
+
+def _draw_bars(
+    place: Axes,
+    chart: Chart,
+    series: Series,
+    names: list[str],
+    index: int,
+    style: dict[str, Any],
+) -> None:
+    height = 0.8 / len(chart.series)
+    y = [names.index(name) + height * index for name in series.y]
+    place.barh(y, list(series.x), height, **style)
+
+
+def _draw_line(
+    place: Axes, chart: Chart, series: Series, mark: str, style: dict[str, Any]
+) -> None:
+    """Draws a line, and its interval as a band."""
+    longest = max(len(series.y) for series in chart.series)
+    if longest > MOST_MARKED:
+        mark = ""
+    place.plot(list(series.x), list(series.y), marker=mark, markersize=3, **style)
+    if series.low is None or series.high is None:
+        return
+    place.fill_between(
+        list(series.x),
+        list(series.low),
+        list(series.high),
+        color=style["color"],
+        alpha=0.15,
+        linewidth=0,
+    )
+
+
+def _draw_points(
+    place: Axes,
+    chart: Chart,
+    series: Series,
+    y: list[Any],
+    mark: str,
+    style: dict[str, Any],
+) -> None:
+    """Draws points with their intervals, joined if the series is."""
+    place.errorbar(
+        list(series.x),
+        y,
+        **_spread(chart, series),
+        **style,
+        marker=mark,
+        linestyle="-" if series.joined else "",
+        capsize=2,
+    )
+
+
+def _shows_rows(chart: Chart) -> bool:
+    """Whether each point of a plane is labelled with the number of its row."""
+    if chart.form != "points" or chart.sideways:
+        return False
+    return sum(len(series.y) for series in chart.series) <= MOST_NAMED
+
+
+def _write_rows(place: Axes, chart: Chart) -> None:
+    for series in chart.series:
+        for key, x, y in zip(series.keys, series.x, series.y, strict=False):
+            place.annotate(
+                escape.figure(str(key)),
+                (x, y),
+                (4, 3),
+                textcoords="offset points",
+                fontsize=7,
+            )
+
+
+def _dress(place: Axes, chart: Chart, names: list[str]) -> None:
+    """Adds axes, title, grid and legend."""
+    from matplotlib.ticker import MaxNLocator
+
+    if chart.sideways:
+        labels = [escape.figure(name) for name in names]
+        place.set_yticks(range(len(names)), labels, fontsize=8)
+        place.set_ylim(len(names) - 0.4, -0.6)
+    elif chart.form == "lines":
+        place.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if chart.zero:
+        draw_zero = place.axvline if chart.sideways else place.axhline
+        draw_zero(0, color="#8C8C8C", linestyle=":")
+    note = chart.note
+    if _shows_rows(chart) and any(series.keys for series in chart.series):
+        note = f"{note} Numbers: rows of the table.".strip()
+    title = f"{chart.title}\n{note}" if note else chart.title
+    place.set(xlabel=escape.figure(chart.x), ylabel=escape.figure(chart.y))
+    place.set_title(escape.figure(title), fontsize=9, wrap=True)
+    place.grid(alpha=0.3)
+    place.legend(fontsize=7)
+
+
+def _spread(chart: Chart, series: Series) -> dict[str, Any]:
+    if series.low is None or series.high is None:
+        return {}
+    values = series.x if chart.sideways else series.y
+    below = [
+        max(0.0, value - low) for value, low in zip(values, series.low, strict=True)
+    ]
+    above = [
+        max(0.0, high - value) for value, high in zip(values, series.high, strict=True)
+    ]
+    return {"xerr" if chart.sideways else "yerr": [below, above]}
+
+
+def _parallel(chart: Coordinates) -> Figure:
+    """Draws cells as lines over parallel axes, coloured by their value on the last one.
+
+    Each axis is scaled from its least to its largest value.
+    """
+    import matplotlib
+
+    figure = _figure(max(6, 1.4 * len(chart.axes)), 4)
+    place = figure.add_subplot()
+
+    columns = [_stretched(axis) for axis in chart.axes]
+    shades = matplotlib.colormaps["cividis"]
+    for line in zip(*columns, strict=True):
+        place.plot(range(len(line)), line, color=shades(line[-1]), linewidth=1)
+    for at, axis in enumerate(chart.axes):
+        place.axvline(at, color="black", linewidth=0.5)
+        for height, text in _tick_texts(axis, columns[at]).items():
+            place.text(
+                at - 0.02,
+                height,
+                text,
+                fontsize=7,
+                ha="right",
+                va="center",
+                bbox=WHITE,
+            )
+    place.set_xticks(
+        range(len(chart.axes)),
+        [escape.figure(axis.name) for axis in chart.axes],
+        fontsize=8,
+        rotation=20,
+    )
+    place.set_yticks([])
+    place.set_xlim(-0.4, len(chart.axes) - 0.9)
+    place.set_title(
+        escape.figure(
+            f"{chart.title}\nOne line a row; the lighter, the larger"
+            f" {chart.axes[-1].name}."
+        ),
+        fontsize=9,
+    )
+    return figure
+
+
+def _stretched(axis: Axis) -> list[float]:
+    """Scales the values to between 0 and 1; 0.5 if all are equal."""
+    low = min(axis.values)
+    high = max(axis.values)
+    if low == high:
+        return [0.5] * len(axis.values)
+    return [(value - low) / (high - low) for value in axis.values]
+
+
+def _tick_texts(axis: Axis, heights: Sequence[float]) -> dict[float, str]:
+    """Returns the texts beside an axis by height: levels, or the extremes."""
+    if not axis.ticks:
+        return {1.0: f"{max(axis.values):.4g}", 0.0: f"{min(axis.values):.4g}"}
+    return {
+        height: escape.figure(axis.ticks[int(value)])
+        for value, height in zip(axis.values, heights, strict=True)
+    }
+
+
+def _figure(wide: float, high: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(wide, high), layout="constrained")
+
+
+def _lines(drawn: Sequence[tuple[str, Sequence[Line]]]) -> list[Line]:
+    """The lines of all diagnostics."""
+    return list(itertools.chain.from_iterable(lines for _, lines in drawn))
+
+
+def _over_layers(
+    title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
+) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
+    figure = _figure(7, 4)
+    place = figure.add_subplot()
+    for number, (name, found) in enumerate(drawn):
+        for index, line in enumerate(found):
+            label = line.label
+            if len(drawn) > 1:
+                label += f" ({name.rpartition('.')[2]})"
+            place.plot(
+                list(line.layers),
+                list(line.layers.values()),
+                color=COLOURS[index % len(COLOURS)],
+                marker=MARKS[index % len(MARKS)],
+                linestyle="--" if number else "-",
+                markersize=4,
+                label=escape.figure(label),
+            )
+    values: list[float] = []
+    for line in _lines(drawn):
+        values += line.layers.values()
+    if min(values) > 0 and max(values) > 50 * min(values):
+        place.set_yscale("log")
+    place.xaxis.set_major_locator(MaxNLocator(integer=True))
+    place.set(xlabel="layer", ylabel=escape.figure(axis), title=escape.figure(title))
+    place.grid(alpha=0.3)
+    place.legend(fontsize=8)
+    return figure
+
+
+def _over_entries(
+    title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
+) -> Figure:
+    """Draws one panel per cell, with layers from light to dark."""
+    lines = _lines(drawn)
+    columns = min(3, len(lines))
+    figure = _figure(3.4 * columns, 2.8 * math.ceil(len(lines) / columns))
+    figure.suptitle(escape.figure(title), fontsize=10)
+    for index, line in enumerate(lines):
+        place = figure.add_subplot(math.ceil(len(lines) / columns), columns, index + 1)
+        for rank, (layer, values) in enumerate(line.layers.items()):
+            shade = 0.85 - 0.85 * rank / max(1, len(line.layers) - 1)
+            place.plot(
+                values,
+                color=str(shade),
+                label=f"layer {layer}" if rank in (0, len(line.layers) - 1) else None,
+            )
+        place.set(xlabel=escape.figure(axis), yscale="log")
+        place.set_title(escape.figure(line.label), fontsize=8)
+        place.legend(fontsize=7)
+    return figure
+
+
+def _images(
+    title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
+) -> Figure:
+    """Draws one row of panels per cell: its first, middle and last layer."""
+    lines = _lines(drawn)
+    figure = _figure(8, 2.6 * len(lines))
+    figure.suptitle(escape.figure(title), fontsize=10)
+    panels: list[Any] = []
+    image: Any = None
+    for row, line in enumerate(lines):
+        layers = list(line.layers)
+        for column, layer in enumerate(
+            [layers[0], layers[len(layers) // 2], layers[-1]]
+        ):
+            place = figure.add_subplot(len(lines), 3, 3 * row + column + 1)
+            image = place.imshow(
+                line.layers[layer],
+                vmin=-1,
+                vmax=1,
+                cmap="cividis",
+                interpolation="nearest",
+            )
+            place.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
+            place.set(xticks=[], yticks=[], xlabel=escape.figure(axis))
+            panels.append(place)
+    figure.colorbar(image, ax=panels, shrink=0.8)
+    return figure

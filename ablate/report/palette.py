@@ -1,0 +1,21 @@
+"""The colours of all figures."""
+
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Lines also differ
+# in their markers.
+COLOURS = (
+    "#000000",
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#F0E442",
+)
+# A verdict has the same colour in every figure.
+VERDICTS = {
+    "helps": "#0072B2",
+    "hurts": "#D55E00",
+    "no difference": "#009E73",
+    "inconclusive": "#8C8C8C",
+}

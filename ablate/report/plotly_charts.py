@@ -1,0 +1,246 @@
+"""Draws charts as Plotly figures, for pages with zoom and clicks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+from plotly.subplots import make_subplots
+
+from ablate import escape
+from ablate.report.charts import Chart, Coordinates, Series
+from ablate.report.layers import Line
+from ablate.report.palette import COLOURS, VERDICTS
+
+SYMBOLS = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "pentagon",
+    "x",
+    "star",
+)
+
+# Up to this many points are SVG shapes; more are drawn by the graphics card.
+MOST_SVG = 1000
+
+
+def draw(chart: Chart | Coordinates) -> Any:
+    """Returns a `plotly.graph_objects.Figure` with the points' keys as `customdata`."""
+    if isinstance(chart, Coordinates):
+        return _parallel(chart)
+    figure = go.Figure()
+    for index, series in enumerate(chart.series):
+        # Skip black, which is invisible on a dark page.
+        colour = VERDICTS.get(series.name, COLOURS[1:][index % (len(COLOURS) - 1)])
+        if chart.form == "bars":
+            x = _shown(series.x)
+            y = _shown(series.y)
+            figure.add_bar(
+                x=x,
+                y=y,
+                name=escape.plotly(series.name),
+                orientation="h",
+                marker_color=colour,
+            )
+            continue
+        if chart.form == "lines" and series.low is not None and series.high is not None:
+            _band(figure, series, colour)
+        # WebGL draws thousands of points fast.
+        (figure.add_scattergl if len(series.x) > MOST_SVG else figure.add_scatter)(
+            x=_shown(series.x),
+            y=_shown(series.y),
+            name=escape.plotly(series.name),
+            mode=_mode(chart, series),
+            marker={
+                "color": colour,
+                "symbol": SYMBOLS[index % len(SYMBOLS)],
+                "size": 9 if chart.form == "points" else 5,
+            },
+            line={"color": colour},
+            customdata=list(series.keys) or None,
+            text=_shown(series.texts) or None,
+            hovertemplate=_hover(series),
+            **_bars(chart, series),
+        )
+    if chart.zero:
+        (figure.add_vline if chart.sideways else figure.add_hline)(
+            0, line_dash="dot", line_color="#8C8C8C"
+        )
+    figure.update_layout(
+        title={
+            "text": escape.plotly(chart.title),
+            "subtitle": {"text": escape.plotly(chart.note)},
+        },
+        xaxis_title=escape.plotly(chart.x),
+        yaxis_title=escape.plotly(chart.y),
+        legend={"orientation": "h", "y": -0.25},
+        height=(
+            max(360, 60 + 34 * max((len(s.y) for s in chart.series), default=0))
+            if chart.sideways
+            else 420
+        ),
+        margin={"l": 10, "r": 10, "b": 10},
+    )
+    if chart.sideways:
+        figure.update_yaxes(autorange="reversed", automargin=True)
+    return figure
+
+
+def _shown(values: Sequence[Any]) -> list[Any]:
+    """Returns numbers unchanged, and texts escaped for Plotly."""
+    return [
+        escape.plotly(value) if isinstance(value, str) else value for value in values
+    ]
+
+
+def _hover(series: Series) -> str | None:
+    if series.texts:
+        return "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
+    if series.keys:
+        return "row %{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
+    return None
+
+
+def _mode(chart: Chart, series: Series) -> str:
+    if chart.form == "lines" and len(series.x) > 30:
+        return "lines"
+    if series.joined:
+        return "lines+markers"
+    return "markers"
+
+
+def _bars(chart: Chart, series: Series) -> dict[str, Any]:
+    """Returns intervals as error bars on the axis of the values."""
+    if chart.form != "points" or series.low is None or series.high is None:
+        return {}
+    values = series.x if chart.sideways else series.y
+    return {
+        "error_x" if chart.sideways else "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [
+                high - value for high, value in zip(series.high, values, strict=True)
+            ],
+            "arrayminus": [
+                value - low for low, value in zip(series.low, values, strict=True)
+            ],
+        }
+    }
+
+
+def _band(figure: Any, series: Series, colour: str) -> None:
+    x = _shown([*series.x, *reversed(series.x)])
+    y = [*(series.high or ()), *reversed(series.low or ())]
+    figure.add_scatter(
+        x=x,
+        y=y,
+        fill="toself",
+        fillcolor=colour,
+        opacity=0.15,
+        line_width=0,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _parallel(chart: Coordinates) -> Any:
+    dimensions = []
+    for axis in chart.axes:
+        dimension: dict[str, Any] = {
+            "label": escape.plotly(axis.name),
+            "values": list(axis.values),
+        }
+        if axis.ticks:
+            dimension["tickvals"] = list(range(len(axis.ticks)))
+            # Plotly does not read the ticks of this one chart as HTML.
+            dimension["ticktext"] = list(map(escape.line, axis.ticks))
+        dimensions.append(dimension)
+    line = {
+        "color": list(chart.axes[-1].values),
+        "colorscale": "Cividis",
+        "showscale": True,
+    }
+    figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
+    figure.update_layout(title=escape.plotly(chart.title), height=440)
+    return figure
+
+
+def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
+    """Draws a diagnostic with one vector per layer: one panel per line of the table.
+
+    Layers go from dark to light.
+    """
+    figure, places = _panels([line.label for line in lines])
+    for line, place in zip(lines, places, strict=True):
+        last = max(1, len(line.layers) - 1)
+        for rank, (layer, values) in enumerate(line.layers.items()):
+            # Both ends of the scale are left out: one is invisible on a dark page, the
+            # other on a light page.
+            colour = sample_colorscale("Cividis", 0.3 + 0.55 * rank / last)[0]
+            figure.add_scatter(
+                **place,
+                y=values,
+                name=f"layer {layer}",
+                mode="lines",
+                line_color=colour,
+                showlegend=False,
+            )
+    figure.update_xaxes(title=escape.plotly(axis))
+    figure.update_yaxes(type="log", dtick=1)
+    return figure
+
+
+def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
+    """Draws a diagnostic with one matrix per layer, for one layer.
+
+    There is one panel per line of the table that has this layer.
+    """
+    having = [line for line in lines if layer in line.layers]
+    figure, places = _panels([line.label for line in having])
+    for number, (line, place) in enumerate(zip(having, places, strict=True)):
+        figure.add_heatmap(
+            **place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis"
+        )
+        figure.update_yaxes(
+            autorange="reversed",
+            scaleanchor=f"x{number + 1 if number else ''}",
+            constrain="domain",
+            **place,
+        )
+        figure.update_xaxes(constrain="domain", **place)
+    figure.update_xaxes(title=escape.plotly(axis))
+    return figure
+
+
+def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
+    """Returns a figure with at most three panels side by side, and their places."""
+    columns = min(3, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=_shown(titles),
+        vertical_spacing=0.5 / rows if rows > 1 else 0.0,
+    )
+    figure.update_layout(
+        height=40 + 320 * rows, margin={"l": 10, "r": 10, "b": 10, "t": 40}
+    )
+    figure.update_annotations(font_size=12)
+    return figure, [
+        {"row": 1 + place // columns, "col": 1 + place % columns}
+        for place in range(len(titles))
+    ]
+
+
+def page(chart: Chart | Coordinates) -> str:
+    """Returns a complete HTML page that needs no network."""
+    text: str = draw(chart).to_html(
+        include_plotlyjs=True, full_html=True, div_id="figure"
+    )
+    return text

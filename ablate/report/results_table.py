@@ -1,0 +1,282 @@
+"""The results table of a study."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.errors import UnknownName, unknown
+from ablate.records import Level, Looks, StudyResults
+from ablate.report.effects import Effect, effects
+from ablate.report.folding import folding_notes
+from ablate.report.summary import Row, summarise
+from ablate.report.tables import Table
+from ablate.report.units import Unit, cost_units
+from ablate.report.verdicts import Verdict
+
+DIGITS = {"top1": 2, "top5": 2, "loss": 4}
+
+
+def level_text(level: Level | None) -> str:
+    """Returns a level as it is written in YAML; a dash if the factor is not read."""
+    if level is None:
+        return "-"
+    if isinstance(level, bool):
+        return str(level).lower()
+    if isinstance(level, float):
+        return f"{level:g}"
+    return str(level)
+
+
+METRIC_NAMES = {"top1": "top-1 (%)", "top5": "top-5 (%)", "loss": "loss"}
+# The costs that the table shows.
+COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table: its heading, and the text of a row in it."""
+
+    heading: str
+    text: Callable[[Row], str]
+    right: bool = True
+
+
+def results_table(
+    results: StudyResults,
+    published: Mapping[int, float] | None = None,
+    *,
+    looks: Looks | None = None,
+    policy: str = "last epoch, test set",
+    group: str = "",
+) -> Table:
+    """Returns the table of a study: one row per cell, in the order of the plan.
+
+    A row shows the levels, the metric as mean ± sd over n seeds with the paired
+    difference to row 0, and the cost. The best mean is bold.
+
+    Args:
+        published: top-1 values from a paper, by row. They get their own column, as
+            printed.
+        looks: the numbers of seeds at which verdicts are taken, for a study that adds
+            seeds until it is decided.
+        policy: which value of a trial the metric is, in words.
+        group: a factor. Rows with the same level of it are grouped between lines.
+
+    Raises:
+        UnknownName: the study has no factor `group`.
+    """
+    if group and group not in results.factors:
+        raise UnknownName(unknown("factor", group, results.factors))
+    rows = summarise(results)
+    # Intervals, p values, `helps` and `hurts` do not depend on the margin, and the
+    # table shows no other verdict. Any number will do.
+    effect_of = {
+        effect.row: effect for effect in effects(results, 1.0, looks, predict=False)
+    }
+    shown = _shown_rows(rows, results, group)
+    columns = _columns(results, shown, effect_of, published)
+    return Table(
+        columns=[column.heading for column in columns],
+        rows=[_texts(row, columns) for row in shown],
+        data=[_data(row, rows, results, effect_of, published) for row in rows],
+        right=frozenset(column.heading for column in columns if column.right),
+        title=results.question,
+        notes=_notes(results, shown, policy, len(effect_of), looks),
+        bold=_best(shown, results.direction, METRIC_NAMES[results.metric]),
+        groups=_group_starts(shown, group),
+    )
+
+
+def _shown_rows(rows: list[Row], results: StudyResults, group: str) -> list[Row]:
+    """Returns the rows that the table shows: grouped, without folded cells."""
+    shown = [
+        row
+        for row, cell in zip(rows, results.cells, strict=True)
+        if cell.same_as is None
+    ]
+    if not group:
+        return shown
+    by_level: dict[Level | None, list[Row]] = {}
+    for row in shown:
+        by_level.setdefault(row.levels.get(group), []).append(row)
+    return list(itertools.chain.from_iterable(by_level.values()))
+
+
+def _group_starts(shown: list[Row], group: str) -> frozenset[int]:
+    """Returns the numbers of the rows that begin a group, except the top row."""
+    if not group:
+        return frozenset()
+    return frozenset(
+        number
+        for number, (before, row) in enumerate(itertools.pairwise(shown), 1)
+        if row.levels.get(group) != before.levels.get(group)
+    )
+
+
+def _columns(
+    results: StudyResults,
+    shown: list[Row],
+    effect_of: Mapping[int, Effect],
+    published: Mapping[int, float] | None,
+) -> list[Column]:
+    digits = DIGITS[results.metric]
+
+    def metric(row: Row) -> str:
+        difference = _difference(row, effect_of.get(row.index), digits)
+        return _with_sd(row.mean, row.sd, digits) + difference
+
+    def gain(row: Row) -> str:
+        return _with_sd(row.gain, row.gain_sd, digits, signed=True)
+
+    columns = [Column("row", lambda row: str(row.index))]
+    columns += [_level_column(factor) for factor in results.factors]
+    columns.append(Column(METRIC_NAMES[results.metric], metric))
+    if _has_controls(shown):
+        columns.append(Column("Δ control", gain))
+    columns.append(Column("n", lambda row: str(row.n or "")))
+    units = cost_units((row.cost for row in shown), COST_HEADINGS)
+    columns += [_cost_column(name, unit) for name, unit in units.items()]
+    if published is not None:
+        columns.append(_published_column(published))
+    if any(row.note for row in shown):
+        columns.append(Column("note", lambda row: row.note, right=False))
+    return columns
+
+
+def _level_column(factor: str) -> Column:
+    return Column(factor, lambda row: level_text(row.levels.get(factor)), right=False)
+
+
+def _cost_column(name: str, unit: Unit) -> Column:
+    def text(row: Row) -> str:
+        if row.cost is None:
+            return ""
+        return unit.text(getattr(row.cost, name))
+
+    return Column(f"{COST_HEADINGS[name]} ({unit.letter})", text)
+
+
+def _published_column(published: Mapping[int, float]) -> Column:
+    def text(row: Row) -> str:
+        if row.index not in published:
+            return ""
+        return f"{published[row.index]:g}"
+
+    return Column("published top1", text)
+
+
+def _texts(row: Row, columns: list[Column]) -> list[str]:
+    return [column.text(row) for column in columns]
+
+
+def _has_controls(rows: list[Row]) -> bool:
+    return any(row.control is not None for row in rows)
+
+
+def _notes(
+    results: StudyResults,
+    shown: list[Row],
+    policy: str,
+    comparisons: int,
+    looks: Looks | None,
+) -> list[str]:
+    """Returns what the numbers mean, and which rows are folded."""
+    correction = f"Holm over {comparisons} comparisons"
+    level = 0.05
+    if looks:
+        # Each look has an equal share of the risk.
+        level /= looks.number
+        correction += f", {looks.number} looks"
+    notes = [
+        f"{METRIC_NAMES[results.metric]}: mean ± standard deviation over n seeds,"
+        f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
+        f" {level:.3g} (paired t, {correction}). FLOPs: executed multiply-adds."
+    ]
+    if _has_controls(shown):
+        notes.append(
+            "Δ control: mean ± sd of the differences from the control, paired by seed."
+            " A control is the baseline at the width whose cost is nearest."
+        )
+    # Cells that a search proposed again are left out of the notes.
+    return notes + folding_notes(
+        cell for cell in results.cells if cell.note != "proposed again"
+    )
+
+
+def _best(rows: list[Row], direction: str, metric: str) -> frozenset[tuple[int, str]]:
+    """Returns row and column of the best means. A control cannot be the best row."""
+    means = {
+        number: row.mean
+        for number, row in enumerate(rows)
+        if row.mean is not None and row.role != "control"
+    }
+    if len(means) < 2:
+        return frozenset()
+    best = (max if direction == "max" else min)(means.values())
+    return frozenset((number, metric) for number, mean in means.items() if mean == best)
+
+
+def _difference(row: Row, effect: Effect | None, digits: int) -> str:
+    """Returns the difference to row 0 in brackets; * marks `helps` and `hurts`."""
+    if row.delta is None:
+        return ""
+    decided = effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS)
+    star = "*" if decided else ""
+    seeds = f", n={row.paired}" if row.paired not in (0, row.n) else ""
+    return f" ({row.delta:+.{digits}f}{star}{seeds})"
+
+
+def _data(
+    row: Row,
+    rows: list[Row],
+    results: StudyResults,
+    effect_of: Mapping[int, Effect],
+    published: Mapping[int, float] | None,
+) -> dict[str, Any]:
+    """Returns a row in full precision, for CSV and JSON."""
+    data: dict[str, Any] = {
+        "row": row.index,
+        "role": row.role,
+        **row.levels,
+        f"{results.metric}_mean": row.mean,
+        f"{results.metric}_sd": row.sd,
+        "n": row.n,
+        "delta": row.delta,
+        "delta_sd": row.delta_sd,
+        "paired": row.paired,
+    }
+    for name in ("params", "flops", "flops_paper"):
+        data[name] = getattr(row.cost, name, None)
+    data["note"] = row.note
+    if _has_controls(rows):
+        data |= {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd}
+    if published is not None:
+        data["published_top1"] = published.get(row.index)
+    return data | _test(effect_of.get(row.index))
+
+
+def _test(effect: Effect | None) -> dict[str, float | None]:
+    """Returns interval and p values of the difference to row 0."""
+    estimate = effect.estimate if effect else None
+    judged = effect.judged if effect else None
+    return {
+        "delta_low": estimate.low if estimate else None,
+        "delta_high": estimate.high if estimate else None,
+        "p": estimate.p if estimate else None,
+        "p_holm": judged.p if judged else None,
+    }
+
+
+def _with_sd(
+    mean: float | None, sd: float | None, digits: int, *, signed: bool = False
+) -> str:
+    if mean is None:
+        return ""
+    sign = "+" if signed else ""
+    text = f"{mean:{sign}.{digits}f}"
+    if sd is None:
+        return text
+    return f"{text} ± {sd:.{digits}f}"

@@ -1,0 +1,227 @@
+"""A table of values, and how it is written: Markdown, LaTeX, HTML, CSV or JSON.
+
+Equal tables give equal bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ablate import escape
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+FORMATS = ("table", "md", "latex", "html", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under columns, with the same values as data.
+
+    Attributes:
+        columns: headings; those in `right` are aligned to the right.
+        rows: the text of each cell.
+        data: one mapping per row, in full precision, for CSV and JSON.
+        title, notes: lines above and below.
+        bold: row and column of texts to emphasise.
+        groups: rows before which a line is drawn.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    data: Sequence[Mapping[str, Any]]
+    right: frozenset[str] = frozenset()
+    title: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+    bold: frozenset[tuple[int, str]] = frozenset()
+    groups: frozenset[int] = frozenset()
+
+
+def plain(data: Sequence[Mapping[str, Any]], title: str = "") -> Table:
+    """Returns a table of values as they are."""
+    columns = _keys(data)
+    return Table(
+        columns=columns,
+        rows=[_texts(row, columns) for row in data],
+        data=data,
+        right=frozenset(name for name in columns if _is_numeric(name, data)),
+        title=title,
+    )
+
+
+def _keys(data: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the keys of all rows, each once."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(data)))
+
+
+def _is_numeric(column: str, data: Sequence[Mapping[str, Any]]) -> bool:
+    return all(isinstance(row.get(column), int | float | None) for row in data)
+
+
+def _texts(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    return [_text(row.get(column)) for column in columns]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def render(grid: Table, form: str) -> str:
+    """Returns the table as text in one of the formats, ending with a line feed.
+
+    The format `table` is for a terminal and is rendered by the command line.
+    """
+    writers: dict[str, Callable[[Table], str]] = {
+        "md": markdown,
+        "latex": latex,
+        "html": html,
+        "csv": comma_separated,
+        "json": as_json,
+    }
+    # `html` returns Markup, which would escape every text that it is joined with.
+    return str(writers[form](grid))
+
+
+def markdown(grid: Table) -> str:
+    """Returns GitHub Markdown, padded so that the source reads as a table too."""
+    head = [_markdown_cell(column) for column in grid.columns]
+    body = _marked(grid, _markdown_cell, "**{}**")
+    right = [column in grid.right for column in grid.columns]
+    widths = [_width(column) for column in zip(head, *body, strict=True)]
+    rule = []
+    for width, is_right in zip(widths, right, strict=True):
+        rule.append("-" * (width + 1) + (":" if is_right else "-"))
+    lines = []
+    title = escape.markdown(grid.title).strip()
+    if title:
+        lines += [f"**{title}**", ""]
+    lines.append(_markdown_row(head, widths, right))
+    lines.append(f"|{'|'.join(rule)}|")
+    lines += [_markdown_row(row, widths, right) for row in body]
+    if grid.notes:
+        lines.append("")
+        lines += filter(None, map(escape.markdown_line, grid.notes))
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(text: str) -> str:
+    return escape.markdown(text, cell=True)
+
+
+def _width(texts: Sequence[str]) -> int:
+    """Returns the width of a column in characters; Markdown needs at least three."""
+    return max(3, *map(len, texts))
+
+
+def _markdown_row(
+    texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]
+) -> str:
+    padded = []
+    for text, width, is_right in zip(texts, widths, right, strict=True):
+        padded.append(text.rjust(width) if is_right else text.ljust(width))
+    return f"| {' | '.join(padded)} |"
+
+
+def _marked(grid: Table, escaped: Callable[[str], str], mark: str) -> list[list[str]]:
+    """Returns the escaped texts of the rows; `mark` wraps texts that are bold."""
+    marked = []
+    for number, row in enumerate(grid.rows):
+        texts = []
+        for text, column in zip(row, grid.columns, strict=True):
+            is_bold = (number, column) in grid.bold and text.strip()
+            texts.append(mark.format(escaped(text)) if is_bold else escaped(text))
+        marked.append(texts)
+    return marked
+
+
+def latex(grid: Table) -> str:
+    """Returns a booktabs tabular; title and notes are comments above it."""
+    spec = "".join("r" if column in grid.right else "l" for column in grid.columns)
+    lines = [escape.latex_comment(line) for line in [grid.title, *grid.notes] if line]
+    lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
+    lines += [" & ".join(map(escape.latex, grid.columns)) + r" \\", r"\midrule"]
+    for number, texts in enumerate(_marked(grid, escape.latex, r"\textbf{{{}}}")):
+        if number in grid.groups:
+            lines.append(r"\midrule")
+        lines.append(" & ".join(texts) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def html(grid: Table) -> Markup:
+    """Returns a table element; the rows of each group are a tbody of their own."""
+    from markupsafe import Markup
+
+    def row(tag: str, texts: Sequence[str]) -> Markup:
+        kinds = [
+            Markup(' class="number"') if column in grid.right else Markup()
+            for column in grid.columns
+        ]
+        cells = (
+            Markup("<{0}{1}>{2}</{0}>").format(tag, kind, text)
+            for kind, text in zip(kinds, texts, strict=True)
+        )
+        return Markup("<tr>") + Markup().join(cells) + Markup("</tr>")
+
+    lines = [Markup("<table>")]
+    if grid.title:
+        lines.append(Markup("<caption>{}</caption>").format(escape.html(grid.title)))
+    lines.append(
+        Markup("<thead>{}</thead>").format(
+            row("th", list(map(escape.html, grid.columns)))
+        )
+    )
+    lines.append(Markup("<tbody>"))
+    for number, texts in enumerate(_marked(grid, escape.html, Markup("<b>{}</b>"))):
+        if number in grid.groups:
+            lines.append(Markup("</tbody><tbody>"))
+        lines.append(row("td", texts))
+    if grid.notes:
+        notes = Markup("<br>").join(map(escape.html, grid.notes))
+        foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
+        lines.append(foot.format(len(grid.columns), notes))
+    else:
+        lines.append(Markup("</tbody>"))
+    return Markup("\n").join([*lines, Markup("</table>")]) + "\n"
+
+
+def comma_separated(grid: Table) -> str:
+    """Returns the data as CSV, with one column per value.
+
+    A text that a spreadsheet would take for a formula is marked: see
+    `ablate.escape.csv`.
+    """
+    stream = io.StringIO()
+    headings = _keys(grid.data) or list(grid.columns)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(escape.csv, headings))
+    for row in grid.data:
+        writer.writerow(_csv_value(row.get(key, "")) for key in headings)
+    return stream.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    """Returns numbers unchanged, and the rest as text that no spreadsheet runs."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, str | int | float):
+        return escape.csv(value)
+    return escape.csv(str(value))
+
+
+def as_json(grid: Table) -> str:
+    """Returns a JSON array with one object per row."""
+    text = json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str)
+    return escape.json(text) + "\n"

@@ -1,0 +1,1 @@
+"""Decides which trial comes next: from a plan, from a search, or with further seeds."""

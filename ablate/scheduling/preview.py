@@ -1,0 +1,164 @@
+"""What a run of a space would do: its plan, what is known of it, and how long it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
+from ablate.options import Options
+from ablate.records import COST_REVISION, Known, Plan, Space, Trial
+from ablate.scheduling.cost_cache import CostCache
+from ablate.scheduling.policy import Policy
+from ablate.scheduling.sources import make_search
+from ablate.store.reader import Reader
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A plan, and what a run would do with it.
+
+    Attributes:
+        plan: all cells of a design, or the cells that a search has proposed so far. If
+            seeds are added until the study is decided, the seeds that are due now.
+        known: status and epochs by trial, for those that the store has.
+        to_train: the trials without a result.
+        seconds: estimated time of the training; None if unknown.
+        more: number of cells that the search will still propose; None if unlimited.
+        whole: the plan with all seeds that cells may get, if seeds are added until the
+            study is decided.
+    """
+
+    plan: Plan
+    known: dict[str, Known]
+    to_train: tuple[Trial, ...]
+    seconds: float | None
+    more: int | None = 0
+    whole: Plan | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to train, now or later."""
+        return bool(self.to_train) or self.more != 0
+
+
+def make_preview(
+    space: Space, reader: Reader | None, options: Options, *, probe: bool = True
+) -> Preview:
+    """What a run would do.
+
+    Args:
+        reader: the store, if there is one.
+        probe: time a few training steps if the store holds no times.
+
+    Raises:
+        AblateError: no cell of the space can be trained.
+    """
+    plan, more = propose(space, reader)
+    if not plan.trials and not more:
+        reasons = [
+            f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}"
+            for cell in plan.cells
+        ]
+        lines = "\n".join(first(reasons, "rows"))
+        raise AblateError(f"no cell of {space.name} can be trained:\n{lines}")
+    known = reader.known(trial.hash for trial in plan.trials) if reader else {}
+    policy = Policy.of(space)
+    whole = None
+    if space.looks:
+        from ablate.scheduling.until_decided import granted
+
+        whole = plan
+        plan, _ = granted(
+            whole,
+            {
+                key: trial
+                for key, trial in known.items()
+                if trial.status not in policy.again
+            },
+        )
+    to_train = tuple(
+        trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
+    )
+    return Preview(
+        plan=plan,
+        known=known,
+        to_train=to_train,
+        seconds=_seconds(plan, to_train, reader, options, probe=probe),
+        more=more,
+        whole=whole,
+    )
+
+
+def propose(space: Space, reader: Reader | None) -> tuple[Plan, int | None]:
+    """All cells of a design, or those that a search has proposed so far.
+
+    Returns:
+        the plan, and the number of cells to come (None: unlimited).
+    """
+    if space.strategy is None:
+        from ablate.plan import make_plan
+
+        costs = reader.costs(COST_REVISION) if reader else {}
+        return make_plan(space, CostCache(costs)), 0
+    again = Policy.of(space).again
+
+    def results(hashes: Iterable[str]) -> dict[str, Known]:
+        known = reader.known(hashes) if reader else {}
+        return {key: trial for key, trial in known.items() if trial.status not in again}
+
+    search = make_search(space, reader, results)
+    search.advance()
+    return search.plan, search.more
+
+
+def _seconds(
+    plan: Plan,
+    to_train: tuple[Trial, ...],
+    reader: Reader | None,
+    options: Options,
+    *,
+    probe: bool,
+) -> float | None:
+    """The estimated time of the training in seconds; None if unknown.
+
+    The time of an epoch is assumed to be proportional to FLOPs. The factor comes from
+    stored epochs on these data, or else from a few timed steps.
+    """
+    if not to_train:
+        return 0.0
+    space = plan.space
+    flops = {
+        cell.architecture.hash: cell.cost.flops
+        for cell in plan.cells
+        if cell.architecture and cell.cost
+    }
+    per_flop = None
+    if reader is not None:
+        per_flop = reader.seconds_per_flop_epoch(to_train[0].data.canonical())
+    if per_flop is None and probe:
+        per_flop = _timed(space, to_train[0], flops)
+    if per_flop is None:
+        return None
+    cpus = options.cpus or os.cpu_count() or 1
+    slots = max(1, int(cpus / space.resources.cpus))
+    total = sum(
+        per_flop * flops[trial.architecture.hash] * trial.recipe.epochs
+        for trial in to_train
+    )
+    return total / min(slots, len(to_train))
+
+
+def _timed(space: Space, trial: Trial, flops: dict[str, int]) -> float | None:
+    """Seconds per FLOP and epoch, from a few steps on this machine's CPU."""
+    if not space.data.images or space.resources.gpus:
+        return None
+    from ablate.training.probe import seconds_per_image
+
+    per_image = seconds_per_image(
+        trial.architecture,
+        trial.recipe.batch_size,
+        threads=max(1, int(space.resources.cpus)),
+    )
+    return per_image * space.data.images / flops[trial.architecture.hash]

@@ -1,0 +1,140 @@
+"""The source of a run's trials: a plan, a search, or a plan whose seeds grow.
+
+A source hands out trials as results allow. `StoredTrials` connects it with the store:
+it stores the cells that the source adds, and says what is known of their trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ablate.records import COST_REVISION, Cell, Known, Plan, Space, Status, Trial
+from ablate.scheduling.cost_cache import CostCache
+from ablate.scheduling.policy import Policy
+from ablate.scheduling.queue import Planned, Searched, Source
+
+if TYPE_CHECKING:
+    from ablate.scheduling.search import Search
+    from ablate.store.reader import Reader
+    from ablate.store.writer import Writer
+
+Announce = Callable[[list[Cell]], None]
+
+
+class StoredTrials:
+    """The trials that a run has registered in its study, and what is known of them.
+
+    Args:
+        study: the number of the study in the store.
+        trials: those that are registered already.
+        announce: receives each new cell, with the trials that are left to train.
+    """
+
+    def __init__(
+        self,
+        study: int,
+        policy: Policy,
+        reader: Reader,
+        writer: Writer,
+        trials: Iterable[Trial],
+        announce: Announce,
+    ) -> None:
+        self._study = study
+        self._policy = policy
+        self._reader = reader
+        self._writer = writer
+        self._announce = announce
+        self._registered = {trial.hash for trial in trials}
+
+    def known(self, hashes: Iterable[str]) -> dict[str, Known]:
+        """Status and epochs of those trials whose status this run accepts."""
+        return self._news(self._reader.known(hashes))
+
+    def known_without_epochs(self, hashes: Iterable[str]) -> dict[str, Known]:
+        """The same without epochs, which is faster."""
+        return self._news(self._reader.known(hashes, with_epochs=False))
+
+    def _news(self, known: dict[str, Known]) -> dict[str, Known]:
+        """The trials whose status this run accepts.
+
+        Another study may have left a trial failed or pruned; this run trains it again,
+        so that status says nothing. A trial that failed after this run registered it
+        has failed.
+        """
+        return {
+            key: trial
+            for key, trial in known.items()
+            if trial.status not in self._policy.again
+            or (trial.status == Status.FAILED and key in self._registered)
+        }
+
+    def add(self, changed: list[Cell]) -> None:
+        """Stores new cells, and cells that get another seed."""
+        self._writer.extend(
+            self._study,
+            changed,
+            COST_REVISION,
+            self._policy.again,
+            self._registered,
+        )
+        hashes = [trial.hash for cell in changed for trial in cell.trials]
+        self._registered.update(hashes)
+        known = self.known(hashes)
+        self._announce([self._without_results(cell, known) for cell in changed])
+
+    def _without_results(self, cell: Cell, known: dict[str, Known]) -> Cell:
+        left = tuple(
+            trial
+            for trial in cell.trials
+            if not self._policy.is_result(known.get(trial.hash))
+        )
+        return replace(cell, trials=left)
+
+
+def make_source(
+    plan: Plan,
+    whole: Plan | None,
+    to_train: Sequence[Trial],
+    stored: StoredTrials,
+    reader: Reader,
+) -> Source:
+    """The source of a run's trials.
+
+    Args:
+        plan: the cells and seeds that are due now.
+        whole: all seeds that cells may get, if seeds are added until it is decided.
+        to_train: the trials of `plan` that have no result.
+    """
+    space = plan.space
+    if whole is not None:
+        from ablate.scheduling.until_decided import UntilDecided
+
+        return UntilDecided(whole, plan, stored.known_without_epochs, stored.add)
+    if space.strategy is not None:
+        return Searched(make_search(space, reader, stored.known), stored.add)
+    if space.scheduler.name == "fifo":
+        return Planned(tuple(to_train))
+    # A scheduler compares each trial with those before it. Neighbours of a grid, one
+    # after the other, would mislead it; hashes shuffle them, always in the same way.
+    return Planned(tuple(sorted(to_train, key=lambda trial: trial.hash)))
+
+
+def make_search(
+    space: Space,
+    reader: Reader | None,
+    results: Callable[[Iterable[str]], dict[str, Known]],
+) -> Search:
+    """The search of a space, continued from the stored cells of its study.
+
+    If the study was a design when it was last run, only cells with a result are
+    taken over.
+    """
+    from ablate.declared import was_search
+    from ablate.scheduling.search import Search
+
+    if reader is None:
+        return Search(space, CostCache({}), results)
+    chosen = reader.proposed(space.name, only_known=not was_search(space.name, reader))
+    return Search(space, CostCache(reader.costs(COST_REVISION)), results, chosen)

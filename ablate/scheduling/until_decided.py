@@ -1,0 +1,178 @@
+"""Seeds until decided: inconclusive cells get more seeds, the others keep theirs.
+
+Which cells have which seeds is a function of the plan and of results, never of timing.
+Recomputed after a kill, it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ablate.records import Cell, CellResult, Known, Plan, Status, StudyResults, Trial
+from ablate.report.effects import effects
+from ablate.report.verdicts import Verdict
+
+RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
+Results = Callable[[Iterable[str]], Mapping[str, Known]]
+
+
+def granted(plan: Plan, known: Mapping[str, Known]) -> tuple[Plan, bool]:
+    """Returns the plan with the seeds granted so far, and whether they are final.
+
+    All cells begin with the first number of seeds. When all these trials are resolved,
+    verdicts are taken. Inconclusive cells, their controls and the reference continue to
+    the next number, if there is one.
+    """
+    looks = plan.space.looks
+    assert looks is not None
+    counts = {cell.index: looks.first for cell in plan.cells if cell.trials}
+    # Replays all looks from the first one instead of storing where the study stands:
+    # the same results always grant the same seeds.
+    for count in (*looks.at[1:], None):
+        cut = Plan(
+            plan.space,
+            tuple(
+                replace(cell, trials=cell.trials[: counts.get(cell.index, 0)])
+                for cell in plan.cells
+            ),
+        )
+        if not all(_resolved(trial, known) for trial in cut.trials):
+            return cut, False
+        going_on = _undecided(cut, known)
+        if not going_on or count is None:
+            return cut, True
+        counts |= {index: count for index in going_on if index in counts}
+    raise AssertionError("the last look ends the loop")
+
+
+def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
+    return trial.hash in known and known[trial.hash].status in RESOLVED
+
+
+def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
+    """Returns the inconclusive cells and those that they are compared with."""
+    verdicts = effects(
+        results_of(plan, known), plan.space.margin, plan.space.looks, predict=False
+    )
+    most = max(len(cell.trials) for cell in plan.cells)
+    # A cell that was decided at an earlier look has fewer seeds than the reference. Its
+    # verdict is final, and it gets no further seeds.
+    counts = {cell.index: len(cell.trials) for cell in plan.cells}
+    open_ = {
+        effect.row
+        for effect in verdicts
+        if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most
+    }
+    controls = {
+        cell.index if cell.same_as is None else cell.same_as
+        for cell in plan.cells
+        if cell.control_of in open_
+    }
+    if open_:
+        return open_ | controls | {0}
+    return set()
+
+
+def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
+    """Returns the result of a planned cell, from what is known of its trials."""
+    known_by_seed = {
+        trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
+    }
+    return CellResult(
+        index=cell.index,
+        levels=cell.levels,
+        unread=cell.unread,
+        role=cell.role,
+        note=cell.note,
+        same_as=cell.same_as,
+        cost=cell.cost,
+        states={
+            trial.seed: (
+                known_by_seed[trial.seed].status
+                if trial.seed in known_by_seed
+                else Status.PLANNED
+            )
+            for trial in cell.trials
+        },
+        values={
+            seed: one.final[metric]
+            for seed, one in known_by_seed.items()
+            if one.status == Status.COMPLETED and metric in one.final
+        },
+        control_of=cell.control_of,
+    )
+
+
+def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
+    """Returns a plan with its known results, in the form that the store returns."""
+    space = plan.space
+    cells = tuple(_cell_result(cell, known, space.metric) for cell in plan.cells)
+    return StudyResults(
+        name=space.name,
+        question=space.question,
+        expect=space.expect,
+        source=space.source,
+        metric=space.metric,
+        direction=space.direction,
+        factors=tuple(space.factors),
+        cells=cells,
+        document=space.document,
+    )
+
+
+class UntilDecided:
+    """The trials of a plan, one look at a time.
+
+    Args:
+        plan: the plan with all seeds that a cell may get.
+        begun: the same plan with the seeds that are stored.
+        results: returns state and value by hash, for those trials that are known.
+        more: receives the cells that get seeds, before their trials are handed out.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        begun: Plan,
+        results: Results,
+        more: Callable[[list[Cell]], None],
+    ) -> None:
+        self._plan = plan
+        self._results = results
+        self._more = more
+        self._given: set[str] = set()
+        self._known: dict[str, Known] | None = None
+        self._counts = {cell.index: len(cell.trials) for cell in begun.cells}
+        self._last = False
+
+    def wanted(self) -> list[Trial]:
+        if self._last:
+            return []
+        before = self._known or {}
+        news = self._results(
+            trial.hash for trial in self._plan.trials if trial.hash not in before
+        )
+        new = {key: one for key, one in news.items() if one.status in RESOLVED}
+        # Verdicts can only change with a new result; taking them is expensive.
+        if not new and self._known is not None:
+            return []
+        known = self._known = {**before, **new}
+        cut, self._last = granted(self._plan, known)
+        changed = [
+            cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]
+        ]
+        if changed:
+            self._more(changed)
+            self._counts |= {cell.index: len(cell.trials) for cell in changed}
+        open_ = [
+            trial
+            for trial in cut.trials
+            if trial.hash not in self._given and not _resolved(trial, known)
+        ]
+        self._given |= {trial.hash for trial in open_}
+        return open_
+
+    @property
+    def finished(self) -> bool:
+        return self._last

@@ -1,0 +1,186 @@
+"""The sections `backbone`, `pretrained` and `teacher` of a space: which networks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ablate import factors, families
+from ablate.document import Where
+from ablate.errors import (
+    UnknownName,
+    shortened,
+    unknown,
+)
+from ablate.records import (
+    PUBLISHED_WEIGHTS,
+    DeclaredTeacher,
+    Level,
+    weights_named,
+)
+from ablate.space.context import Context
+from ablate.space.levels import check_levels, check_weights
+from ablate.space.schema import BackboneForm
+
+
+def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
+    """The backbone's name, and the sizes that its full form declares."""
+    form = context.form.backbone
+    varied = context.form.factors.get("backbone")
+    # Exactly one of the two places must name it.
+    if (form is None) == (varied is None):
+        context.wrong(
+            ("backbone",),
+            "name the backbone in one place: `backbone: NAME`, or `backbone: [NAME,"
+            " NAME]` under factors",
+        )
+    if form is None:
+        return str((varied or [""])[0]), {}
+    name, sizes = _name_and_sizes(form)
+    try:
+        _check_backbone(form)
+    except UnknownName as error:
+        context.wrong(("backbone", "family"), str(error))
+    return name, sizes
+
+
+def read_teacher(context: Context) -> DeclaredTeacher | None:
+    """The declared teacher; None if there is none."""
+    form = context.form.teacher
+    levels = context.form.factors.get("recipe.distillation", [_distillation(context)])
+    distils = any(level != "none" for level in levels)
+    if form is None:
+        if distils:
+            if len(levels) > 1:
+                where: Where = ("factors", "recipe.distillation")
+            else:
+                where = ("recipe", "distillation")
+            context.wrong(
+                where,
+                "distillation needs a teacher; write teacher: {backbone: NAME,"
+                " weights: FILE}",
+            )
+        return None
+    if not distils:
+        context.wrong(
+            ("teacher",),
+            "no cell learns from the teacher; set recipe.distillation to soft or"
+            " hard, or leave it out",
+        )
+    name, sizes = _name_and_sizes(form.backbone)
+    # A teacher without settings may be any model of timm, as no factor changes it.
+    known = families.is_known(name)
+    try:
+        if known or not _of_timm(name):
+            _check_backbone(form.backbone)
+    except UnknownName as error:
+        context.wrong(("teacher", "backbone"), str(error))
+    if form.settings and not known:
+        context.wrong(
+            ("teacher", "settings"),
+            f"factors have no place in {shortened(name)}; leave the settings out",
+        )
+    elif known:
+        _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
+    weights = form.weights
+    if weights != PUBLISHED_WEIGHTS and not os.path.isfile(weights):
+        context.wrong(
+            ("teacher", "weights"),
+            f"teacher: no file {shortened(weights)}; name a checkpoint, or write"
+            " timm for the weights that timm publishes",
+        )
+    return DeclaredTeacher(
+        backbone=name, weights=weights, settings={**sizes, **form.settings}
+    )
+
+
+def _check_teacher_settings(
+    context: Context, settings: Mapping[str, Level], sizes: Mapping[str, Level]
+) -> None:
+    """Checks that a teacher's settings are levels that change its predictions."""
+    for factor, level in settings.items():
+        where: Where = ("teacher", "settings", factor)
+        if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
+            context.wrong(
+                where,
+                f"{factor} is no setting of an architecture; a teacher has none",
+            )
+        elif factor.startswith(("drop.", "patch.")):
+            context.wrong(
+                where,
+                f"{factor} is read in training only, and a teacher is not trained;"
+                " leave it out",
+            )
+        elif (
+            factor in sizes
+            and context.form.teacher is not None
+            and factor in context.form.teacher.settings
+        ):
+            context.wrong(
+                where,
+                f"{factor} is also among the numbers of the teacher's backbone; say"
+                " it in one place",
+            )
+        else:
+            check_levels(context, where, factor, (level,))
+            if factor not in factors.parameters():
+                continue
+            reason = factors.unread_reason(factor, settings)
+            if reason:
+                context.wrong(where, f"{reason}; leave it out")
+
+
+def _distillation(context: Context) -> str:
+    """The level of `distillation` in the recipe."""
+    form: Any = context.form.recipe
+    if isinstance(form, str):
+        # No preset distils.
+        return "none"
+    return form.distillation or "none"
+
+
+def read_pretrained(context: Context) -> str:
+    said = context.form.pretrained
+    check_weights(context, ("pretrained",), said)
+    if (
+        "pretrained" in context.form.factors
+        and "pretrained" in context.form.model_fields_set
+    ):
+        context.wrong(
+            ("pretrained",), "pretrained varies under factors; say it in one place"
+        )
+    return weights_named(said)
+
+
+def _name_and_sizes(form: str | BackboneForm) -> tuple[str, dict[str, Level]]:
+    """The name of a backbone, and the sizes that its full form declares."""
+    if isinstance(form, str):
+        return form, {}
+    given = form.model_dump(exclude={"family"}, exclude_none=True)
+    return form.family, {f"size.{key}": level for key, level in given.items()}
+
+
+def _check_backbone(form: str | BackboneForm) -> None:
+    """Raises UnknownName if the backbone is unknown.
+
+    The full form is also refused for a family that cannot be declared by its numbers.
+    """
+    if isinstance(form, str):
+        families.find(form)
+        return
+    declared = [
+        family.name for family in families.families().values() if family.declared
+    ]
+    if form.family not in declared:
+        raise UnknownName(
+            unknown("family", form.family, declared)
+            + "; other backbones are named, as in `backbone: pvt_small`"
+        )
+
+
+def _of_timm(name: str) -> bool:
+    """Whether timm has a model of that name."""
+    from timm.models import is_model
+
+    return bool(is_model(name))

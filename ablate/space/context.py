@@ -1,0 +1,54 @@
+"""What all sections of a space share while they are read: the document and its mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import get_args, get_type_hints
+
+from ablate.document import Document, Where
+from ablate.errors import Problem, shortened
+from ablate.records import Level
+from ablate.space.schema import SpaceForm
+
+
+@dataclass
+class Context:
+    """A document of the right shape, and the mistakes found in it so far.
+
+    A section never raises for a mistake. It notes the mistake and goes on, so that one
+    message lists them all.
+    """
+
+    document: Document
+    form: SpaceForm
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, where: Where, text: str | Callable[[], str]) -> None:
+        """Notes a mistake. A text that is a function is made only if it is shown."""
+        self.problems.append(self.document.problem(where, text))
+
+    @cached_property
+    def listed(self) -> dict[str, dict[tuple[bool, Level], Level]]:
+        """The listed levels of each factor that varies, by `level_key`."""
+        listed = {}
+        for name, levels in self.form.factors.items():
+            # If two levels have the same key, the first one in the list is kept.
+            listed[name] = {level_key(level): level for level in reversed(levels)}
+        return listed
+
+
+def level_key(level: Level) -> tuple[bool, Level]:
+    """Equal for levels that mean the same: 0 and 0.0 do, 1 and true do not."""
+    return isinstance(level, bool), level
+
+
+def shown(level: Level) -> str:
+    """A wrong level as a message repeats it."""
+    return shortened(repr(level))
+
+
+def literal(record: type, name: str) -> tuple[str, ...]:
+    """The values that a field of type `Literal` allows."""
+    return get_args(get_type_hints(record)[name])

@@ -1,0 +1,222 @@
+"""Checks names and levels of factors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+
+from pydantic import ValidationError
+
+from ablate import factors, families
+from ablate.document import Where
+from ablate.errors import (
+    UnknownName,
+    shortened,
+    unknown,
+)
+from ablate.factors.factor import explain_refusal
+from ablate.records import LONGEST_LEVEL, MOST_SIDE, Design, Level, Recipe
+from ablate.space.context import Context, level_key, shown
+from ablate.space.schema import RecipeForm
+
+
+def check_listed(
+    context: Context,
+    rows: tuple[dict[str, Level], ...],
+    levels: Mapping[str, tuple[Level, ...]],
+) -> None:
+    """Checks that each listed level occurs in some row."""
+    for name, listed in levels.items():
+        taken = {level_key(row[name]) for row in rows if name in row}
+        for index, level in enumerate(listed):
+            if level_key(level) not in taken:
+                context.wrong(
+                    ("factors", name, index),
+                    f"{name}: no row is at the level {shown(level)}; leave it out",
+                )
+
+
+def check_names(
+    context: Context,
+    design: Design,
+    levels: Mapping[str, tuple[Level, ...]],
+    sizes: Mapping[str, Level],
+) -> None:
+    """Checks that every factor is known, every level is allowed, and none repeats."""
+    if not levels:
+        context.wrong(
+            ("factors",),
+            "factors is empty; name at least one, as in `shortcuts.count: [0, 1, 2]`",
+        )
+    for name, listed in levels.items():
+        where: Where = ("factors", name)
+        # In design rows, the second level may be that of the unmodified backbone.
+        least = 1 if design.name == "rows" else 2
+        if len(listed) < least:
+            context.wrong(
+                where,
+                f"{name} needs two levels or more, has {len(listed)}; what does not"
+                " vary belongs under `fixed`",
+            )
+        seen = set[tuple[bool, Level]]()
+        for index, level in enumerate(listed):
+            if level_key(level) in seen:
+                context.wrong(
+                    (*where, index),
+                    f"{name}: the level {shown(level)} is a duplicate",
+                )
+            seen.add(level_key(level))
+        check_levels(context, where, name, listed)
+        # If `fixed` has it too, `_check_fixed` notes that.
+        if name in sizes and name not in context.form.fixed:
+            context.wrong(
+                where,
+                f"{name} varies, but backbone says {name.removeprefix('size.')}"
+                " too; say it in one place",
+            )
+    _check_fixed(context, levels, sizes)
+
+
+def _check_fixed(
+    context: Context,
+    levels: Mapping[str, tuple[Level, ...]],
+    sizes: Mapping[str, Level],
+) -> None:
+    """Checks that what does not vary is declared in one place, and not as a factor."""
+    data = context.form.data
+    side = None if isinstance(data, str) else data.image_size
+    if side is not None and "data.image_size" in levels:
+        context.wrong(
+            ("data", "image_size"),
+            "data.image_size varies under factors; say it in one place",
+        )
+    for name, level in context.form.fixed.items():
+        if name in levels:
+            context.wrong(
+                ("fixed", name),
+                f"{name} is under factors and under fixed; name it in one place",
+            )
+        if name in sizes:
+            context.wrong(
+                ("fixed", name),
+                f"{name} is under backbone and under fixed; name it in one place",
+            )
+        outside = name.partition(".")[0]
+        if outside in ("recipe", "data", "backbone", "pretrained"):
+            context.wrong(
+                ("fixed", name),
+                f"{name}: what does not vary of the {outside} belongs under"
+                f" `{outside}`",
+            )
+        else:
+            check_levels(context, ("fixed", name), name, (level,))
+    for name, level in sizes.items():
+        check_levels(context, ("backbone", name.removeprefix("size.")), name, (level,))
+
+
+def check_levels(
+    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+) -> None:
+    """Checks that a factor is known, and that it allows these levels."""
+    if name.startswith("recipe."):
+        _check_recipe_levels(context, where, name, levels)
+    elif name == "backbone":
+        _check_backbones(context, where, levels)
+    elif name == "pretrained":
+        _check_starts(context, where, levels)
+    elif name == "data.image_size":
+        _check_image_sizes(context, where, levels)
+    else:
+        _check_factor_levels(context, where, name, levels)
+
+
+def _check_starts(context: Context, where: Where, levels: tuple[Level, ...]) -> None:
+    for index, level in enumerate(levels):
+        check_weights(context, (*where, index), level)
+        if len(str(level)) > LONGEST_LEVEL:
+            context.wrong(
+                (*where, index),
+                f"pretrained: a level has at most {LONGEST_LEVEL} characters, this one"
+                f" has {len(str(level))}; move the file to a shorter path",
+            )
+
+
+def _check_image_sizes(
+    context: Context, where: Where, levels: tuple[Level, ...]
+) -> None:
+    for index, level in enumerate(levels):
+        # The exact type, because `isinstance` takes true for an integer.
+        if type(level) is not int or not 1 <= level <= MOST_SIDE:
+            context.wrong(
+                (*where, index),
+                f"data.image_size: {shown(level)} is not a level; allowed: whole"
+                f" numbers from 1 to {MOST_SIDE}",
+            )
+
+
+def _check_factor_levels(
+    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+) -> None:
+    try:
+        _, parameter = factors.find(name)
+    except UnknownName:
+        known = ["backbone", "data.image_size", "pretrained"]
+        known += factors.parameters()
+        known += [f"recipe.{field.name}" for field in fields(Recipe)]
+        context.wrong(where, partial(unknown, "factor", name, known))
+        return
+    for index, level in enumerate(levels):
+        if not parameter.allowed.accepts(level):
+            context.wrong(
+                (*where, index), partial(explain_refusal, name, parameter, level)
+            )
+
+
+def _check_backbones(context: Context, where: Where, levels: tuple[Level, ...]) -> None:
+    for index, level in enumerate(levels):
+        if not families.is_known(str(level)):
+            context.wrong(
+                (*where, index), partial(families.unknown_backbone, str(level))
+            )
+
+
+def check_weights(context: Context, where: Where, said: Level) -> None:
+    """Checks that initial weights are true, false, or an existing file."""
+    if isinstance(said, bool):
+        return
+    if not isinstance(said, str):
+        context.wrong(
+            where,
+            f"pretrained: {shown(said)} is not a level; allowed: true, false, or a"
+            " checkpoint file",
+        )
+    # Unlike Path.is_file, this is False for names that no file can have.
+    elif not os.path.isfile(said):
+        context.wrong(
+            where,
+            f"pretrained: no file {shortened(said)}; write true for the weights"
+            " that timm publishes",
+        )
+
+
+def _check_recipe_levels(
+    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+) -> None:
+    field = name.removeprefix("recipe.")
+    known = [f.name for f in fields(Recipe)]
+    if field not in known:
+        context.wrong(
+            where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known])
+        )
+        return
+    for index, level in enumerate(levels):
+        try:
+            RecipeForm.model_validate({field: level})
+        except ValidationError as error:
+            context.wrong(
+                (*where, index),
+                f"{name}: {error.errors()[0]['msg'].removeprefix('Input ')}, found"
+                f" {shown(level)}",
+            )

@@ -1,0 +1,214 @@
+"""The sections `data`, `recipe`, `resources`, `scheduler` and `diagnostics`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from ablate import data, diagnostics
+from ablate.document import Where
+from ablate.errors import (
+    AblateError,
+    DataError,
+    DiagnosticError,
+    UnknownName,
+    shortened,
+    unknown,
+)
+from ablate.records import (
+    Data,
+    Diagnostics,
+    Recipe,
+    Resources,
+    Scheduler,
+    Space,
+)
+from ablate.space.context import Context, literal
+from ablate.space.recipes import RECIPES, preset
+
+
+def read_diagnostics(context: Context) -> Diagnostics:
+    said: Any = context.form.diagnostics
+    if isinstance(said, bool):
+        if said:
+            return Diagnostics(diagnostics.usual())
+        return Diagnostics()
+    names = said if isinstance(said, list) else said.names
+    seen = set[str]()
+    for index, name in enumerate(names or ()):
+        if name in seen:
+            context.wrong(
+                ("diagnostics",), f"diagnostics: {shortened(name)} is a duplicate"
+            )
+            continue
+        seen.add(name)
+        if name not in diagnostics.catalogue():
+            if isinstance(said, list):
+                where: Where = ("diagnostics", index)
+            else:
+                where = ("diagnostics", "names", index)
+            context.wrong(
+                where, partial(unknown, "diagnostic", name, diagnostics.catalogue())
+            )
+            continue
+        try:
+            diagnostics.require([name])
+        except DiagnosticError as error:
+            context.wrong(("diagnostics",), str(error))
+    if isinstance(said, list):
+        return Diagnostics(tuple(said))
+    return Diagnostics(
+        tuple(names) if names else diagnostics.usual(), said.images, said.every
+    )
+
+
+def read_scheduler(context: Context) -> Scheduler:
+    form: Any = context.form.scheduler
+    if isinstance(form, str):
+        names = literal(Scheduler, "name")
+        if form not in names:
+            context.wrong(("scheduler",), unknown("scheduler", form, names))
+            return Scheduler()
+        return Scheduler(name=cast(Any, form))
+    said = form.model_dump(exclude_none=True)
+    scheduler = Scheduler(**said)
+    for name in said:
+        if name != "name" and name not in scheduler.read:
+            context.wrong(
+                ("scheduler", name),
+                f"{name} is not read by scheduler {scheduler.name}; leave it out",
+            )
+    return scheduler
+
+
+def read_data(context: Context) -> Data:
+    form = context.form.data
+    if isinstance(form, str):
+        if form.endswith(".npz"):
+            said: dict[str, Any] = {"name": "npz", "path": form}
+        else:
+            said = {"name": form}
+    else:
+        said = form.model_dump(exclude_none=True)
+    try:
+        return data.describe(**said)
+    except DataError as error:
+        # The message names the wrong key as `data.KEY`.
+        named = next((field for field in said if f"data.{field}" in str(error)), "path")
+        context.wrong(("data", named), str(error))
+        # A placeholder, so that the other sections are still checked.
+        return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
+    except AblateError as error:
+        if isinstance(error, UnknownName):
+            where: Where = ("data", "name")
+        else:
+            where = ("data", "path")
+        context.wrong(where, str(error))
+        return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
+
+
+def _data_name(context: Context) -> str:
+    form = context.form.data
+    if not isinstance(form, str):
+        return form.name
+    if form.endswith(".npz"):
+        return "npz"
+    return form
+
+
+def read_recipe(context: Context) -> Recipe:
+    form: Any = context.form.recipe
+    if isinstance(form, str):
+        if form not in RECIPES:
+            context.wrong(("recipe",), unknown("recipe", form, RECIPES))
+            return Recipe()
+        return preset(form, _data_name(context))
+    said = form.model_dump(exclude_none=True, exclude={"preset"})
+    recipe = replace(preset(form.preset, _data_name(context)), **said)
+    varied = any(name.startswith("recipe.") for name in context.form.factors)
+    for name, when in recipe.unread().items():
+        # If fields of the recipe vary, some cell may read this one.
+        if name in said and not varied:
+            context.wrong(("recipe", name), f"recipe.{name} is not read unless {when}")
+    if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.form.factors):
+        # The plan fits or refuses the recipe of each cell.
+        return recipe
+    if warmup_fits(context):
+        return recipe.fitted()
+    if recipe.refusal():
+        context.wrong(("recipe", "epochs"), f"recipe: {recipe.refusal()}")
+    return recipe
+
+
+def warmup_fits(context: Context) -> bool:
+    """Whether the recipe leaves the warm-up to its preset.
+
+    If so, the warm-up is shortened where it would leave no epoch after it.
+    """
+    form: Any = context.form.recipe
+    return isinstance(form, str) or form.warmup_epochs is None
+
+
+def read_resources(context: Context) -> Resources:
+    form: Any = context.form.resources
+    said = form.model_dump(exclude_none=True)
+    # By default, one process per GPU and one core per process.
+    processes = said.setdefault("processes", max(1, int(said.get("gpus", 0))))
+    said.setdefault("cpus", processes)
+    resources = Resources(**said)
+    for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
+        if number > 1 and number != int(number):
+            context.wrong(
+                ("resources", name),
+                f"resources.{name} = {number:g}: above 1 it must be a whole number",
+            )
+    if processes != max(1, int(resources.gpus)) and resources.gpus:
+        context.wrong(
+            ("resources", "processes"),
+            f"resources.processes = {processes}, but there is one for each of"
+            f" {resources.gpus:g} gpus; leave out processes or gpus",
+        )
+    if resources.cpus < processes > 1:
+        context.wrong(
+            ("resources", "cpus"),
+            f"resources.cpus = {resources.cpus:g} is less than one for each of"
+            f" {processes} processes; set cpus: {processes}",
+        )
+    return resources
+
+
+def check_shares(context: Context, space: Space) -> None:
+    """Checks that the processes of a trial can share each batch evenly.
+
+    The two images of a mixed pair must belong to the same process.
+    """
+    processes, levels = space.resources.processes, space.factors
+    mixes = space.recipe.mixes or any(
+        any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix")
+    )
+    parts = processes * (2 if mixes else 1)
+    modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
+    if processes > 1 and mixes and modes:
+        if "recipe.mixup_mode" in levels:
+            said: Where = ("factors", "recipe.mixup_mode")
+        else:
+            said = ("resources",)
+        context.wrong(
+            said,
+            f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a"
+            f" batch, which {processes} processes that share the batch cannot do"
+            " alike; use batch, or one process",
+        )
+    for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
+        if processes > 1 and int(size) % parts:
+            if "recipe.batch_size" in levels:
+                where: Where = ("factors", "recipe.batch_size")
+            else:
+                where = ("resources",)
+            context.wrong(
+                where,
+                f"recipe.batch_size = {size} cannot be shared by {processes}"
+                f" processes{' that mix pairs' if mixes else ''}; it must be a"
+                f" multiple of {parts}",
+            )

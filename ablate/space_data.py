@@ -1,0 +1,106 @@
+"""A resolved space as plain data, which the store keeps with its study.
+
+Reading the data back needs neither the YAML text nor the catalogues of factors,
+backbones and data sets. So a study stays readable after one of them is renamed or
+removed. Reading validates nothing: `ablate.space` did that when the study ran. It
+ignores a field that this version does not know, and gives a missing field its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from ablate.records import (
+    Arithmetic,
+    CostOf,
+    Data,
+    DeclaredTeacher,
+    Design,
+    Diagnostics,
+    Limit,
+    Looks,
+    Recipe,
+    Resources,
+    Scheduler,
+    Space,
+    Strategy,
+    Term,
+)
+
+# The fields of a space that are records themselves.
+_SECTIONS: dict[str, type[Any]] = {
+    "data": Data,
+    "design": Design,
+    "diagnostics": Diagnostics,
+    "looks": Looks,
+    "recipe": Recipe,
+    "resources": Resources,
+    "scheduler": Scheduler,
+    "strategy": Strategy,
+    "teacher": DeclaredTeacher,
+}
+
+
+def to_data(space: Space) -> dict[str, Any]:
+    """The space as JSON values, without its YAML text."""
+    data = asdict(space)
+    del data["document"]
+    return data
+
+
+def from_data(data: Mapping[str, Any], document: str) -> Space:
+    """The space that `to_data` described.
+
+    Args:
+        document: the YAML text, which the store keeps beside the data.
+    """
+    values = _known(Space, data)
+    for name, record in _SECTIONS.items():
+        if values.get(name) is not None:
+            values[name] = _section(record, values[name])
+    values["document"] = document
+    values["factors"] = {
+        name: tuple(levels) for name, levels in values["factors"].items()
+    }
+    values["seeds"] = tuple(values["seeds"])
+    values["rows"] = tuple(values.get("rows", ()))
+    values["limits"] = tuple(_limit(limit) for limit in values["limits"])
+    return Space(**values)
+
+
+def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the fields that a record has."""
+    names = {field.name for field in fields(record)}
+    return {name: value for name, value in data.items() if name in names}
+
+
+def _section(record: type[Any], data: Mapping[str, Any]) -> Any:
+    values = _known(record, data)
+    for name, value in values.items():
+        # JSON has lists only; the fields of records are tuples.
+        if isinstance(value, list):
+            values[name] = tuple(value)
+    return record(**values)
+
+
+def _limit(data: Mapping[str, Any]) -> Limit:
+    return Limit(
+        text=data["text"],
+        left=_term(data["left"]),
+        relation=data["relation"],
+        right=_term(data["right"]),
+    )
+
+
+def _term(data: Any) -> Term:
+    if not isinstance(data, Mapping):
+        return float(data)
+    if "operator" in data:
+        return Arithmetic(
+            left=_term(data["left"]),
+            operator=data["operator"],
+            right=_term(data["right"]),
+        )
+    return CostOf(name=data["name"], of_baseline=data["of_baseline"])

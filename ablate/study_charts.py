@@ -1,0 +1,124 @@
+"""The charts of a study."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ablate.errors import AblateError, UnknownName, unknown
+from ablate.report import charts
+from ablate.report.charts import Chart, Coordinates
+from ablate.report.factorial import Factorial, Term
+from ablate.store.reader import Reader
+from ablate.study import Study
+
+KINDS = (
+    "effects",
+    "factors",
+    "interactions",
+    "contributions",
+    "pareto",
+    "curves",
+    "importance",
+    "parallel",
+)
+POOLED = ("factors", "interactions", "contributions")
+
+
+def chart(
+    study: Study,
+    of: str,
+    *,
+    rows: Sequence[int] | None = None,
+    metric: str = "",
+    cost: str = "flops",
+) -> Chart | Coordinates:
+    """Returns one chart of a study.
+
+    Args:
+        of: one of `KINDS`.
+        rows: for curves: the rows to draw; by default all.
+        metric: for curves: top1, top5, loss or train_loss; by default the study's
+            metric.
+        cost: for pareto: the cost on the x axis.
+
+    Raises:
+        UnknownName: there is no such chart.
+        AblateError: there is nothing to draw yet, or the study's design does not
+            determine it.
+    """
+    if of not in KINDS:
+        raise UnknownName(unknown("chart", of, KINDS))
+    results, declared = study.read()
+    margin, direction = declared.margin, results.direction
+
+    def front() -> Chart:
+        found = study.pareto([f"{results.metric}={direction}", f"{cost}=min"])
+        return charts.pareto_chart(results, found.data, cost)
+
+    def terms(
+        find: Callable[[Factorial], list[Term]], title: str
+    ) -> Callable[[], Chart]:
+        return lambda: charts.terms_chart(
+            results, find(Factorial(results, declared.baseline, declared.looks)), title
+        )
+
+    made: dict[str, Callable[[], Chart | Coordinates]] = {
+        "effects": lambda: charts.effects_chart(results, study.effects(), margin),
+        "factors": terms(
+            lambda model: model.main_effects(margin, direction), "Main effects"
+        ),
+        "interactions": terms(
+            lambda model: model.interactions(margin, direction), "Interactions"
+        ),
+        "contributions": terms(
+            lambda model: model.contributions(declared.full, margin, direction),
+            "Contributions",
+        ),
+        "pareto": front,
+        "curves": lambda: charts.curves_chart(
+            results, curves(study), metric or results.metric, rows
+        ),
+        "importance": lambda: charts.importance_chart(
+            results, study.effects_table("importance").data
+        ),
+        "parallel": lambda: charts.coordinates(results),
+    }
+    return made[of]()
+
+
+def curves(study: Study) -> dict[int, list[Any]]:
+    """Returns the epochs of each row's trials."""
+    with Reader(study.store) as reader:
+        cells: dict[int, list[str]] = {}
+        for trial in reader.trials(study.name):
+            cells.setdefault(trial["row"], []).append(trial["trial"])
+        known = reader.known(itertools.chain.from_iterable(cells.values()))
+    return charts.curves_of(cells, known)
+
+
+def averages(study: Study) -> bool:
+    """Whether effects of factors say more than rows do.
+
+    In a grid, a fraction or a random draw they are averages over cells.
+    """
+    return study.declared().design.name in (
+        "grid",
+        "fractional",
+        "plackett-burman",
+        "random",
+    )
+
+
+def drawable(study: Study) -> dict[str, Chart | Coordinates]:
+    """Returns all charts that can be drawn of a study now and that add information."""
+    drawn = {}
+    for of in KINDS:
+        if of in POOLED and not averages(study):
+            continue
+        try:
+            drawn[of] = chart(study, of)
+        except AblateError:
+            continue
+    return drawn
