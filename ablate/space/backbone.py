@@ -65,8 +65,8 @@ def read_teacher(context: Context) -> DeclaredTeacher | None:
     if not distils:
         context.wrong(
             ("teacher",),
-            "no cell learns from the teacher; set recipe.distillation to soft or"
-            " hard, or leave it out",
+            "no cell learns from the teacher; set recipe.distillation to soft,"
+            " soft-code or hard, or remove the teacher",
         )
     name, sizes = _name_and_sizes(form.backbone)
     # A teacher without settings may be any model of timm, as no factor changes it.
@@ -79,7 +79,7 @@ def read_teacher(context: Context) -> DeclaredTeacher | None:
     if form.settings and not known:
         context.wrong(
             ("teacher", "settings"),
-            f"factors have no place in {shortened(name)}; leave the settings out",
+            f"factors cannot be applied to {shortened(name)}; leave the settings out",
         )
     elif known:
         _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
@@ -104,7 +104,8 @@ def _check_teacher_settings(
         if factor.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
             context.wrong(
                 where,
-                f"{factor} is no setting of an architecture; a teacher has none",
+                f"{factor} is not a setting of an architecture; remove it from the"
+                " teacher's settings",
             )
         elif factor.startswith(("drop.", "patch.")):
             context.wrong(

@@ -55,10 +55,13 @@ def check_names(
         # In design rows, the second level may be that of the unmodified backbone.
         least = 1 if design.name == "rows" else 2
         if len(listed) < least:
+            section = name.partition(".")[0]
+            if section not in ("recipe", "data", "backbone", "pretrained"):
+                section = "fixed"
             context.wrong(
                 where,
                 f"{name} needs two levels or more, has {len(listed)}; what does not"
-                " vary belongs under `fixed`",
+                f" vary belongs under `{section}`",
             )
         seen = set[tuple[bool, Level]]()
         for index, level in enumerate(listed):

@@ -112,7 +112,7 @@ class DataForm(Form):
     image_size: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
     """Side to which images are resized, in pixels."""
     train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
-    """Only so many training images, an even draw that is always the same."""
+    """Number of training images to use, drawn uniformly, always the same ones."""
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Loading processes, for image files."""
@@ -129,7 +129,7 @@ class DataForm(Form):
         None
     )
     """Standard deviation of each channel, or one for all, of values from 0 to 1; by
-    default as the mean.
+    default from the same source as the mean.
     """
     crop: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of a test image's shorter side that the central crop takes, for image
@@ -191,7 +191,7 @@ class DiagnosticsForm(Form):
     images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] = 64
     """On how many test images."""
     every: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
-    """Also each so many epochs, not only at the end."""
+    """Also take them after every N epochs; by default only at the end."""
 
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
@@ -228,7 +228,9 @@ class SpaceForm(Form):
         ]
         | None
     ) = None
-    """Name of the study; by default the file's path below search_spaces/."""
+    """Name of the study; by default the file's name without its suffix, or its path
+    below a folder search_spaces.
+    """
     backbone: ShortOrFull[BackboneForm] | None = None
     """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
     left out where it varies under factors.
@@ -242,8 +244,8 @@ class SpaceForm(Form):
     baseline: dict[str, OneLevel] = {}
     """Baseline levels where they are not the first ones."""
     full: dict[str, OneLevel] = {}
-    """For leave-one-out and add-one-in: the levels of the full model, by default the
-    last ones.
+    """For leave-one-out, add-one-in, fractional and plackett-burman: the full level of
+    each factor, by default its last level.
     """
     design: ShortOrFull[DesignForm] = "grid"  # type: ignore[valid-type]
     """Which cells are trained."""

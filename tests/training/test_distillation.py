@@ -428,7 +428,7 @@ def test_a_study_with_a_teacher_runs_and_its_store_says_so(
                 "  weights: {weights}\n  settings: {{recipe.lr: 1}}",
             ),
             6,
-            "recipe.lr is no setting",
+            "recipe.lr is not a setting",
         ),
         (
             (
