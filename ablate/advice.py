@@ -16,6 +16,7 @@ CHECKPOINTS = "--checkpoints"
 TRAINING = ("run", "resume", "diagnose")
 
 _options: dict[str, str] = {}
+# A variable of the process, not of a context: the threads of the loggers report too.
 _is_command_line = False
 
 

@@ -5,7 +5,7 @@ in bare processes.
 
 Per-trial overhead = (wall seconds of `ablate run` - wall seconds of the bare processes)
 * slots / trials. Both include every start-up, import and shutdown; both train the same
-trials to the same last bit. Rounds alternate, and the median is told.
+trials to the same last bit. Rounds alternate, and the median is printed.
 """
 
 from __future__ import annotations

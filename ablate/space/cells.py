@@ -218,8 +218,8 @@ def _check_several_objectives(context: Context) -> None:
     if context.form.scheduler != "fifo":
         context.wrong(
             ("metric",),
-            "a scheduler that stops trials compares one metric; leave the scheduler or"
-            " the others out",
+            "a scheduler that stops trials compares one metric; leave out the scheduler"
+            " or the further objectives",
         )
     if isinstance(context.form.seeds, AdaptiveForm):
         context.wrong(
@@ -275,8 +275,12 @@ def read_seeds(context: Context) -> tuple[int, ...]:
         return tuple(range(seeds.until_decided))
     if isinstance(seeds, int):
         return tuple(range(seeds))
-    if len(set(seeds)) < len(seeds):
-        context.wrong(("seeds",), "a seed is a duplicate")
+    seen: set[int] = set()
+    for seed in seeds:
+        if seed in seen:
+            context.wrong(("seeds",), f"seeds: {seed} is a duplicate")
+            break
+        seen.add(seed)
     return tuple(seeds)
 
 

@@ -86,8 +86,8 @@ def until_decided(space: Space, most: int) -> Space:
     name = option("until_decided")
     if space.strategy is not None:
         raise AblateError(
-            f"{name} {most} compares the cells of a design; {space.name} is a search:"
-            " write seeds: {adaptive: N}"
+            f"{name} {most} works for designs only, and {space.name} is a search;"
+            " write seeds: {adaptive: N} instead"
         )
     if space.scheduler.name != "fifo":
         raise AblateError(

@@ -196,9 +196,9 @@ def check_shares(context: Context, space: Space) -> None:
             said = ("resources",)
         context.wrong(
             said,
-            f"recipe.mixup_mode = {min(map(str, modes))} draws for each image of a"
-            f" batch, which {processes} processes that share the batch cannot do"
-            " alike; use batch, or one process",
+            f"recipe.mixup_mode = {min(map(str, modes))} does not work with"
+            f" {processes} processes that share a batch; use recipe.mixup_mode: batch,"
+            " or one process",
         )
     for size in levels.get("recipe.batch_size", (space.recipe.batch_size,)):
         if processes > 1 and int(size) % parts:

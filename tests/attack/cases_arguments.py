@@ -48,11 +48,11 @@ def typed(*argv: str, says: str, **files: object) -> Case:
         says=says,
         argv=argv,
         files={SPACE: GOOD, STORE: store, **files},
-    )  # type: ignore[dict-item]
+    )
 
 
 def stale(path: Path) -> None:
-    """A socket that nobody listens to."""
+    """A socket that no process listens to."""
     with socket.socket(socket.AF_UNIX) as made:
         folder = os.open(path.parent, os.O_RDONLY)
         made.bind(f"/proc/self/fd/{folder}/{path.name}")

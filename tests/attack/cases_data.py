@@ -350,7 +350,7 @@ def arrays() -> Iterator[Case]:
 
 
 def fifo(path: Path) -> None:
-    """A FIFO that nobody writes to."""
+    """A FIFO that no process writes to."""
     os.mkfifo(path)
 
 

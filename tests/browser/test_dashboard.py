@@ -28,7 +28,7 @@ from tests.conftest import TINY, RunText
 
 CHROMIUM = shutil.which("chromium")
 # Where pictures of pages are kept for the documents: `UPDATE_SHOTS=1 pytest
-# tests/browser` takes them anew.
+# tests/browser` takes them again.
 SHOTS = (
     Path(__file__).parents[2] / "docs" / "figures"
     if os.environ.get("UPDATE_SHOTS")
@@ -133,7 +133,7 @@ def settled(page: Page) -> None:
 
 
 def shot(page: Page, name: str) -> None:
-    """A picture for the documents, if they are to be made anew."""
+    """A picture for the documents, if they are to be made again."""
     if SHOTS is not None:
         page.screenshot(path=str(SHOTS / f"{name}.png"))
 
@@ -265,7 +265,7 @@ def test_the_statement_of_an_address_waits_for_a_click(
     expect(page.locator("[data-testid=stDataFrame]")).to_have_count(0)
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_text(re.compile("^1 rows, "))).to_be_visible()
-    # Whoever opens the address of the answer sees the statement, not the answer.
+    # A visitor who opens the address of the answer sees the statement, not the answer.
     page.reload()
     expect(page.get_by_label("Statement")).to_have_value("SELECT 41 + 1 AS answer")
     settled(page)

@@ -209,7 +209,7 @@ def stop_and_resume(
 class TestRay:
     """The same protocol, and what only Ray has.
 
-    One run serves several tests: each one starts its workers anew.
+    One run serves several tests: each one starts new workers.
     """
 
     @pytest.fixture(scope="class")

@@ -333,4 +333,4 @@ def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(
     assert count(one) == 0
     for file in Path(options.url).parent.glob("ablate.db*"):
         file.unlink()
-    assert count(one) == 0, "trained anew, from the first epoch"
+    assert count(one) == 0, "trained again, from the first epoch"

@@ -137,7 +137,7 @@ def table(scene: Scene) -> str:
 
 
 def undisturbed(generator: random.Random) -> tuple[str, float]:
-    """The table of a run that nobody disturbs, and how long it took."""
+    """The table of an undisturbed run, and how long it took."""
     with study_scene(generator, SqliteStore()) as scene:
         start = time.monotonic()
         scene.start()
@@ -185,7 +185,7 @@ def one_run(scene: Scene, deck: list[Fault], tally: Tally, typical: float) -> bo
             os.killpg(scene.pid, signal.SIGKILL)
         scene.tick()
         if time.monotonic() >= moment and len(scene.ran.faults) <= IN_ONE_RUN:
-            # Nobody may be training yet, or the trial at hand not be so far: then its
+            # No worker may be training yet, or the trial at hand not be so far: then its
             # time comes at another random instant.
             made = next_fault(scene, deck, tally)
             moment = time.monotonic() + (

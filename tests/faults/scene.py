@@ -259,7 +259,7 @@ class Scene:
         """From now on no attempt of this trial may begin before the checkpoint that it
         has now.
 
-        Nobody may be writing it.
+        No process may be writing it.
 
         What a worker that is being killed told before may be heard after: its own
         attempt does not count.

@@ -272,7 +272,7 @@ def test_recursive_atrous_self_attention(
 
 
 def vit_block(settings: dict[str, Any]) -> tuple[Any, Tensor, int]:
-    """The only block of DeiT-Ti with those settings, all of its parameters drawn anew;
+    """The only block of DeiT-Ti with those settings, all of its parameters drawn again;
     tokens; and its heads.
     """
     torch.manual_seed(5)

@@ -1,5 +1,5 @@
 """Tables: the numbers, and the bytes of every format (golden files; `UPDATE_GOLDEN=1`
-writes them anew).
+writes them again).
 """
 
 from __future__ import annotations

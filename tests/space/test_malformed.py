@@ -324,7 +324,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "seeds: must be a valid integer, found 'two'",
     ),
     "no seeds": (changed("seeds: 2", "seeds: 0"), 6, "greater than or equal to 1"),
-    "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "a seed is a duplicate"),
+    "seed twice": (changed("seeds: 2", "seeds: [1, 1]"), 6, "seeds: 1 is a duplicate"),
     "negative seed": (
         changed("seeds: 2", "seeds: [-1]"),
         6,

@@ -637,7 +637,7 @@ def test_a_store_that_another_program_holds_is_said_in_one_message(
         ):
             writer.write(Progressed(key, (epoch(1),)))
         other.close()
-        # Whoever waits can go on.
+        # A waiting driver can go on.
         writer.write(Progressed(key, (epoch(1),)))
     assert rows(url, "SELECT number FROM epochs") == [(1,)]
 

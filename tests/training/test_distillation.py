@@ -215,7 +215,7 @@ def taught(teacher: Teacher, recipe: Recipe = HARD, **settings: Level) -> Trial:
 def trained(
     wanted: Trial, folder: Path, stops: int = 99, processes: int = 1
 ) -> tuple[list[tuple[float, ...]], dict[str, Tensor]]:
-    """The curve and the weights; the training is made anew each `stops` epochs."""
+    """The curve and the weights; the training is built again every `stops` epochs."""
     while True:
         training = Training(wanted, folder, processes=processes)
         for _ in range(stops):

@@ -1,5 +1,5 @@
 """A finished study is trained on: from the checkpoints where that is the same training,
-anew where it is not.
+again where it is not.
 """
 
 from __future__ import annotations

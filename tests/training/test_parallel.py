@@ -1,5 +1,5 @@
 """Several processes train one trial: the same batches, the same bits when resumed, and
-nobody left behind.
+no process left behind.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_the_shares_of_image_files_are_those_of_one_process(tmp_path: Path) -> N
     assert [batch[0::2] for batch in whole] == first
     assert [batch[1::2] for batch in whole] == second
     recipe = replace(recipe, random_erasing=1.0)
-    assert read(Share(1, 2)) == read(Share(1, 2)), "drawn anew they are the same"
+    assert read(Share(1, 2)) == read(Share(1, 2)), "drawn again they are the same"
     tests = [batches(data, recipe, CPU, Share(rank, 2)) for rank in range(2)]
     assert sum(len(labels) for found in tests for _, labels in found.test()) == 6
     assert sum(len(labels) for _, labels in tests[1].test(whole=True)) == 6
@@ -203,8 +203,7 @@ def test_resources_say_how_many_processes(tiny: str) -> None:
     with pytest.raises(
         SpaceError,
         match=(
-            "recipe.mixup_mode = elem draws for each image of a batch, which 2"
-            " processes"
+            "recipe.mixup_mode = elem does not work with 2 processes that share a batch"
         ),
     ):
         load(
@@ -237,7 +236,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
             addresses.extend(listening())
 
     make("inline").run(job, emit, lambda: False)
-    assert not psutil.Process().children(), "nobody is left"
+    assert not psutil.Process().children(), "no process is left"
     place = events[0].place if isinstance(events[0], Started) else None
     assert place is not None
     assert (place.device, place.threads) == ("cpu x2", 1)
