@@ -128,7 +128,12 @@ def markdown(text: str, *, cell: bool = False) -> str:
     Args:
         cell: whether the text is in a cell of a table, which a bar would end.
     """
-    escaped = _MARKDOWN.sub(lambda found: "\\" + found.group(), _one_line(text))
+    flat = _one_line(text)
+    # A caller may remove the spaces at the ends. So a character beside them is escaped
+    # as one at the end: a backslash there would escape what follows the text.
+    bare = flat.strip()
+    safe = _MARKDOWN.sub(lambda found: "\\" + found.group(), bare)
+    escaped = flat.replace(bare, safe, 1) if bare else flat
     if cell:
         return escaped.replace("|", "\\|")
     return escaped

@@ -13,7 +13,7 @@ import shlex
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from matplotlib.cbook import is_math_text
@@ -103,6 +103,10 @@ def words_of(markdown: str, *around: str) -> str:
 
 
 @given(TEXTS)
+@example("\\ ")
+@example(" * ")
+@example(" *")
+@example("a\\\n")
 def test_markdown_is_read_as_the_text(text: str) -> None:
     inside = escape.markdown(text)
     assert words_of(f"a {inside} z") == f"a {one_line(text)} z"
