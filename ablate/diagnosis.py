@@ -85,7 +85,8 @@ def diagnose(
                 without += 1
             elif not writer.write(Measured(trial.hash, taken)):
                 raise StoreError(
-                    f"another driver trains {trial.hash}; wait for it, then look inside"
+                    f"another driver trains {trial.hash}; wait for it, then measure"
+                    " the diagnostics again"
                 )
             hear(done, len(chosen))
     return Diagnosed(studies, len(chosen) - without, without)

@@ -35,7 +35,8 @@ NEEDED_FOR = {
     "finished": "ablate diagnose, and longer trainings that begin there",
     "unused": "nothing: no study has the trial",
     "other-stores": (
-        "another store, if there still is one: its unfinished trials would start again"
+        "another store, if it still exists; if freed, its unfinished trials start from"
+        " the beginning"
     ),
 }
 

@@ -27,7 +27,7 @@ def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
         number = math.nan
     if math.isfinite(number) and (number > 0 or (or_never and number == 0)):
         return number
-    least = "0 (never) or more" if or_never else "above 0"
+    least = "from 0 up (0: never)" if or_never else "above 0"
     raise AblateError(
         f"{name} = {said!r} is no number of seconds {least}; write one as in"
         f" {name}={usual:g}, or unset it"

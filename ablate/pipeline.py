@@ -68,7 +68,8 @@ class Outcome:
         known_before: trials that had a result before the run, or that another driver
             trained during the run.
         trained: trials that this run completed, pruned, or found to diverge.
-        unfinished: trials that are planned or running.
+        unfinished: trials that are planned or running. (`StudyStatus.unfinished`
+            counts failed ones too.)
         interrupted: whether trials or proposals are left for another run.
         undiagnosed: completed trials that still lack the requested diagnostics.
     """
@@ -163,7 +164,7 @@ def run(
             if shown.has_work:
                 finished = _train(shown, study, options, store, work, hooks, recorder)
         outcome = _outcome(declared, store.reader, recorder, finished=finished)
-        # `register` has removed the mark that an earlier run set.
+        # `register` has cleared `finished_at`, which an earlier run may have set.
         if not outcome.interrupted and not outcome.failed:
             store.writer.finish(study)
     return outcome
@@ -216,7 +217,11 @@ def _executor(declared: Space, options: Options) -> execution.Executor:
 
 
 def _seems_finished(declared: Space, store: StoreSession) -> bool:
-    """Whether the last run of this document finished, so no workers are needed."""
+    """Whether the last run of this document finished, so no workers start early.
+
+    This is a guess, made before the plan. If there is work after all, `work.run`
+    starts the workers.
+    """
     if not store.is_open:
         return False
     return any(
@@ -240,7 +245,8 @@ def _preview_and_create(
     """
     shown = make_preview(declared, store.reader_if_any, options, probe=False)
     if not store.is_open and store.create():
-        # Another driver has stored studies meanwhile, so the preview is out of date.
+        # `create` is true if another driver has stored studies meanwhile. The
+        # preview is then out of date.
         shown = make_preview(declared, store.reader, options, probe=False)
     return shown
 
@@ -248,8 +254,10 @@ def _preview_and_create(
 def _register(shown: Preview, file: str, store: StoreSession) -> int:
     """Stores the study with its cells and trials. Returns its number."""
     declared = shown.plan.space
-    # While a search goes on, another driver may have stored cells that this plan
-    # lacks. In any other case, such cells are left over from an earlier declaration.
+    # Whether the plan lists every cell of the study. (`shown.whole` is something
+    # else: the plan with all seeds.) While a search goes on, another driver may have
+    # stored cells that this plan lacks. In any other case, such cells are left over
+    # from an earlier declaration.
     whole = shown.more == 0 or not was_search(declared.name, store.reader)
     return store.writer.register(
         shown.plan, file, COST_REVISION, Policy.of(declared).again, whole=whole
@@ -268,7 +276,8 @@ def _train(
     """Trains until the source has no more trials, or until the user stops the run.
 
     Returns:
-        whether the source has no more trials.
+        whether the source has no more trials to hand out. Trials that it has handed
+        out may still lack a result; `_outcome` counts them as unfinished.
     """
     declared = shown.plan.space
     policy = Policy.of(declared)
@@ -284,8 +293,8 @@ def _train(
     )
     source = make_source(shown.plan, shown.whole, shown.to_train, stored, store.reader)
     jobs = _queue(shown, source, policy, options, store)
-    # The recorder is older than the queue, because `_outcome` needs it even if there
-    # is nothing to train.
+    # Set only now: the recorder is made before the queue, because `_outcome` needs it
+    # even if there is nothing to train.
     recorder.returned = jobs.returned
     work.run(_order(shown, options, jobs), recorder.record, hooks.stop)
     # An earlier search of this study may have stored more cells than this one.
@@ -314,7 +323,9 @@ def _queue(
     folder = options.checkpoints_of(store.writer.store_id)
     _make_private(folder)
     # `register` has reset the trials that failed in an earlier run to planned. A trial
-    # that is failed now has failed in this run, which does not train it again.
+    # that is failed now has failed since, and this run does not train it again.
+    # Only a shared store looks at this; on SQLite every claim is granted, and the
+    # source alone decides what is trained.
     results = (*policy.results, Status.FAILED)
     grows = declared.strategy is not None or shown.whole is not None
 

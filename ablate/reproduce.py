@@ -123,8 +123,8 @@ def reproduce(
     )
     if trial is None:
         raise StoreError(
-            f"trial {key} is not in the plan of {study} any more (cost rules"
-            f" {COST_REVISION}); run it with ablate run"
+            f"this version of ablate (cost rules {COST_REVISION}) does not plan trial"
+            f" {key} in {study} any more; run the study's file with ablate run"
         )
     folder = options.runs / "reproduced" / Path(options.url).stem
     folder.mkdir(parents=True, exist_ok=True)

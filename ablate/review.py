@@ -230,7 +230,7 @@ def _left_out(study: Read) -> Iterator[Finding]:
             Status.DIVERGED,
             diverged,
             "Report this number beside the mean, or train with a lower recipe.lr or"
-            " recipe.clip_grad",
+            " with clipped gradients (recipe.clip_grad)",
         )
     # Pruning is the purpose of a scheduler. But if other seeds of the row are in a
     # mean, the pruned ones bias it.

@@ -150,9 +150,10 @@ class Study:
             data.append({"factor": name, **shares})
         grid = plain(data, results.question)
         notes = [
-            "Shares of what each factor matters for the metric among completed cells:"
-            " ped_anova by what sets the better cells off, fanova by the variance that"
-            " a random forest explains (only factors that every cell reads)."
+            "Share of each factor in the metric, over the completed cells. ped_anova:"
+            " how much its levels in the better cells differ from those in all cells."
+            " fanova: the variance of the metric that it explains in a random forest"
+            " (only factors that every cell reads)."
         ]
         return replace(grid, notes=notes)
 

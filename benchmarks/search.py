@@ -204,10 +204,10 @@ def brute_force(repeats: int) -> str:
     )
     half = sum(found(strategy("random", 32, seed)) for seed in range(repeats))
     return (
-        "Brute force is random without repetition that goes on to the end: on 8 x 8"
-        f" levels it found the optimum in {whole} of {repeats} repeats with all 64"
-        f" cells, random with 32 cells in {half}. With as many cells the two are the"
-        " same."
+        "Brute force is random search without repetition until no cell is left. On"
+        f" 8 x 8 levels, brute force with all 64 cells found the optimum in {whole} of"
+        f" {repeats} repeats, and random search with 32 cells in {half}. With the"
+        " same number of cells, the two are equivalent."
     )
 
 
@@ -286,7 +286,10 @@ def main() -> None:
             "`best found` is the mean over repeats of the best value after so many"
             " cells; for quasi-random, which does not look at"
         ),
-        "results, the mean over all places where the optimum could be.",
+        (
+            "results, the mean over all places where the optimum could be. `random` is"
+            " the same for random search with as many cells."
+        ),
         "",
         brute_force(arguments.repeats),
         "",

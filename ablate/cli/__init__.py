@@ -36,12 +36,13 @@ def main() -> None:
 def _main() -> None:
     from typer.exceptions import TyperException
 
-    from ablate.cli.app import app
+    from ablate.cli.app import command
     from ablate.cli.output import tell
     from ablate.errors import AblateError
 
     try:
-        sys.exit(app(prog_name="ablate", standalone_mode=False))
+        run = command()
+        sys.exit(run(prog_name="ablate", standalone_mode=False))
     except TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "ablate"

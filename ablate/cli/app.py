@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -78,3 +79,9 @@ VERBS: tuple[Callable[..., None], ...] = (
 for verb in VERBS:
     # `import_` and `verify_costs` become `import` and `verify-costs`.
     app.command(name=verb.__name__.rstrip("_").replace("_", "-"))(verb)
+
+
+@cache
+def command() -> Callable[..., Any]:
+    """The verbs with their options. A process builds them once, from type hints."""
+    return typer.main.get_command(app)

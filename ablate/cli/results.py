@@ -162,7 +162,10 @@ def pareto(
         typer.Option(
             "--objective",
             metavar="NAME=max|min",
-            help="Repeatable. [default: the study's; for a design: metric, flops]",
+            help=(
+                "A metric or a cost, and its direction; repeatable. [default: the"
+                " study's objectives; for a design: metric, flops]"
+            ),
         ),
     ] = None,
     history: Annotated[
@@ -374,8 +377,9 @@ def disk(
         typer.Option(
             "--free",
             help=(
-                "Remove the checkpoints of this kind; repeatable. Results stay in the"
-                " store."
+                "Remove these checkpoints: finished, of completed and diverged trials;"
+                " unused, of trials that no study has; other-stores, of other stores."
+                " Repeatable. Results stay in the store."
             ),
         ),
     ] = None,

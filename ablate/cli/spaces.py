@@ -156,7 +156,7 @@ def cost(
 ) -> None:
     """Count parameters, FLOPs and activations of the cells of a space, or of one model.
 
-    The files of a known data set are not needed.
+    The files of a built-in data set, such as imagenet, are not needed.
     """
     from ablate.cli import tables
     from ablate.errors import AblateError

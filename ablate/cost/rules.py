@@ -181,8 +181,8 @@ def _elementwise_handle(name: str) -> Handle:
 def handles() -> dict[str, Handle | None]:
     """Returns fvcore's operator handles, by operator.
 
-    They are counters whose keys are `class/operator`; None for an operator that
-    computes nothing.
+    Each handle returns a counter with keys `class/operator`. It is None for an
+    operator that computes nothing.
     """
     by_operator: dict[str, Handle | None] = {
         name: _matrix_handle(name, rule) for name, rule in MATRIX.items()

@@ -55,18 +55,13 @@ QUOTES: Mapping[str, str] = {"quoted augreg": "augreg"}
 FORMS: Mapping[str, str] = {
     TRUNCATED: "the print drops digits instead of rounding",
     PRINTED_SUM: (
-        "a row that changes another one's network prints that row's print plus the"
-        " counted addition"
+        "a modified row prints the printed number of its baseline plus the counted"
+        " addition"
     ),
-    DOUBLED: "a row with twice another one's layers prints twice that row's print",
-    HALVED: (
-        "a row with one of two branches prints half of what the row with both prints"
-    ),
+    DOUBLED: "the number for twice the layers is twice the printed number",
+    HALVED: "the number for one branch is half of the number for both branches",
     **{
-        word: (
-            "a row that changes nothing of its backbone has the print of the source"
-            f" {source}"
-        )
+        word: f"an unmodified backbone has the number that the source {source} prints"
         for word, source in QUOTES.items()
     },
 }

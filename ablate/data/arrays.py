@@ -290,7 +290,7 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
         if images.shape[1:] != tested.shape[1:]:
             raise DataError(
                 f"data: x_train in {path} has images of {list(images.shape[1:])},"
-                f" x_test of {list(tested.shape[1:])}"
+                f" x_test of {list(tested.shape[1:])}; give both one shape"
             )
         highest = {
             split: _highest_label(archive, path, split) for split in ("train", "test")
@@ -298,7 +298,7 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
     if highest["test"] > highest["train"]:
         raise DataError(
             f"data: y_test in {path} has class {highest['test']}, y_train none beyond"
-            f" {highest['train']}"
+            f" {highest['train']}; each test class needs training images"
         )
     return (
         images.shape[1],
@@ -320,14 +320,14 @@ def _check_images(images: Header, labels: Header, split: str, path: Path) -> Non
         raise DataError(f"data: x_{split} in {path} is empty: {shape}")
     if shape[0] > MOST_IMAGES or shape[1] > MOST_SIDE or shape[-1] > MOST_SIDE:
         raise DataError(
-            f"data: x_{split} in {path} is {shape}; held in memory are at most"
+            f"data: x_{split} in {path} is {shape}; an .npz may hold at most"
             f" {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a side; use data: {{name:"
             " folder} for more"
         )
     if math.prod(labels.shape) != shape[0] or labels.dtype.kind not in "iu":
         raise DataError(
-            f"data: y_{split} in {path} must hold one class number from 0 up for each"
-            f" of {shape[0]} images"
+            f"data: y_{split} in {path} is {labels.dtype}{list(labels.shape)}; it must"
+            f" hold one class number from 0 up for each of {shape[0]} images"
         )
 
 

@@ -218,8 +218,8 @@ def describe(
     count = train_images or images
     if count and validation and not 0 < held_out(count, validation) < count:
         raise DataError(
-            f"data: validation = {validation:g} of {count} training images leaves none"
-            " to one of both splits"
+            f"data: validation = {validation:g} of {count} training images leaves one"
+            " split empty; change validation, or use more training images"
         )
     return Data(
         name=name,
@@ -269,8 +269,8 @@ def preparation_problem(
         for field, value in for_files.items():
             if value:
                 return field, (
-                    f"data.{field} = {value} works on image files; {name} is in memory"
-                    " and tested whole; leave it out"
+                    f"data.{field} = {value} works only on image files; {name} is in"
+                    " memory, where test images are not cropped; leave it out"
                 )
     for field, values, missing, other in (
         ("mean", mean, "std", std),
@@ -329,13 +329,14 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
         )
     if recipe.accumulate > recipe.batch_size:
         raise Infeasible(
-            f"recipe.accumulate = {recipe.accumulate} parts of a batch of"
-            f" {recipe.batch_size} images; make it at most that"
+            f"recipe.accumulate = {recipe.accumulate} is more than the"
+            f" {recipe.batch_size} images of a batch; set it to {recipe.batch_size} or"
+            " less"
         )
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(
-            "recipe.mixup and recipe.cutmix mix pairs; recipe.batch_size ="
-            f" {recipe.batch_size} holds none"
+            "recipe.mixup and recipe.cutmix mix pairs, but recipe.batch_size ="
+            f" {recipe.batch_size} holds none; set it to 2 or more"
         )
     if find(data.name).kind == "memory":
         _refuse_file_augmentations(data, recipe)
@@ -349,8 +350,9 @@ def _refuse_file_augmentations(data: Data, recipe: Recipe) -> None:
     for name, off in FILES_ONLY.items():
         if getattr(recipe, name) != off and name not in unread:
             raise Infeasible(
-                f"recipe.{name} works on image files; {data.name} is augmented in"
-                " memory (crop_padding, flip, random_erasing)"
+                f"recipe.{name} works only on image files; {data.name} is augmented in"
+                " memory (crop_padding, flip, random_erasing); set"
+                f" recipe.{name} to {off!r}"
             )
 
 
@@ -359,8 +361,8 @@ def _refuse_test_preparation(data: Data) -> None:
         value = getattr(data, name)
         if value:
             raise Infeasible(
-                f"data.{name} = {value} is not read: recipe.crop_padding takes images"
-                " as they are; leave one of them out"
+                f"data.{name} = {value} is not read: recipe.crop_padding uses test"
+                " images without resizing or cropping them; leave one of the two out"
             )
 
 
@@ -464,5 +466,8 @@ def _content(root: Path, classes: int) -> tuple[int, int, str]:
             f"data: {root} holds {len(names['train'])} classes, expected {classes}"
         )
     if not names["train"]:
-        raise DataError(f"data: {root}/train holds no class folders")
+        raise DataError(
+            f"data: {root}/train holds no class folders; put the images of each class"
+            " into one folder"
+        )
     return len(names["train"]), images, digest.hexdigest()[:20]

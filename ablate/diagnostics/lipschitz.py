@@ -71,8 +71,8 @@ def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float
     width, hidden = inner.shape[1], inner.shape[0]
     if width + hidden > LARGEST:
         raise DiagnosticError(
-            f"lipschitz: a semidefinite program of {width + hidden} rows would not end;"
-            f" at most {LARGEST}"
+            f"lipschitz: the width plus the hidden width is {width + hidden}; beyond"
+            f" {LARGEST}, the semidefinite program would not end; leave lipschitz out"
         )
     # Scaled to norms of one, so that the solver's tolerances mean the same for every
     # layer.

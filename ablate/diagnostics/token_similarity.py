@@ -23,7 +23,7 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
     if layer.tokens.shape[1] > MOST:
         raise DiagnosticError(
             f"token_similarity: {layer.tokens.shape[1]} tokens make too large a matrix;"
-            f" at most {MOST}"
+            f" at most {MOST} are allowed; leave token_similarity out"
         )
     unit = normalize(layer.tokens, dim=-1)
     return {"": unit @ unit.transpose(1, 2)}

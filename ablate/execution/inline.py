@@ -36,7 +36,8 @@ class InlineExecutor:
         cores = order.cpus or os.cpu_count() or 1
         if order.resources.cpus > cores:
             raise ExecutorError(
-                f"resources.cpus = {order.resources.cpus:g}, but there are {cores}"
+                f"resources.cpus = {order.resources.cpus:g}, but there are {cores} CPUs"
+                " to use; lower it in the space"
             )
         for job in order.jobs:
             if stop():

@@ -22,7 +22,8 @@ def make(values: Values, site: Site) -> Edits:
     if level == "image":
         if site.family != "swin":
             raise Infeasible(
-                "attention sees the whole image on this backbone; use featscale: text"
+                "featscale: image is for attention with windows, which this backbone"
+                " lacks; use featscale: text"
             )
         return Edits(image=ScaledFrequencies(site.width, dims=(1, 2)))
     return Edits(
@@ -44,9 +45,10 @@ FACTOR = Factor(
             name="featscale",
             allowed=OneOf(("none", "text", "code", "image")),
             default="none",
-            about="scales DC by 1 + s and the rest by 1 + t, 0 at the start; code: 1 + 2s and"
-            " 1 + 2t, as published for DeiT; image: the mean over the whole image, as"
-            " published for Swin",
+            about="text: scales the mean over the tokens by 1 + s and the rest by"
+            " 1 + t; s and t start at 0; code: 1 + 2s and 1 + 2t, as published for"
+            " DeiT; image: the mean is over the whole image, not a window, as published"
+            " for Swin",
             typical=("text", "code"),
         ),
     ),

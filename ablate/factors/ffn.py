@@ -59,8 +59,8 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     if values["form"] == "sum":
         if count > 1:
             raise Infeasible(
-                "ffn.form = sum adds as many AGeLUs as the FFN is wide; ffn.agelu says"
-                f" 0 or 1, not {count}"
+                "with ffn.form = sum, ffn.agelu must be 0 (plain activations) or 1"
+                f" (AGeLUs), not {count}"
             )
         return SummedActivations(site.width, site.hidden, act, arbitrary=bool(count))
     # A block through which only prefix tokens pass has no grid to convolve.

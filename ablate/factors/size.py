@@ -77,17 +77,17 @@ FACTOR = Factor(
             name="mlp_ratio",
             allowed=Real(0, closed=False),
             default=None,
-            about="hidden width of the FFN over the width",
+            about="hidden width of the FFN divided by the width",
             typical=(2.0, 3.0),
         ),
         Parameter(
             name="pool",
             allowed=OneOf(("token", "mean", "norm-mean", "distilled")),
             default=None,
-            about="what is classified: the class token; the mean of the patch tokens, then"
-            " normalised; (norm-mean, as in IFFN's published code) the mean of the"
-            " normalised patch tokens; or (distilled, as in DeiT) the class token and a"
-            " distillation token, each by a head of its own",
+            about="what is classified; token: the class token; mean: the mean of the"
+            " patch tokens, then normalised; norm-mean, as in IFFN's published code:"
+            " the mean of the normalised patch tokens; distilled, as in DeiT: the class"
+            " token and a distillation token, each by a head of its own",
             typical=("mean", "norm-mean", "distilled"),
         ),
         Parameter(

@@ -85,8 +85,8 @@ class Algebra(TwoNorms):
 FAMILY = Family(
     name="lvt",
     about=(
-        "LVT, after arXiv 2112.10809; attention is edited in its recursive stages, not"
-        " in the convolutional first"
+        "LVT, after arXiv 2112.10809; factors edit the attention of its recursive"
+        " stages, not that of its first, convolutional stage"
     ),
     members=members,
     dimensions=dimensions,

@@ -236,7 +236,7 @@ def read_file(file: Path, key: str = "pretrained") -> State:
         # error.
         raise CheckpointError(
             f"{key}: {file} is no checkpoint that can be read safely:"
-            f" {type(error).__name__}"
+            f" {type(error).__name__}; save model.state_dict() again"
         ) from error
     # Averaged weights come first, as in timm's own loader.
     for inner in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
@@ -280,7 +280,7 @@ def _refuse_compressed(file: Path, key: str) -> None:
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
         raise CheckpointError(
             f"{key}: {file} is no checkpoint that can be read safely:"
-            f" {type(error).__name__}"
+            f" {type(error).__name__}; save model.state_dict() again"
         ) from error
     held = file.stat().st_size
     if unpacked > held:

@@ -236,7 +236,7 @@ def _refuse_training(recipe: Recipe, architectural: Settings, processes: int) ->
         (
             recipe.accumulate > share,
             f"recipe.accumulate = {recipe.accumulate} is more than the {share} images"
-            " of a process",
+            f" of a process per batch; set it to {share} or less",
         ),
         (
             labels_patches and not recipe.cutmix,
@@ -244,8 +244,8 @@ def _refuse_training(recipe: Recipe, architectural: Settings, processes: int) ->
         ),
         (
             labels_patches and recipe.mixup_mode != "batch",
-            "patch.mixing labels patches of a batch mixed alike; set recipe.mixup_mode"
-            " to batch",
+            "patch.mixing needs one mix for all images of a batch; set"
+            " recipe.mixup_mode to batch",
         ),
         (
             mixes_patches and not recipe.mixes,

@@ -67,14 +67,15 @@ def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, floa
     try:
         sides = _value(limit.left, cost, baseline), _value(limit.right, cost, baseline)
         if not all(map(math.isfinite, sides)):
-            raise Infeasible(f"limit {limit.text} comes to no number")
+            raise Infeasible(f"limit {limit.text} gives no finite number; rewrite it")
         return sides
     except ZeroDivisionError:
         raise Infeasible(f"limit {limit.text} divides by zero") from None
     except AttributeError:
         # This concerns every cell: none can be compared with a baseline without a cost.
         raise AblateError(
-            f"limit {limit.text}: the baseline itself cannot be built"
+            f"limit {limit.text}: the baseline itself cannot be built; change the"
+            " baseline, or leave the limit out"
         ) from None
 
 

@@ -81,7 +81,7 @@ class Started:
 class Progressed:
     """Epochs were trained.
 
-    After a fault the same epoch may be reported again. It is the same epoch.
+    After a fault an epoch may be reported again. The new report replaces the old one.
     """
 
     trial: str

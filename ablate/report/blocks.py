@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import statsmodels.api as sm
+from statsmodels.regression.linear_model import OLS
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
@@ -62,19 +62,20 @@ class Blocks:
         if len(seeds) < 2 or len(self.cells) < 2:
             raise AblateError(
                 f"{results.name}: there is no spread to measure with {len(seeds)} seeds"
-                f" in {len(self.cells)} completed cells; two of each are the least,"
-                " three seeds a start"
+                f" in {len(self.cells)} completed cells; train at least two cells with"
+                " two seeds each, better three"
             )
         self._x = np.array(rows)
         with warnings.catch_warnings():
             # Fractional designs are rank-deficient. `contrast` refuses the effects that
             # such a design cannot separate.
             warnings.filterwarnings("ignore", "The design matrix is rank-deficient")
-            self._fit: Any = sm.OLS(np.array(values), self._x).fit()
+            self._fit: Any = OLS(np.array(values), self._x).fit()
         if self._fit.df_resid < 1:
             raise AblateError(
-                f"{results.name}: its values are as many as its means and seeds, so"
-                " there is no spread to measure; add a seed"
+                f"{results.name}: the number of results equals the number of means of"
+                " cells and seeds to estimate, so there is no spread to measure; add a"
+                " seed"
             )
         if np.sqrt(self._fit.scale) <= TINY * max(1.0, float(np.abs(values).max())):
             raise AblateError(

@@ -164,7 +164,10 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
     """
     shown = [term for term in terms if term.estimate is not None]
     if not shown:
-        raise AblateError(f"{results.name}: the design cannot tell {title.lower()}")
+        raise AblateError(
+            f"{results.name}: its completed cells do not determine {title.lower()};"
+            " complete the missing cells, or use design: grid"
+        )
     by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(
         title=f"{results.question} {title}",

@@ -170,7 +170,7 @@ def _verdict(term: Term) -> str:
     says whether both together do more or less than the sum of each.
     """
     if term.judged is None:
-        return "not told apart from other effects"
+        return "cannot be separated from other effects"
     if term.kind == "interaction":
         together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"}
     else:

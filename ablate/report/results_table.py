@@ -71,8 +71,8 @@ def results_table(
     if group and group not in results.factors:
         raise UnknownName(unknown("factor", group, results.factors))
     rows = summarise(results)
-    # Intervals, p values, `helps` and `hurts` do not depend on the margin, and the
-    # table shows no other verdict. Any number will do.
+    # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
+    # `hurts`, and none of them depends on the margin.
     effect_of = {
         effect.row: effect for effect in effects(results, 1.0, looks, predict=False)
     }

@@ -85,8 +85,8 @@ def judge(
 
     `helps` and `hurts` mean that the adjusted p value is below 5 % (with several looks:
     5 % divided by their number), whatever the size of the effect. `no difference` means
-    that it is not, and that a difference of `margin` or more is ruled out at the same
-    level. Otherwise the verdict is `inconclusive`.
+    that the adjusted p value is not below this level, and that a difference of `margin`
+    or more is ruled out at the same level. Otherwise the verdict is `inconclusive`.
 
     Args:
         margin: the least difference that matters.

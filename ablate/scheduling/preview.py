@@ -25,9 +25,10 @@ class Preview:
         known: status and epochs by trial, for those that the store has.
         to_train: the trials without a result.
         seconds: estimated time of the training; None if unknown.
-        more: number of cells that the search will still propose; None if unlimited.
+        more: number of cells that a search will still propose, 0 for a design; None
+            if unlimited.
         whole: the plan with all seeds that cells may get, if seeds are added until the
-            study is decided.
+            study is decided; otherwise None.
     """
 
     plan: Plan

@@ -59,9 +59,9 @@ class StoredTrials:
     def _news(self, known: dict[str, Known]) -> dict[str, Known]:
         """The trials whose status this run accepts.
 
-        Another study may have left a trial failed or pruned; this run trains it again,
-        so that status says nothing. A trial that failed after this run registered it
-        has failed.
+        A trial that this run trains again is left out: one that another study left
+        failed or pruned. A failed trial that this run has registered is kept:
+        registering reset it to planned, so it has failed since.
         """
         return {
             key: trial

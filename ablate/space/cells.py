@@ -147,7 +147,8 @@ def read_design(context: Context) -> Design:
         reader = "fractional" if ignored[0] == "resolution" else "random"
         context.wrong(
             ("design",),
-            f"{', '.join(ignored)} is read by design {reader}, not by {design.name}",
+            f"{', '.join(ignored)} is read by design {reader}, not by {design.name};"
+            " leave it out",
         )
     return design
 
@@ -187,8 +188,8 @@ def read_strategy(
     if isinstance(context.form.seeds, UntilDecidedForm):
         context.wrong(
             ("seeds",),
-            "seeds until decided compare the cells of a design; in a search write"
-            " {adaptive: N}",
+            "seeds: {until_decided: N} works for designs only; in a search write"
+            " seeds: {adaptive: N}",
         )
     if len(context.form.metric) > 1:
         _check_several_objectives(context)
@@ -234,7 +235,11 @@ def read_control(
     if context.form.control is None:
         return ""
     if context.form.strategy is not None:
-        context.wrong(("control",), "controls belong to a design; a search has none")
+        context.wrong(
+            ("control",),
+            "control works for designs only, and this space is a search; leave control"
+            " out",
+        )
     for name in ("size.width", "backbone"):
         if name in levels:
             context.wrong(
@@ -292,13 +297,13 @@ def read_looks(context: Context) -> Looks | None:
     if seeds.start >= seeds.until_decided:
         context.wrong(
             ("seeds",),
-            "until_decided is the most seeds of a cell, and must be more than"
-            f" start = {seeds.start}",
+            f"until_decided = {seeds.until_decided} is the most seeds of a cell, and"
+            f" must be more than start = {seeds.start}, the seeds that every cell gets",
         )
     if context.form.scheduler != "fifo":
         context.wrong(
             ("seeds",),
-            "seeds until decided compare trials that were trained to their end;"
+            "seeds: {until_decided: N} compares trials that are trained to their end;"
             " leave the scheduler out",
         )
     return Looks(seeds.start, seeds.until_decided, seeds.step)

@@ -110,8 +110,7 @@ def _check_fixed(
         if outside in ("recipe", "data", "backbone", "pretrained"):
             context.wrong(
                 ("fixed", name),
-                f"{name}: what does not vary of the {outside} belongs under"
-                f" `{outside}`",
+                f"{name} cannot be under fixed; it belongs under `{outside}`",
             )
         else:
             check_levels(context, ("fixed", name), name, (level,))

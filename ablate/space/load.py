@@ -172,7 +172,7 @@ def _read(context: Context) -> Space:
         context.wrong(
             ("full",),
             "full is read by the designs leave-one-out, add-one-in, fractional and"
-            f" plackett-burman, not by {design.name}",
+            f" plackett-burman, not by {design.name}; leave it out",
         )
     space = Space(
         name=_name(context),
@@ -209,11 +209,7 @@ def _read(context: Context) -> Space:
         diagnostics=read_diagnostics(context),
         warmup_fits=warmup_fits(context),
     )
-    if next(iter(form.metric), "") not in TRAINED:
-        context.wrong(
-            ("metric",),
-            f"the first metric must be one of {', '.join(TRAINED)}, as in {{top1: max}}",
-        )
+    _check_metrics(context)
     # These two checks need a space that is otherwise correct.
     if rows and not context.problems:
         check_listed(context, rows, levels)
@@ -223,6 +219,31 @@ def _read(context: Context) -> Space:
         # Two sections may note the same mistake.
         raise SpaceError(dict.fromkeys(context.problems))
     return space
+
+
+def _check_metrics(context: Context) -> None:
+    """Notes a first metric that training does not yield, and a later one that it does.
+
+    A search optimises one metric of training. Its further objectives are costs.
+    """
+    names = [str(name) for name in context.form.metric]
+    first = names[0] if names else "nothing"
+    if first not in TRAINED:
+        context.wrong(
+            ("metric",),
+            f"the first metric must be one of {', '.join(TRAINED)}, as in"
+            f" {{top1: max}}; found {first}",
+        )
+    if context.form.strategy is None:
+        # A design with several metrics is a mistake that `read_strategy` notes.
+        return
+    for name in names[1:]:
+        if name in TRAINED:
+            context.wrong(
+                ("metric", name),
+                f"metric: {name} is a second metric of training beside {first}; further"
+                " objectives must be costs, as in {top1: max, flops: min}",
+            )
 
 
 def _name(context: Context) -> str:

@@ -98,11 +98,11 @@ class TeacherForm(Form):
     a family with its numbers.
     """
     weights: Annotated[str, Field(min_length=1)]
-    """timm for the published weights, or a checkpoint file: a trial's own last.pt,
-    timm's, torch's or safetensors'.
+    """`timm` means the weights that timm publishes. Otherwise a checkpoint file: a
+    trial's own last.pt, or a file of timm, torch or safetensors.
     """
     settings: dict[str, OneLevel] = {}
-    """Levels of the factors that the teacher has."""
+    """The levels of factors with which the teacher is built."""
 
 
 class DataForm(Form):
@@ -117,8 +117,8 @@ class DataForm(Form):
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Loading processes, for image files."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Share of the training images that is held out: each epoch is measured on them,
-    and the test set once, at the end.
+    """Share of the training images that is held out. Each epoch is measured on the
+    held-out images. The test set is measured once, at the end.
     """
     mean: Annotated[list[float], Field(min_length=1)] | None = None
     """Mean of each channel, or one for all, of values from 0 to 1; by default that of
@@ -169,8 +169,8 @@ StrategyForm = _form_of(
 
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
-    """In a search: up to so many seeds a cell, the next one only while the cell is no
-    worse than the best so far.
+    """In a search: the most seeds that a cell gets; it gets the next one only while it
+    is no worse than the best so far.
     """
 
 
@@ -182,7 +182,9 @@ class UntilDecidedForm(Form):
     start: Annotated[int, Field(ge=2)] = 3
     """Seeds that every cell gets."""
     step: Annotated[int, Field(ge=1)] = 3
-    """Seeds between two looks. The risk of a false verdict is shared by all looks."""
+    """Seeds that a cell gets between two looks; at each look, verdicts are taken. All
+    looks share the risk of a false verdict.
+    """
 
 
 class DiagnosticsForm(Form):
@@ -253,12 +255,12 @@ class SpaceForm(Form):
     """In the place of a design: how a search proposes cells, from the results so far.
     """
     rows: list[dict[str, OneLevel]] = []
-    """For the design rows: each cell as what differs from the unmodified backbone, as
-    in a paper's table; the first is the reference.
+    """For `design: rows`: one item per cell, with the levels that differ from the
+    unmodified backbone, as in a paper's table; the first item is the reference.
     """
     published: str = ""
-    """Table of a paper whose rows these are, as augvit/table3; `ablate table
-    --published` shows its top-1 beside.
+    """The table of a paper that has the same rows, such as augvit/table3; `ablate table
+    --published` shows the paper's top-1 beside yours.
     """
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""

@@ -130,7 +130,10 @@ def read_recipe(context: Context) -> Recipe:
     for name, when in recipe.unread().items():
         # If fields of the recipe vary, some cell may read this one.
         if name in said and not varied:
-            context.wrong(("recipe", name), f"recipe.{name} is not read unless {when}")
+            context.wrong(
+                ("recipe", name),
+                f"recipe.{name} is not read unless {when}; leave it out",
+            )
     if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.form.factors):
         # The plan fits or refuses the recipe of each cell.
         return recipe
@@ -166,8 +169,9 @@ def read_resources(context: Context) -> Resources:
     if processes != max(1, int(resources.gpus)) and resources.gpus:
         context.wrong(
             ("resources", "processes"),
-            f"resources.processes = {processes}, but there is one for each of"
-            f" {resources.gpus:g} gpus; leave out processes or gpus",
+            f"resources.processes = {processes}, but with resources.gpus ="
+            f" {resources.gpus:g} a trial has one process per GPU; leave out processes"
+            " or gpus",
         )
     if resources.cpus < processes > 1:
         context.wrong(

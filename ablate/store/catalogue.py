@@ -187,11 +187,13 @@ class Catalogue:
         if not hashes or len(word) < 4:
             raise UnknownName(
                 unknown("study or trial", word, names)
-                + "; `ablate status STUDY` lists trials"
+                + "; `ablate status STUDY` lists trials; write at least 4 characters"
+                " of a hash"
             )
         if len(hashes) > 1:
             raise UnknownName(
-                f"'{word}' begins {len(hashes)} trials; write more of the hash"
+                f"{len(hashes)} trials have a hash that begins with '{word}'; write"
+                " more of the hash"
             )
         return str(matches[0][0]), str(matches[0][1])
 

@@ -59,7 +59,8 @@ def sqlite_file(url: str) -> Path | None:
         return None
     if not parsed.database or parsed.database == ":memory:":
         raise StoreError(
-            f"{option('store')} '{url}' names no file; a store must outlive the process"
+            f"{option('store')} '{url}' names no file, and a store must outlive the"
+            " process; write a file as in runs/ablate.db"
         )
     return Path(parsed.database)
 
@@ -74,11 +75,13 @@ def _server(url: str) -> Engine:
                 f" installed: {install_extra('postgresql')}"
             ) from None
         raise StoreError(
-            f"{option('store')} '{masked(url)}' cannot be used: {error}"
+            f"{option('store')} '{masked(url)}' cannot be used: {error}; write a file"
+            " as in runs/ablate.db, or postgresql+psycopg://USER@HOST/DB"
         ) from None
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(
-            f"{option('store')} '{masked(url)}' cannot be used: {error}"
+            f"{option('store')} '{masked(url)}' cannot be used: {error}; write a file"
+            " as in runs/ablate.db, or postgresql+psycopg://USER@HOST/DB"
         ) from None
 
 
@@ -199,7 +202,9 @@ def open_reader(url: str) -> Engine:
         with _readable_errors(url), engine.connect() as connection:
             revision = _revision(connection)
         if revision is None:
-            raise StoreError(f"{masked(url)} is no ablate store")
+            raise StoreError(
+                f"{masked(url)} is no ablate store; {option('store')} names another"
+            )
         if revision != HEAD:
             raise StoreError(
                 f"{masked(url)} has revision {revision}, this version of ablate reads"

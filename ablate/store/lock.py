@@ -140,8 +140,8 @@ def _identity_file(file: Path) -> Path:
     state = folder.lstat()
     if state.st_uid != os.getuid() or not stat.S_ISDIR(state.st_mode):
         raise StoreError(
-            f"{folder} belongs to another user, who must remove it: it keeps your"
-            " stores from being locked"
+            f"{folder} is not a folder of yours, so no store can be locked; remove it,"
+            " or ask its owner to remove it"
         )
     identity = file.stat()
     return folder / f"{identity.st_dev:x}-{identity.st_ino:x}.lock"

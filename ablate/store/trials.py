@@ -322,7 +322,10 @@ class TrialReader(Catalogue):
         """
         study, key = self.target(text)
         if key is None:
-            raise UnknownName(f"'{text}' is a study, no trial")
+            raise UnknownName(
+                f"'{text}' is a study; name one of its trials, as"
+                f" `{advice.command('status', text)}` lists them"
+            )
         wanted = (
             select(
                 trials,

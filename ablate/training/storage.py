@@ -89,7 +89,7 @@ class Folder:
                     self.release()
                     raise TrialBusy(
                         f"another process has been training {trial} for {seconds:.0f}"
-                        f" s; it holds {folder}/lock"
+                        f" s and holds {folder}/lock; wait for it, or end it"
                     ) from None
                 time.sleep(0.05)
 
@@ -249,5 +249,6 @@ def try_out(place: str) -> None:
         ) from error
     if not whole:
         raise CheckpointError(
-            f"{option('checkpoints')} {place} does not give back what was written there"
+            f"{option('checkpoints')} {place} does not return what was written there;"
+            " use another folder or URL"
         )

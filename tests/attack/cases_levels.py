@@ -456,7 +456,7 @@ def rest() -> Iterator[Case]:
     yield document(
         added(f"limits: [flops{' * 1e29' * 11} <= 1]"),
         "a limit that overflows",
-        "comes to no number",
+        "gives no finite number",
     )
     for name, said, says in (
         ("no metric", "metric: {}", f"{SPACE}:9: "),

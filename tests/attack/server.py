@@ -1,5 +1,9 @@
-"""Runs the command line in forks of one process that has imported it already: `python
+"""Runs the command line in a fork of a process that has imported it already: `python
 -m tests.attack.server`.
+
+The fork runs one case after another, because a fork of a process this large costs more
+than most cases. It is ended with what hangs or takes too much memory, and the next case
+gets a new one.
 
 Each line of the standard input is a request, each line of the standard output what
 became of it, in JSON.
@@ -11,6 +15,7 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import tempfile
@@ -21,7 +26,9 @@ from typing import Any, NoReturn
 
 PAGE = resource.getpagesize()
 # Seconds between two looks at a run.
-STEP = 0.005
+STEP = 0.01
+# Cases of one fork: what they leave in memory ends with it.
+MOST_CASES = 100
 
 
 def preload() -> None:
@@ -32,22 +39,24 @@ def preload() -> None:
     import ablate.html_report
     import ablate.reproduce  # noqa: F401
     from ablate import pipeline, space
+    from ablate.cli.app import command
     from tests.conftest import TINY
 
     with tempfile.TemporaryDirectory() as folder:
+        command()
         pipeline.preview(space.load(TINY, "tiny.yaml"), str(Path(folder, "none.db")))
 
 
-def child(work: Path, argv: list[str]) -> NoReturn:
-    """The command, as `python -m ablate` runs it."""
+def call(work: Path, argv: list[str]) -> int:
+    """Runs the command as `python -m ablate` does, and returns its exit code."""
     from ablate.cli import main
 
-    os.setsid()
     os.chdir(work)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(os.open(work.parent / "stdout", flags), 1)
-    os.dup2(os.open(work.parent / "stderr", flags), 2)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        opened = os.open(work.parent / name, flags)
+        os.dup2(opened, descriptor)
+        os.close(opened)
     os.environ["TMPDIR"] = str(work.parent / "tmp")
     tempfile.tempdir = None
     sys.argv = ["ablate", *argv]
@@ -61,7 +70,22 @@ def child(work: Path, argv: list[str]) -> NoReturn:
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1)
+    return code if isinstance(code, int) else 1
+
+
+def serve(requests: int, answers: int) -> NoReturn:
+    """Runs cases in a fork until it is killed."""
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for line in os.fdopen(requests):
+        asked = json.loads(line)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        code = call(Path(asked["work"]), asked["argv"])
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        found = {"code": code, "seconds": used, "peak": after.ru_maxrss * 1024}
+        os.write(answers, (json.dumps(found) + "\n").encode())
+    os._exit(0)
 
 
 def resident(pid: int) -> int:
@@ -72,29 +96,52 @@ def resident(pid: int) -> int:
         return 0
 
 
-def run(work: Path, argv: list[str], seconds: float, most: int) -> dict[str, object]:
-    """Forks, waits, and ends what takes too long or too much."""
-    pid = os.fork()
-    if pid == 0:
-        child(work, argv)
-    end, killed = time.monotonic() + seconds, ""
-    while True:
-        found, status, used = os.wait4(pid, 0 if killed else os.WNOHANG)
-        if found:
-            break
-        if time.monotonic() > end:
-            killed = f"it did not end within {seconds:g} s"
-        elif resident(pid) > most:
-            killed = f"it took more than {most / 1e6:.0f} MB"
-        if killed:
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(STEP)
-    return {
-        "code": os.waitstatus_to_exitcode(status),
-        "seconds": used.ru_utime + used.ru_stime,
-        "peak": used.ru_maxrss * 1024,
-        "killed": killed,
-    }
+class Fork:
+    """A fork of this process that runs cases."""
+
+    def __init__(self) -> None:
+        asked, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        self.cases = 0
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._requests)
+            os.close(self._answers)
+            serve(asked, answers)
+        os.close(asked)
+        os.close(answers)
+
+    def run(self, request: dict[str, Any]) -> dict[str, object]:
+        """Has a case run. The fork has ended afterwards if the answer says `killed`."""
+        self.cases += 1
+        os.write(self._requests, (json.dumps(request) + "\n").encode())
+        end = time.monotonic() + request["seconds"]
+        while not select.select([self._answers], [], [], STEP)[0]:
+            if time.monotonic() > end:
+                return self._end(f"it did not end within {request['seconds']:g} s")
+            if resident(self._pid) > request["most"]:
+                return self._end(f"it took more than {request['most'] / 1e6:.0f} MB")
+        answer = os.read(self._answers, 10_000)
+        if not answer:
+            return self._end("it ended the process")
+        return {"killed": "", **json.loads(answer)}
+
+    def _end(self, killed: str) -> dict[str, object]:
+        status, used = self.close()
+        return {
+            "code": os.waitstatus_to_exitcode(status),
+            "seconds": used.ru_utime + used.ru_stime,
+            "peak": used.ru_maxrss * 1024,
+            "killed": killed,
+        }
+
+    def close(self) -> tuple[int, resource.struct_rusage]:
+        """Ends the process; returns its status and what it used."""
+        os.kill(self._pid, signal.SIGKILL)
+        _, status, used = os.wait4(self._pid, 0)
+        os.close(self._requests)
+        os.close(self._answers)
+        return status, used
 
 
 def main() -> None:
@@ -105,10 +152,18 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     print("ready", file=answers, flush=True)
+    fork = None
     for line in sys.stdin:
-        asked = json.loads(line)
-        found = run(Path(asked["work"]), asked["argv"], asked["seconds"], asked["most"])
+        fork = fork or Fork()
+        found = fork.run(json.loads(line))
         print(json.dumps(found), file=answers, flush=True)
+        if found["killed"]:
+            fork = None
+        elif fork.cases == MOST_CASES:
+            fork.close()
+            fork = None
+    if fork is not None:
+        fork.close()
     # Without what libraries do at the end of a process: some of them print then.
     os._exit(0)
 

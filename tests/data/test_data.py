@@ -432,8 +432,8 @@ def test_what_only_files_go_through_is_refused_in_memory(
     with pytest.raises(
         Infeasible,
         match=(
-            f"recipe.{next(iter(change))} works on image files; digits is augmented in"
-            " memory"
+            f"recipe.{next(iter(change))} works only on image files; digits is"
+            " augmented in memory"
         ),
     ):
         refuse_recipe(describe("digits"), Recipe(**change))
@@ -445,15 +445,15 @@ def test_what_only_files_go_through_is_refused_in_memory(
     [
         (
             {"name": "digits", "crop": 0.9},
-            "data.crop = 0.9 works on image files; digits is in memory",
+            "data.crop = 0.9 works only on image files; digits is in memory",
         ),
         (
             {"name": "digits", "crop_mode": "squash"},
-            "data.crop_mode = squash works on image files",
+            "data.crop_mode = squash works only on image files",
         ),
         (
             {"name": "digits", "interpolation": "bicubic"},
-            "data.interpolation = bicubic works on image files",
+            "data.interpolation = bicubic works only on image files",
         ),
         ({"name": "imagenet", "mean": [0.5]}, "data.mean comes with data.std"),
         ({"name": "imagenet", "std": [0.5]}, "data.std comes with data.mean"),

@@ -321,7 +321,7 @@ def test_swins_edits_see_one_window() -> None:
         (
             "deit_tiny_patch16_224",
             {"ffn.form": "sum", "ffn.agelu": 2},
-            "ffn.agelu says 0 or 1, not 2",
+            r"ffn.agelu must be 0 \(plain activations\) or 1 \(AGeLUs\), not 2",
         ),
         (
             "deit_tiny_patch16_224",

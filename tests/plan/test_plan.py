@@ -254,7 +254,8 @@ def test_augmentation_that_the_data_do_not_go_through_is_infeasible() -> None:
         fake_cost,
     )
     assert all(
-        "recipe.rand_augment works on image files" in cell.note for cell in plan.cells
+        "recipe.rand_augment works only on image files" in cell.note
+        for cell in plan.cells
     )
 
 

@@ -155,12 +155,12 @@ def test_featscale_image_on_swin_takes_the_mean_over_the_image_once(index: int) 
         (
             "cait_xxs24_224",
             "image",
-            "attention sees the whole image on this backbone; use featscale: text",
+            "which this backbone lacks; use featscale: text",
         ),
         (
             "deit_tiny_patch16_224",
             "image",
-            "attention sees the whole image on this backbone; use featscale: text",
+            "which this backbone lacks; use featscale: text",
         ),
     ],
 )

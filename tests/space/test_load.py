@@ -285,8 +285,8 @@ def test_how_files_are_prepared_is_said_under_data() -> None:
         (
             "{name: digits, crop: 0.9}",
             (
-                "a.yaml:5: data.crop = 0.9 works on image files; digits is in memory"
-                " and tested whole"
+                "a.yaml:5: data.crop = 0.9 works only on image files; digits is in"
+                " memory, where test images are not cropped"
             ),
         ),
         (
@@ -341,7 +341,9 @@ def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None
         + "recipe: {preset: deit, rand_augment: '', color_jitter: 0.2}\ndata: cifar10",
         "a.yaml",
     )
-    with pytest.raises(Infeasible, match="recipe.color_jitter works on image files"):
+    with pytest.raises(
+        Infeasible, match="recipe.color_jitter works only on image files"
+    ):
         refuse_recipe(said.data, said.recipe)
 
 

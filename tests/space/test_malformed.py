@@ -455,6 +455,11 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         10,
         "the first metric must be one of top1, top5",
     ),
+    "two metrics of training": (
+        added("strategy: brute-force\nmetric: {loss: min, top5: max}"),
+        10,
+        "metric: top5 is a second metric of training beside loss",
+    ),
     "goals and a scheduler": (
         added(
             "strategy: brute-force\nscheduler: asha\nmetric: {top1: max, flops: min}"

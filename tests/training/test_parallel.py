@@ -174,11 +174,11 @@ def test_resources_say_how_many_processes(tiny: str) -> None:
     assert load("{gpus: 0.5}") == Resources(1, 0.5, 1)
     assert Resources(8, 2, 2).threads == 4
     with pytest.raises(
-        SpaceError, match="resources.processes = 3, but there is one for each of 2 gpus"
+        SpaceError, match="resources.processes = 3, but with resources.gpus = 2 a trial"
     ):
         load("{gpus: 2, processes: 3}")
     with pytest.raises(
-        SpaceError, match="resources.processes = 2, but there is one for each of 1 gpus"
+        SpaceError, match="resources.processes = 2, but with resources.gpus = 1 a trial"
     ):
         load("{gpus: 1, processes: 2}")
     with pytest.raises(

@@ -444,7 +444,7 @@ def test_regions_of_mixed_images_are_taken_parts_of_too(tmp_path: Path) -> None:
 
 def test_a_batch_has_no_more_parts_than_images() -> None:
     with pytest.raises(
-        Infeasible, match="recipe.accumulate = 51 parts of a batch of 50 images"
+        Infeasible, match="recipe.accumulate = 51 is more than the 50 images of a batch"
     ):
         refuse_recipe(describe("digits"), replace(RECIPE, accumulate=51))
 

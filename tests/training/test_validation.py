@@ -165,7 +165,7 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="leaves none to one of both splits"):
+    with pytest.raises(DataError, match="leaves one split empty"):
         describe("digits", train_images=10, validation=0.01)
     best = TINY.replace("epochs: 3", "epochs: 3, select: best")
     declared = space.load(best, "tiny.yaml")

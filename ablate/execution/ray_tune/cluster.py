@@ -119,8 +119,8 @@ def check_nodes() -> None:
             continue  # A node that has gone meanwhile trains nothing.
         except Exception as error:
             raise ExecutorError(
-                f"node {nodes[key]} cannot run trials: {_reason(error)}; install there"
-                " what is here"
+                f"node {nodes[key]} cannot run trials: {_reason(error)}; install on it"
+                " the packages of this machine"
             ) from error
         for package, version in mine.items():
             if versions_there[package] != version:
@@ -181,9 +181,9 @@ def _reachable(address: str) -> str:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise ExecutorError(
-            f"{option('ray_address')} {address}: no cluster answers ({_reason(error)}); allowed"
-            " are HOST:PORT of its head (as ray start --head says it) and auto;"
-            " without the option, Ray starts on this machine"
+            f"{option('ray_address')} {address}: no cluster answers"
+            f" ({_reason(error)}); write auto, or the HOST:PORT that `ray start --head`"
+            " printed; without the option, Ray starts on this machine"
         ) from error
     return str(resolved)
 

@@ -1,8 +1,8 @@
 """What runs in the driver: a searcher, a scheduler and a callback for Tune.
 
 What it guarantees: each job of an order runs until it ends, is stopped by the rule, or
-has lost its worker more than MAX_FAILURES times. Every event of a worker reaches `emit`
-in order, and nothing is read from Tune's own files afterwards.
+has lost its worker more than MAX_FAILURES times. Every event that a worker reports
+reaches `emit` in order, and nothing is read from Tune's own files after the run.
 
 How: `JobSearcher` hands Tune one job after another, `RuledScheduler` stops trials
 early, and `EventForwarder` forwards events. To stop a run, a callback raises `Interrupted`,
@@ -41,7 +41,8 @@ from ablate.records import Ended, Event, Job, Order, Status, epochs_of
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial as TuneTrial
 
-# How often one trial may lose its worker before it counts as failed.
+# How often one trial may lose its worker and start again. With the next loss it has
+# failed.
 MAX_FAILURES = 8
 # More trials than there will ever be: the searcher says when it is finished.
 NO_END = 10**9

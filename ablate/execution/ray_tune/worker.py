@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ablate.execution.trial_run import TrialRun
 
 # Epochs shorter than this are reported together: each report costs the driver several
-# milliseconds.
+# milliseconds. What a killed worker has not reported, its successor reports from the
+# checkpoint or trains again.
 REPORT_SECONDS = 1.0
 
 
