@@ -16,6 +16,7 @@ from scipy import special
 from ablate import advice, execution, provenance
 from ablate.declared import validated_space
 from ablate.errors import AblateError, StoreError
+from ablate.metrics import METRICS
 from ablate.pipeline import Options, cost_plan
 from ablate.records import (
     COST_REVISION,
@@ -35,7 +36,7 @@ from ablate.report.blocks import pooled_spread
 from ablate.store.reader import Reader
 
 CIRCUMSTANCES = ("ablate", "commit", "torch", "timm", "cpu", "gpus")
-COMPARED = ("train_loss", "loss", "top1", "top5", "lr")
+COMPARED = ("train_loss", *METRICS, "lr")
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 from ablate import escape
 from ablate.declared import declared_space
+from ablate.metrics import METRICS
 from ablate.records import CellResult, Level, Settings, Space, Status, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import UNITS, change_text
+from ablate.report.wording import change_text
 from ablate.store.reader import Reader
 
 # Below this multiple of chance, a network has learnt next to nothing.
@@ -323,7 +324,7 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
-    difference = f"{effect.mean:+.2f}{UNITS[study.results.metric]}"
+    difference = f"{effect.mean:+.2f}{METRICS[study.results.metric].unit}"
     seeds = "seed" if count == 1 else "seeds"
     if unsure:
         judgement = "which is inconclusive"

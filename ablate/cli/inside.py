@@ -306,13 +306,13 @@ def drawn(
     url: str,
 ) -> None:
     """Draws a chart to a file."""
+    from ablate.metrics import CURVES
     from ablate.report.matplotlib_charts import FORMS, ending_of, save_chart
     from ablate.study import Study
     from ablate.study_charts import chart
 
     ending_of(to, (*FORMS, "html"))
-    metrics = ("top1", "top5", "loss", "train_loss")
-    _check_option("--metric", metric, metrics, reader="curves", of=of)
+    _check_option("--metric", metric, CURVES, reader="curves", of=of)
     _check_option(
         "--cost", cost, ("flops", "params", "activations"), reader="pareto", of=of
     )

@@ -20,6 +20,7 @@ from ablate.cli.options import (
     url_of,
 )
 from ablate.cli.output import Format, show, tell
+from ablate.metrics import CURVES
 
 
 def status(
@@ -226,7 +227,7 @@ def plot(
         str,
         typer.Option(
             "--metric",
-            help="For curves: top1, top5, loss or train_loss. [default: the study's]",
+            help=f"For curves: {', '.join(CURVES)}. [default: the study's]",
         ),
     ] = "",
     cost: Annotated[

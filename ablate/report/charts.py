@@ -13,12 +13,13 @@ from typing import Any
 
 from ablate import advice
 from ablate.errors import AblateError
+from ablate.metrics import METRICS
 from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
 from ablate.report.blocks import representatives
 from ablate.report.effects import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
-from ablate.report.results_table import METRIC_NAMES, level_text
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
@@ -120,7 +121,7 @@ def effects_chart(
     by_verdict = _grouped(shown, lambda effect: effect.verdict)
     return Chart(
         title=results.question,
-        x=f"Δ {METRIC_NAMES[results.metric]} to row 0",
+        x=f"Δ {METRICS[results.metric].title} to row 0",
         y="",
         series=[_forest(str(verdict), of) for verdict, of in by_verdict.items()],
         sideways=True,
@@ -171,7 +172,7 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
     by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(
         title=f"{results.question} {title}",
-        x=f"Δ {METRIC_NAMES[results.metric]}",
+        x=f"Δ {METRICS[results.metric].title}",
         y="",
         series=[_term_forest(kind, of) for kind, of in by_kind.items()],
         sideways=True,
@@ -234,7 +235,7 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     return Chart(
         title=f"{one} x {other}",
         x=one,
-        y=METRIC_NAMES[results.metric],
+        y=METRICS[results.metric].title,
         series=series,
     )
 
@@ -282,7 +283,7 @@ def pareto_chart(
     return Chart(
         title=results.question,
         x=f"{heading} ({unit.letter})",
-        y=METRIC_NAMES[results.metric],
+        y=METRICS[results.metric].title,
         series=[
             _with_details(_cloud("front", front, x_of), front, results, rows),
             cloud,
@@ -365,7 +366,7 @@ def curves_chart(
     return Chart(
         title=results.question,
         x="epoch",
-        y=METRIC_NAMES.get(metric, metric),
+        y=METRICS[metric].title if metric in METRICS else metric,
         series=series,
         form="lines",
         note="Bands: range over seeds.",
@@ -429,7 +430,7 @@ def coordinates(results: StudyResults) -> Coordinates:
     unit = unit_for(flops)
     axes.append(Axis(f"FLOPs ({unit.letter})", [value / unit.size for value in flops]))
     means = [statistics.fmean(cell.values.values()) for cell in cells]
-    axes.append(Axis(METRIC_NAMES[results.metric], means))
+    axes.append(Axis(METRICS[results.metric].title, means))
     return Coordinates(results.question, axes, [cell.index for cell in cells])
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ablate.metrics import METRICS
 from ablate.records import Level, Looks, StudyResults
 from ablate.report.effects import Effect
 from ablate.report.factorial import Factorial, Term
-from ablate.report.results_table import DIGITS, level_text
+from ablate.report.results_table import level_text
 from ablate.report.tables import Table
 from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import (
-    UNITS,
     change_text,
     effect_data,
     interval_text,
@@ -44,7 +44,8 @@ def effects_table(
     rows = [_effect_row(effect, results.metric, unit) for effect in effects]
     columns = ["row", "change", "n", INTERVAL, "p (Holm)", flops, "verdict"]
     bold = _decided([effect.verdict for effect in effects])
-    unit_text = f" in{UNITS[results.metric]}" if UNITS[results.metric] else ""
+    metric = METRICS[results.metric]
+    unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     notes = [
         (
@@ -54,7 +55,7 @@ def effects_table(
             " hurts below 0.05 (with several looks: divided by their number)."
         ),
         (
-            f"no difference: a difference of {margin:g}{UNITS[results.metric]} or more"
+            f"no difference: a difference of {margin:g}{METRICS[results.metric].unit} or more"
             " is ruled out (two one-sided tests, 5 %, Holm). inconclusive, about N more"
             " seeds: N more seeds give an even chance of a verdict."
         ),
@@ -95,7 +96,7 @@ def _difference(effect: Effect, metric: str) -> str:
         return interval_text(effect.estimate, metric)
     if effect.mean is None:
         return ""
-    return f"{effect.mean:+.{DIGITS[metric]}f}"
+    return f"{effect.mean:+.{METRICS[metric].digits}f}"
 
 
 def terms_table(
@@ -110,7 +111,7 @@ def terms_table(
         *notes,
         POOLED,
         (
-            f"no difference: a difference of {margin:g}{UNITS[results.metric]} or more"
+            f"no difference: a difference of {margin:g}{METRICS[results.metric].unit} or more"
             " is ruled out (5 %, Holm)."
         ),
     ]

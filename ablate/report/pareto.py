@@ -16,9 +16,10 @@ import numpy as np
 
 from ablate import advice
 from ablate.errors import AblateError
+from ablate.metrics import METRICS
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
-from ablate.report.results_table import DIGITS, level_text
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
@@ -72,7 +73,7 @@ class Plane:
     def text(self, name: str, value: float) -> str:
         """Returns a value of an objective as the table shows it."""
         if name == self.results.metric:
-            return f"{value:.{DIGITS[name]}f}"
+            return f"{value:.{METRICS[name].digits}f}"
         return self.units[name].text(int(value))
 
     def texts(self, values: Iterable[float]) -> list[str]:

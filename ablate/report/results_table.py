@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
+from ablate.metrics import METRICS
 from ablate.records import Level, Looks, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
@@ -15,8 +16,6 @@ from ablate.report.summary import Row, summarise
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
-
-DIGITS = {"top1": 2, "top5": 2, "loss": 4}
 
 
 def level_text(level: Level | None) -> str:
@@ -30,7 +29,6 @@ def level_text(level: Level | None) -> str:
     return str(level)
 
 
-METRIC_NAMES = {"top1": "top-1 (%)", "top5": "top-5 (%)", "loss": "loss"}
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
 
@@ -85,7 +83,7 @@ def results_table(
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
         notes=_notes(results, shown, policy, len(effect_of), looks),
-        bold=_best(shown, results.direction, METRIC_NAMES[results.metric]),
+        bold=_best(shown, results.direction, METRICS[results.metric].title),
         groups=_group_starts(shown, group),
     )
 
@@ -122,7 +120,7 @@ def _columns(
     effect_of: Mapping[int, Effect],
     published: Mapping[int, float] | None,
 ) -> list[Column]:
-    digits = DIGITS[results.metric]
+    digits = METRICS[results.metric].digits
 
     def metric(row: Row) -> str:
         difference = _difference(row, effect_of.get(row.index), digits)
@@ -133,7 +131,7 @@ def _columns(
 
     columns = [Column("row", lambda row: str(row.index))]
     columns += [_level_column(factor) for factor in results.factors]
-    columns.append(Column(METRIC_NAMES[results.metric], metric))
+    columns.append(Column(METRICS[results.metric].title, metric))
     if _has_controls(shown):
         columns.append(Column("Δ control", gain))
     columns.append(Column("n", lambda row: str(row.n or "")))
@@ -191,7 +189,7 @@ def _notes(
         level /= looks.number
         correction += f", {looks.number} looks"
     notes = [
-        f"{METRIC_NAMES[results.metric]}: mean ± standard deviation over n seeds,"
+        f"{METRICS[results.metric].title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
         f" {level:.3g} (paired t, {correction}). FLOPs: executed multiply-adds."
     ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ablate.metrics import METRICS
 from ablate.records import Level, Space
 from ablate.report.effects import Effect
-from ablate.report.results_table import DIGITS, level_text
+from ablate.report.results_table import level_text
 from ablate.report.seeds_needed import MOST
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Estimate, Verdict
-
-UNITS = {"top1": " points", "top5": " points", "loss": ""}
 
 
 def policy(space: Space) -> str:
@@ -52,7 +51,7 @@ def change_text(levels: Mapping[str, Level | None]) -> str:
 
 def interval_text(estimate: Estimate, metric: str) -> str:
     """Returns an estimate as `+0.80 (+0.61 to +0.99)`."""
-    digits = DIGITS[metric]
+    digits = METRICS[metric].digits
     return (
         f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to"
         f" {estimate.high:+.{digits}f})"
@@ -78,7 +77,7 @@ def cost_text(effect: Effect) -> str:
 def sentence(effect: Effect, metric: str, margin: float) -> str:
     """Returns what can be said of an effect, as one sentence."""
     what = change_text(effect.changed)
-    unit, digits = UNITS[metric], DIGITS[metric]
+    unit, digits = METRICS[metric].unit, METRICS[metric].digits
     cost = f" {cost_text(effect)}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())
     if effect.mean is None:

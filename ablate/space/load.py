@@ -21,6 +21,7 @@ from ablate.errors import (
     AblateError,
     SpaceError,
 )
+from ablate.metrics import METRICS
 from ablate.records import (
     Looks,
     Space,
@@ -54,10 +55,6 @@ from ablate.space.training import (
     warmup_fits,
 )
 
-# Metrics that training yields. All other objectives of a search are costs.
-TRAINED = ("top1", "top5", "loss")
-# Default margins of metrics for which it is not 0.5 percentage points.
-MARGINS = {"loss": 0.02}
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.
 LONGEST_NAME = 200
@@ -196,7 +193,7 @@ def _read(context: Context) -> Space:
         strategy=read_strategy(context, levels),
         adaptive=isinstance(form.seeds, AdaptiveForm),
         looks=read_looks(context),
-        margin=MARGINS.get(metric, 0.5) if form.margin is None else form.margin,
+        margin=_margin(context, metric),
         control=read_control(context, levels),
         limits=read_limits(context),
         resources=read_resources(context),
@@ -228,22 +225,32 @@ def _check_metrics(context: Context) -> None:
     """
     names = [str(name) for name in context.form.metric]
     first = names[0] if names else "nothing"
-    if first not in TRAINED:
+    if first not in METRICS:
         context.wrong(
             ("metric",),
-            f"the first metric must be one of {', '.join(TRAINED)}, as in"
+            f"the first metric must be one of {', '.join(METRICS)}, as in"
             f" {{top1: max}}; found {first}",
         )
     if context.form.strategy is None:
         # A design with several metrics is a mistake that `read_strategy` notes.
         return
     for name in names[1:]:
-        if name in TRAINED:
+        if name in METRICS:
             context.wrong(
                 ("metric", name),
                 f"metric: {name} is a second metric of training beside {first}; further"
                 " objectives must be costs, as in {top1: max, flops: min}",
             )
+
+
+def _margin(context: Context, metric: str) -> float:
+    """The margin of the space, else that of its metric."""
+    if context.form.margin is not None:
+        return context.form.margin
+    if metric in METRICS:
+        return METRICS[metric].margin
+    # `_check_metrics` has noted that this is no metric.
+    return 0.0
 
 
 def _name(context: Context) -> str:

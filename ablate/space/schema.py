@@ -5,13 +5,14 @@ form and in full.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
+from ablate.metrics import METRICS
 from ablate.records import (
     MOST_SIDE,
     MOST_WHOLE,
@@ -197,16 +198,7 @@ class DiagnosticsForm(Form):
 
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
-Metric = Literal[
-    "top1",
-    "top5",
-    "loss",
-    "params",
-    "flops",
-    "flops_paper",
-    "activations",
-    "elementwise",
-]
+Objective: Any = Literal[(*METRICS, *get_args(Bounded))]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -291,7 +283,7 @@ class SpaceForm(Form):
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
     """Recipe by name, or a preset with changes."""
-    metric: dict[Metric, Literal["max", "min"]] = {"top1": "max"}
+    metric: dict[Objective, Literal["max", "min"]] = {"top1": "max"}
     """The metric that decides, taken at the last epoch on the test set, and its
     direction; in a search also costs beside it, as {top1: max, flops: min}.
     """

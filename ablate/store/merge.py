@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
+from ablate.metrics import METRICS
 from ablate.records import KNOWN, Status
 from ablate.store import views
 from ablate.store.plans import CHUNK, insert_all, key_of
@@ -31,9 +32,7 @@ RESULT = (
     "status",
     "epochs_done",
     "train_loss",
-    "loss",
-    "top1",
-    "top5",
+    *METRICS,
     "seconds",
     "selected_epoch",
     "ended_at",

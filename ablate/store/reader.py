@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from ablate.metrics import METRICS
 from ablate.records import (
     KNOWN,
     CellResult,
@@ -32,7 +33,8 @@ from ablate.store.tables import (
 from ablate.store.trials import TrialReader
 
 COSTS = tuple(field.name for field in fields(Cost))
-METRICS = ("top1", "top5", "loss")
+# In the order of the fields of `Epoch`, which is built by position.
+EPOCH_COLUMNS = tuple(epochs.c[field.name] for field in fields(Epoch))
 CHUNK = 500
 
 
@@ -67,7 +69,7 @@ class Reader(TrialReader):
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
                     for row in connection.execute(
-                        select(epochs)
+                        select(epochs.c.trial_hash, *EPOCH_COLUMNS)
                         .where(epochs.c.trial_hash.in_(chunk))
                         .order_by(epochs.c.number)
                     ):

@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 
 from ablate import advice
 from ablate.errors import UnknownName, unknown
+from ablate.metrics import METRICS
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.store.catalogue import Catalogue
 from ablate.store.tables import (
@@ -83,9 +84,7 @@ class TrialReader(Catalogue):
                 trials.c.status,
                 trials.c.epochs_done,
                 trials.c.epochs,
-                trials.c.top1,
-                trials.c.top5,
-                trials.c.loss,
+                *(trials.c[name] for name in METRICS),
                 trials.c.seconds,
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),

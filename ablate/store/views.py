@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ablate.metrics import METRICS
+
 TRIAL_RESULTS = """
 CREATE VIEW trial_results AS
 SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done,
@@ -75,8 +77,8 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
         )
         columns.append(f'({level}) AS "{quoted}"')
     wide = ",\n       ".join(columns)
-    metrics = "top1 top5 loss train_loss seconds epochs epochs_done"
-    results = ", ".join(f"t.{metric}" for metric in metrics.split())
+    shown = (*METRICS, "train_loss", "seconds", "epochs", "epochs_done")
+    results = ", ".join(f"t.{name}" for name in shown)
     costs = ", ".join(
         f"a.{cost}" for cost in "params flops flops_paper activations".split()
     )

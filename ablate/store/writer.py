@@ -41,6 +41,7 @@ from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.masking import masked
+from ablate.metrics import METRICS, values_of
 from ablate.records import (
     KNOWN,
     Cell,
@@ -77,7 +78,8 @@ from ablate.store.tables import (
     trials,
 )
 
-FINAL = ("train_loss", "loss", "top1", "top5")
+# What a completed trial keeps of its last or selected epoch.
+FINAL = ("train_loss", *METRICS)
 # A driver that does not extend its leases for this long loses its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 Claim = Literal["granted", "taken", "known"]
@@ -534,10 +536,7 @@ class Writer:
                 .one()
             )
             if happened.tested is not None:
-                values |= {
-                    key: getattr(happened.tested, key)
-                    for key in ("loss", "top1", "top5")
-                }
+                values |= values_of(happened.tested)
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
         values["owner"] = None

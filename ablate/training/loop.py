@@ -43,7 +43,7 @@ from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
 from ablate.training.initial_weights import read_start
 from ablate.training.layers import layers_said
-from ablate.training.loss import mixer, test_sums, training_loss
+from ablate.training.loss import MEASURED, mixer, test_sums, training_loss
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.teacher import Distillation, build_teacher, separate_heads
@@ -238,7 +238,8 @@ class Training:
             self._meter.start()
         with self._group.together():
             train_loss = self._train()
-            loss, top1, top5 = self._test(validation=self._trial.data.validation > 0)
+            tested = self._test(validation=self._trial.data.validation > 0)
+        loss = tested["loss"]
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(
                 f"loss is {train_loss} in training and {loss} in evaluation at epoch"
@@ -253,9 +254,7 @@ class Training:
         epoch = Epoch(
             number=len(self.epochs) + 1,
             train_loss=train_loss,
-            loss=loss,
-            top1=top1,
-            top5=top5,
+            **tested,
             lr=lr,
             seconds=seconds,
             joules=joules,
@@ -296,16 +295,15 @@ class Training:
             }
             model.load_state_dict(self._best["model"])
         with self._group.together():
-            loss, top1, top5 = self._test()
-        if not math.isfinite(loss):
-            raise Diverged(f"loss is {loss} on the test set")
+            tested = self._test()
+        if not math.isfinite(tested["loss"]):
+            raise Diverged(f"loss is {tested['loss']} on the test set")
         if last:
             # A longer training may begin with this checkpoint; it continues from the
             # last weights.
             model.load_state_dict(last)
-        self.tested = Tested(
-            epoch=self._best.get("epoch", epoch.number), loss=loss, top1=top1, top5=top5
-        )
+        chosen = self._best.get("epoch", epoch.number)
+        self.tested = Tested(epoch=chosen, **tested)
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
         """Takes diagnostics of the evaluated network on the first test images."""
@@ -461,15 +459,12 @@ class Training:
         return total
 
     @torch.inference_mode()
-    def _test(self, *, validation: bool = False) -> tuple[float, float, float]:
-        """Returns mean loss, top-1 and top-5 in per cent.
-
-        They are taken on the test set, or on the validation split.
-        """
+    def _test(self, *, validation: bool = False) -> dict[str, float]:
+        """Returns each metric on the test set, or on the validation split."""
         model = self._tested_model
         model.eval()
         self._group.same_buffers(model)
-        sums = torch.zeros(3, dtype=torch.float64, device=self._device)
+        sums = torch.zeros(len(MEASURED), dtype=torch.float64, device=self._device)
         images = 0
         for inputs, labels in self._batches.test(validation=validation):
             self._beat()
@@ -478,8 +473,11 @@ class Training:
             sums += test_sums(logits, labels)
             images += len(labels)
         sums, images = self._group.total(sums, images)
-        loss, top1, top5 = (sums / images).tolist()
-        return loss, 100 * top1, 100 * top5
+        means = (sums / images).tolist()
+        return {
+            name: factor * mean
+            for (name, factor), mean in zip(MEASURED.items(), means, strict=True)
+        }
 
     def _state(self) -> State:
         return {

@@ -31,6 +31,7 @@ from stored import (
 from ablate import escape
 from ablate.errors import AblateError
 from ablate.html_report import write_report
+from ablate.metrics import CURVES
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates, Series
@@ -221,13 +222,12 @@ def show_trials(name: str, rows: set[int]) -> None:
 
 
 def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
-    metrics = ("top1", "top5", "loss", "train_loss")
     said = state("metric")
     metric = (
         st.segmented_control(
             "Metric",
-            metrics,
-            default=said if said in metrics else found.metric,
+            CURVES,
+            default=said if said in CURVES else found.metric,
             key="metric",
         )
         or found.metric

@@ -14,6 +14,7 @@ from links import keep, link, state
 from stored import URL, WHERE, results, stamp, studies
 
 from ablate import escape
+from ablate.metrics import METRICS
 from ablate.records import Known, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
@@ -80,9 +81,10 @@ def show_difference(trial: Mapping[str, Any]) -> None:
 def show_curves(known: Known) -> None:
     numbers = [epoch.number for epoch in known.epochs]
     left, right = st.columns(2)
+    losses = ("train_loss", "loss")
     for place, title, names in (
-        (left, "accuracy (%)", ("top1", "top5")),
-        (right, "loss", ("train_loss", "loss")),
+        (left, "accuracy (%)", [name for name in METRICS if name not in losses]),
+        (right, "loss", losses),
     ):
         series = []
         for name in names:

@@ -14,7 +14,7 @@ def bench() -> ModuleType:
     return load("search")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["tpe", "cmaes", "quasi-random"])
 def test_a_strategy_beats_random(
     bench: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from ablate.data.arrays import load, parted
 from ablate.data.batches import batches
 from ablate.errors import DataError, SpaceError
 from ablate.families import resolve
+from ablate.metrics import values_of
 from ablate.pipeline import Options
 from ablate.records import Recipe, Trial
 from ablate.store.reader import Reader
@@ -121,11 +122,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
         "the last weights are what training goes on from"
     )
     training._ema.module.load_state_dict(weights[best])
-    assert training._test() == (
-        training.tested.loss,
-        training.tested.top1,
-        training.tested.top5,
-    )
+    assert training._test() == values_of(training.tested)
     training.close()
 
     # Killed after each epoch, it comes to the same.

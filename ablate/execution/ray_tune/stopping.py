@@ -24,6 +24,7 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
+from ablate.metrics import values_of
 from ablate.records import Epoch, Order
 
 
@@ -92,12 +93,7 @@ class StoppingRule:
         for epoch in epochs:
             if epoch.number > self._seen[key]:
                 self._seen[key] = epoch.number
-                result = {
-                    "epoch": epoch.number,
-                    "top1": epoch.top1,
-                    "top5": epoch.top5,
-                    "loss": epoch.loss,
-                }
+                result = {"epoch": epoch.number, **values_of(epoch)}
                 decided = self._scheduler.on_trial_result(None, _Known(key), result)
         return bool(decided == TrialScheduler.STOP)
 

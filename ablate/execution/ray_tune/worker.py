@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
+from ablate.metrics import values_of
 from ablate.records import Event, Status, epochs_of
 
 if TYPE_CHECKING:
@@ -63,12 +64,7 @@ class TrialWorker(tune.Trainable):
         epochs = epochs_of(events)
         if epochs:
             last = epochs[-1]
-            result |= {
-                "epoch": last.number,
-                "top1": last.top1,
-                "top5": last.top5,
-                "loss": last.loss,
-            }
+            result |= {"epoch": last.number, **values_of(last)}
         return result
 
     def cleanup(self) -> None:
