@@ -182,16 +182,19 @@ def _notes(
     looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    correction = f"Holm over {comparisons} comparisons"
+    test = ["paired t"]
     level = 0.05
+    # A single comparison needs no correction.
+    if comparisons > 1:
+        test.append(f"Holm over {comparisons} comparisons")
     if looks:
         # Each look has an equal share of the risk.
         level /= looks.number
-        correction += f", {looks.number} looks"
+        test.append(f"{looks.number} looks")
     notes = [
         f"{METRICS[results.metric].title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
-        f" {level:.3g} (paired t, {correction}). FLOPs: executed multiply-adds."
+        f" {level:.3g} ({', '.join(test)}). FLOPs: executed multiply-adds."
     ]
     if _has_controls(shown):
         notes.append(

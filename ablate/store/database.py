@@ -205,6 +205,11 @@ def open_reader(url: str) -> Engine:
             raise StoreError(
                 f"{masked(url)} is no ablate store; {option('store')} names another"
             )
+        if revision > HEAD:
+            raise StoreError(
+                f"{masked(url)} has revision {revision}, and this version of ablate"
+                f" reads {HEAD}; use the newer version that wrote it"
+            )
         if revision != HEAD:
             raise StoreError(
                 f"{masked(url)} has revision {revision}, this version of ablate reads"

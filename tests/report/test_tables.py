@@ -234,3 +234,8 @@ def test_the_note_states_the_level_of_the_star() -> None:
         "* p < 0.0167 (paired t"
         in results_table(RESULTS, looks=Looks(3, 9, 3)).notes[0]
     )
+
+
+def test_a_single_comparison_is_not_corrected() -> None:
+    two_rows = replace(RESULTS, cells=RESULTS.cells[:2])
+    assert "* p < 0.05 (paired t)." in results_table(two_rows).notes[0]
