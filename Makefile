@@ -30,7 +30,7 @@ proofs: $(READY)
 	@$(BIN)/python -m pytest -q -m proof
 
 quick: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof"
 
 lint: $(READY)
 	@$(BIN)/ruff format --check .

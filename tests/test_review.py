@@ -74,6 +74,7 @@ def reviewed(options: Options, monkeypatch: pytest.MonkeyPatch) -> Study:
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -147,6 +148,7 @@ def another(**changed: str) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "command", "how"),
     [
@@ -230,6 +232,7 @@ def test_each_planted_fault_is_found(
     assert command in first.command
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it(reviewed: Study, options: Options, say: Say) -> None:
     reviewed(SOUND.replace("seeds: 4", "seeds: 1"))
     code, out, _ = say("review", "tiny", "--runs", str(options.runs))
@@ -249,6 +252,7 @@ def trained(options: Options) -> tuple[Options, str]:
     return options, pipeline.preview(declared, options.url).plan.trials[0].hash
 
 
+@pytest.mark.slow
 def test_a_trial_is_reproduced_to_the_last_bit(
     trained: tuple[Options, str], say: Say
 ) -> None:
@@ -268,6 +272,7 @@ def test_a_trial_is_reproduced_to_the_last_bit(
     assert not list((options.runs / "reproduced").rglob("last.pt"))
 
 
+@pytest.mark.slow
 def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> None:
     options, key = trained
     with sqlite3.connect(options.url) as connection:
@@ -282,6 +287,7 @@ def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> No
     assert "differs from epoch 2 on; does NOT agree" in out
 
 
+@pytest.mark.slow
 def test_a_changed_test_result_is_caught(options: Options) -> None:
     text = SOUND.replace("seeds: 4", "seeds: 1").replace(
         "test_images: 50", "test_images: 50, validation: 0.2"

@@ -51,6 +51,7 @@ def test_malformed_input_is_refused(case: Case, runner: Runner) -> None:
     assert breaches(outcome, case.says) == [], outcome.stderr[:2000]
 
 
+@pytest.mark.slow
 def test_there_are_more_than_four_hundred_and_no_two_are_the_same() -> None:
     names = Counter(case.name for case in CASES)
     assert [name for name, times in names.items() if times > 1] == []

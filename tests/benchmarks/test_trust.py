@@ -55,10 +55,12 @@ def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
     assert not trust.Proof("", "", unadjusted / 300, 0, 0.05, 300).holds
 
 
+@pytest.mark.slow
 def test_estimates_are_those_of_the_mixed_model(trust: ModuleType) -> None:
     assert trust.against_mixed_model(3) < 1e-6
 
 
+@pytest.mark.slow
 def test_holm_is_that_of_statsmodels() -> None:
     generator = np.random.default_rng(0)
     for size in (1, 2, 7, 30):

@@ -50,6 +50,7 @@ def trained(say: Say, trained_folder: Path) -> Say:
     return say
 
 
+@pytest.mark.slow
 def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     code, out, err = say("run", "tiny.yaml", "--executor", "inline")
     assert code == 0
@@ -106,6 +107,7 @@ VERBS: list[tuple[str, ...]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) -> None:
     code, shown, _ = trained(*verb)
@@ -120,6 +122,7 @@ def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) 
     assert "|-" in text or "|:" in text or not rows
 
 
+@pytest.mark.slow
 def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
     assert (
         say("run", "tiny.yaml", "--runs", "elsewhere", "--executor", "inline")[0] == 0
@@ -136,6 +139,7 @@ def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
         assert (code, "ablate resume tiny --runs elsewhere" in err) == (2, True), err
 
 
+@pytest.mark.slow
 def test_a_store_that_another_program_holds_is_said_to_be_held(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_a_store_that_another_program_holds_is_said_to_be_held(
     ), err
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_with_the_command_that_goes_on(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +203,7 @@ def test_advised_commands_name_the_store_and_no_password(
     assert advice.command("table", "x") == "ablate table x"
 
 
+@pytest.mark.slow
 def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> None:
     import numpy as np
 
@@ -233,6 +239,7 @@ def test_latex_of_a_table(trained: Say) -> None:
     assert r"\toprule" in out
 
 
+@pytest.mark.slow
 def test_another_store_and_another_folder(say: Say) -> None:
     assert (
         say(
@@ -344,6 +351,7 @@ def test_columns_of_one_name_are_not_lost_in_silence(trained: Say) -> None:
     assert "returns the column 'a' twice" in err
 
 
+@pytest.mark.slow
 def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no shared memory")
@@ -356,6 +364,7 @@ def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -
     assert "no shared memory" in found["ray starts"]["found"]
 
 
+@pytest.mark.slow
 def test_failed_trials_are_told_with_code_1(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,6 +534,7 @@ def test_commands_in_the_readme_exist(command: str, say: Say) -> None:
     assert say(command.split(maxsplit=1)[0], "--help")[0] == 0
 
 
+@pytest.mark.slow
 def test_diagnose_and_plot(trained: Say) -> None:
     code, shown, told = trained(
         "diagnose",
@@ -594,6 +604,7 @@ def test_diagnose_and_plot(trained: Say) -> None:
         assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
     code, shown, _ = say("verify-costs", "augvit/table3", "--format", "md")
     assert code == 0

@@ -37,6 +37,7 @@ def words_of(record: type, name: str) -> tuple[str, ...]:
     return get_args(get_type_hints(record)[name])
 
 
+@pytest.mark.slow
 def test_the_space_that_is_written_plans_and_trains(
     say: Say, run_text: RunText
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_space_fits_the_schema_and_names_every_key() -> None:
     assert not set(values) & set(OFF.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", OFF, ids=OFF.get)
 def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
     values: dict[str, Any] = (
@@ -143,6 +145,7 @@ def test_the_comments_name_no_factor_and_no_diagnostic_that_is_not_there() -> No
         assert diagnostics.find(name)
 
 
+@pytest.mark.slow
 def test_one_epoch_is_enough_for_a_smoke_test(options: Options) -> None:
     text = re.sub(
         r"^recipe: .*$",
@@ -197,6 +200,7 @@ def test_wrong_requests(words: tuple[str, ...], message: str, say: Say) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_an_unknown_example_lists_all_with_their_questions(say: Say) -> None:
     _, _, err = say("init", "--example", "?")
     for name, file in examples().items():

@@ -73,6 +73,7 @@ def same_state(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -143,6 +144,7 @@ def test_a_factor_says_what_it_is(factor: Factor) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
 def test_every_level_changes_the_model(
     factor: Factor, parameter: Parameter, level: Level
@@ -161,6 +163,7 @@ def test_every_level_changes_the_model(
     assert not torch.equal(out, there(image()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "parameter", "level"), LEVELS, ids=IDS)
 def test_every_level_trains_costs_and_copies(
     factor: Factor, parameter: Parameter, level: Level
@@ -206,6 +209,7 @@ def test_any_number_of_prefix_tokens(
         assert model.eval()(image(1, 32)).shape == (1, 10)
 
 
+@pytest.mark.slow
 def test_all_pairs_build_or_give_a_reason() -> None:
     single = {name: (f, p) for name, (f, p) in factors.parameters().items()}
     built = 0

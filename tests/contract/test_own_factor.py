@@ -57,6 +57,7 @@ def own_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     factors.parameters.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_factor")
 def test_the_readmes_factor() -> None:
     declared = space.load(

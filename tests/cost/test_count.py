@@ -32,6 +32,7 @@ def test_unmodified_models_cost_what_fvcore_says(name: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_fused_and_unfused_attention_cost_the_same() -> None:
     image = torch.zeros(1, 3, 32, 32)
     try:

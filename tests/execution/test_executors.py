@@ -104,6 +104,7 @@ def numbers(events: list[Event]) -> dict[str, list[tuple[float, ...]]]:
     return {key: [epochs[n] for n in sorted(epochs)] for key, epochs in found.items()}
 
 
+@pytest.mark.slow
 def test_every_job_starts_progresses_and_ends_once(
     executor: Executor, tiny: str, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
     assert b"token_cosine" in summary.metadata.plugin_data.content
 
 
+@pytest.mark.slow
 def test_mlflow_has_each_trial_once(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_mlflow_has_each_trial_once(
     assert curve == [(number, made_up(trial, number).top1) for number in (1, 2)]
 
 
+@pytest.mark.slow
 def test_service_that_fails_is_left(
     tmp_path: Path,
     trial: Trial,
@@ -207,6 +209,7 @@ def test_service_that_fails_is_left(
     assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_service_that_hangs_keeps_nobody_waiting(
     tmp_path: Path,
     trial: Trial,

@@ -138,6 +138,7 @@ def test_a_factor_trains_and_costs_or_says_why_not(
     assert count(found).flops > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", families.families())
 def test_neutral_is_bit_for_bit_the_library(family: str) -> None:
     neutral = {
@@ -161,6 +162,7 @@ def test_neutral_is_bit_for_bit_the_library(family: str) -> None:
         assert torch.equal(ours.eval()(images(family)), theirs.eval()(images(family)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", families.families())
 def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) -> None:
     record = families.families()[family]
@@ -204,6 +206,7 @@ def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) ->
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", families.families())
 def test_places_tell_the_truth(family: str) -> None:
     record, model = families.families()[family], made(family).eval()
@@ -289,6 +292,7 @@ def test_our_backbones_cost_what_their_papers_print(
     assert round(found.flops_paper / 1e9, 1) == flops
 
 
+@pytest.mark.slow
 def test_swins_edits_see_one_window() -> None:
     model = made("swin", attnscale=True)
     shapes = []

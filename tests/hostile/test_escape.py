@@ -176,6 +176,7 @@ def test_csv_numbers_stay_numbers() -> None:
     assert escape.csv("'tis") == "'tis", "an apostrophe of the text stays one"
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         TEXTS | st.integers() | st.booleans(),

@@ -138,6 +138,7 @@ class Page(HTMLParser):
         self.comments.append(data)
 
 
+@pytest.mark.slow
 def test_html_is_a_table_of_the_texts(grid: Table) -> None:
     text = render(grid, "html")
     page = Page(text)
@@ -227,6 +228,7 @@ def written(value: object) -> str:
     return "" if value is None else str(value)
 
 
+@pytest.mark.slow
 def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     text = render(grid, "csv")
     rows = list(csv.reader(io.StringIO(text)))
@@ -313,6 +315,7 @@ VERBS: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "md", "latex", "html", "csv", "json"])
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> None:
@@ -372,6 +375,7 @@ def test_errors_show_control_characters(verb: Verb, words: Sequence[str]) -> Non
     assert err.startswith("error: ")
 
 
+@pytest.mark.slow
 @crowded
 def test_what_was_written_is_said_visibly(verb: Verb) -> None:
     for words in (
@@ -447,6 +451,7 @@ def test_exports_give_the_texts_back(
 CHARTS = ("effects", "pareto", "curves", "importance", "parallel")
 
 
+@pytest.mark.slow
 @crowded
 @pytest.mark.parametrize("of", CHARTS)
 def test_pictures_show_text_as_text(hostile: Hostile, tmp_path: Path, of: str) -> None:
@@ -502,6 +507,7 @@ def test_pictures_of_layers_show_text_as_text(
     ElementTree.parse(tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 @crowded
 @pytest.mark.parametrize("interactive", [False, True])
 def test_the_report_shows_text_as_text(

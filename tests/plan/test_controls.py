@@ -31,6 +31,7 @@ recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", ["params", "flops"])
 def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
     declared = space.load(TEXT.replace("CONTROL", f"iso-{cost}"), "tiny.yaml")
@@ -64,6 +65,7 @@ def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
     ), "rows of their own, at the end"
 
 
+@pytest.mark.slow
 def test_the_table_tells_the_gain_over_the_control(
     run_text: RunText, options: Options
 ) -> None:

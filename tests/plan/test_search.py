@@ -110,6 +110,7 @@ def load(text: str, strategy: str = "tpe") -> Space:
     return space.load(text.replace("name: tpe", f"name: {strategy}"), "search.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", SAMPLERS)
 def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
     strategy: str,
@@ -129,6 +130,7 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
     assert chosen == straight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", SAMPLERS)
 def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     """Results come one at a time, in another order than the trials were asked for."""
@@ -148,6 +150,7 @@ def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     assert [cell.levels for cell in search.plan.cells] == straight
 
 
+@pytest.mark.slow
 def test_more_cells_go_on_where_fewer_ended() -> None:
     bench = Bench()
     few = finish(
@@ -161,6 +164,7 @@ def test_more_cells_go_on_where_fewer_ended() -> None:
     assert len(set(bench.found) - trained) == 18
 
 
+@pytest.mark.slow
 def test_a_new_level_keeps_what_was_proposed() -> None:
     bench = Bench()
     before = finish(
@@ -182,6 +186,7 @@ def test_a_new_level_keeps_what_was_proposed() -> None:
     assert kept[: len(still)] == still
 
 
+@pytest.mark.slow
 def test_conditions_are_those_of_the_factors() -> None:
     declared = load(CONDITIONAL)
     assert reading_order(declared) == [
@@ -203,12 +208,14 @@ def test_conditions_are_those_of_the_factors() -> None:
     )
 
 
+@pytest.mark.slow
 def test_brute_force_tries_everything_once() -> None:
     declared, bench = load(TEXT.replace(", cells: 30", ""), "brute-force"), Bench()
     found = finish(Search(declared, free, bench), bench)
     assert len(found) == len({tuple(levels.values()) for levels in found}) == 7 * 6 * 3
 
 
+@pytest.mark.slow
 def test_a_point_that_is_known_is_not_trained() -> None:
     bench = Bench()
     finish(Search(load(TEXT), free, bench), bench)
@@ -218,6 +225,7 @@ def test_a_point_that_is_known_is_not_trained() -> None:
     assert again.finished
 
 
+@pytest.mark.slow
 def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     def cost(architecture: Architecture) -> Cost:
         return replace(
@@ -250,6 +258,7 @@ def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
     def cost(architecture: Architecture) -> Cost:
         if architecture.settings.get("shortcuts.count") == 2:
@@ -289,6 +298,7 @@ def test_what_did_not_complete_is_told_as_it_was(status: Status) -> None:
         )
 
 
+@pytest.mark.slow
 def test_adaptive_seeds_are_for_those_in_the_running() -> None:
     declared = load(TEXT.replace("seeds: 1", "seeds: {adaptive: 4}"))
     bench = Bench()
@@ -308,6 +318,7 @@ def test_adaptive_seeds_are_for_those_in_the_running() -> None:
     assert again.plan == search.plan
 
 
+@pytest.mark.slow
 def test_several_objectives_are_told_with_their_costs() -> None:
     def cost(architecture: Architecture) -> Cost:
         return replace(

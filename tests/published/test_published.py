@@ -50,6 +50,7 @@ def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tables())
 def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     declared = space.read(SPACES / f"{name}.yaml")
@@ -93,6 +94,7 @@ def test_shortcuts_add_what_the_papers_formulas_say() -> None:
         assert found.flops_paper - none.flops_paper == pytest.approx(flops, abs=1)
 
 
+@pytest.mark.slow
 def test_a_wrong_print_is_different() -> None:
     """The check can fail: a count that does not round to the print in its last digit."""
     table = tables()["augvit/table4"]
@@ -133,6 +135,7 @@ def test_rows_match_by_what_the_network_reads() -> None:
     assert matching_row(table, {**levels, "shortcuts.b": 16}, {}) is None
 
 
+@pytest.mark.slow
 def test_all_published_architectures_resolve() -> None:
     for table in tables().values():
         for row in table.rows:

@@ -33,6 +33,7 @@ def study(run_text: RunText, options: Options) -> Study:
     return Study("tiny", options.url)
 
 
+@pytest.mark.slow
 def test_every_chart_is_drawn_still_and_interactive(
     study: Study, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_point_says_which_row_it_is(study: Study) -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_drawn_is_said(
     run_text: RunText, options: Options, say: Say
 ) -> None:
@@ -86,6 +88,7 @@ def test_what_cannot_be_drawn_is_said(
     assert (code, "tiny has no row 17" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_report_says_it_all(
     study: Study, options: Options, tmp_path: Path, say: Say
 ) -> None:
@@ -116,6 +119,7 @@ def test_the_report_says_it_all(
     assert "<script>alert" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,6 +144,7 @@ def test_every_kind_of_study_has_a_report(
     assert (tmp_path / "a.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_study_without_a_spread_has_a_report(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
@@ -153,6 +158,7 @@ def test_a_study_without_a_spread_has_a_report(
     assert "no information about noise" in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_hostile_name_cannot_run(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
@@ -200,6 +206,7 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
     ] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metered", "told"),
     [

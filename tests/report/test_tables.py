@@ -192,6 +192,7 @@ def test_machine_formats_have_full_precision_and_every_row() -> None:
     assert list(again[0]) == list(rows[0])
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(

@@ -41,11 +41,13 @@ def test_presets_load_and_open_with_their_command(file: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
 def test_presets_fit_the_exported_schema(file: Path) -> None:
     jsonschema.validate(parse(file.read_text(), file.name).values, space.json_schema())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -252,6 +254,7 @@ nested = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(keys, nested, max_size=6))
 @settings(deadline=None, max_examples=300)
 def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
@@ -263,6 +266,7 @@ def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
         assert str(error).startswith("any.yaml:")
 
 
+@pytest.mark.slow
 def test_how_files_are_prepared_is_said_under_data() -> None:
     text = (
         SHORT + "data: {name: imagenet, mean: [0.5], std: [0.5, 0.4, 0.3], crop: 0.9,"

@@ -519,6 +519,7 @@ def test_there_are_forty() -> None:
     assert len(MALFORMED) >= 40
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(

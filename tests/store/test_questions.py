@@ -85,6 +85,7 @@ def stores(url: str) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", WRITES)
 def test_on_postgresql_no_statement_writes_even_for_the_owner(
     statement: str, owner: str
@@ -118,6 +119,7 @@ def test_what_a_statement_leaves_in_its_session_ends_with_it(owner: str) -> None
         Writer(owner).close()
 
 
+@pytest.mark.slow
 def test_postgresql_keeps_to_time_and_size(owner: str) -> None:
     with Reader(owner) as reader:
         began = time.monotonic()
@@ -131,6 +133,7 @@ def test_postgresql_keeps_to_time_and_size(owner: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -170,6 +173,7 @@ def test_sqlite_keeps_to_its_size(statement: str, url: str) -> None:
         reader.query(statement)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_an_endless_query(url: str) -> None:
     alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     alarm.start()

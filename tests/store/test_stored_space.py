@@ -90,6 +90,7 @@ def removed(tmp_path: Path, options: Options) -> Study:
     return Study("mine", options.url)
 
 
+@pytest.mark.slow
 def test_a_study_of_a_removed_factor_is_readable(
     removed: Study, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_study_of_a_removed_factor_is_readable(
     assert "scale" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -125,6 +127,7 @@ def test_every_reading_verb_reads_it(removed: Study, command: str, say: Say) -> 
     assert "unknown factor" not in err
 
 
+@pytest.mark.slow
 def test_running_it_again_names_the_missing_factor(
     removed: Study, options: Options
 ) -> None:
@@ -154,6 +157,7 @@ def test_fields_of_another_version_are_ignored_or_have_their_default() -> None:
     assert from_data(data, declared.document) == declared
 
 
+@pytest.mark.slow
 def test_a_study_of_an_older_version_is_read_from_its_text(
     options: Options,
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_distillation_token_leaves_the_other_weights_as_they_are_drawn() -> No
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "pool", "why"),
     [
@@ -231,6 +232,7 @@ def trained(
             )
 
 
+@pytest.mark.slow
 def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(
     teacher: Teacher, tmp_path: Path
 ) -> None:
@@ -289,6 +291,7 @@ def test_both_heads_learn(teacher: Teacher, tmp_path: Path) -> None:
         assert gradients[head].abs().max() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["soft", "hard"])
 def test_resumed_it_is_the_same(kind: str, teacher: Teacher, tmp_path: Path) -> None:
     recipe = replace(HARD, distillation=kind, mixup=0.8, cutmix=1.0, ema=0.9)
@@ -318,6 +321,7 @@ def test_parts_and_processes_change_nothing_but_rounding(
         )
 
 
+@pytest.mark.slow
 def test_a_teacher_from_timm_sees_images_as_it_was_trained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -392,6 +396,7 @@ def test_a_trial_is_named_by_what_its_teacher_holds(
     ]
 
 
+@pytest.mark.slow
 def test_a_study_with_a_teacher_runs_and_its_store_says_so(
     teacher: Teacher, tmp_path: Path
 ) -> None:
@@ -523,6 +528,7 @@ def test_weights_of_another_network_are_refused(
     )
 
 
+@pytest.mark.slow
 def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     data = trial().data
     network = timm.create_model("resnet10t", in_chans=1, num_classes=10)
@@ -538,6 +544,7 @@ def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     training.close()
 
 
+@pytest.mark.slow
 def test_a_teacher_of_another_side_is_refused_in_the_plan(tmp_path: Path) -> None:
     """This one takes no other side than its own."""
     data = trial().data

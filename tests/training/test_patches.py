@@ -95,6 +95,7 @@ def test_the_network_is_left_as_it_is() -> None:
     assert total.item() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_each_term_changes_what_is_learnt(name: str, tmp_path: Path) -> None:
     without, _ = train(trial(MIXED), tmp_path / "without")
@@ -109,6 +110,7 @@ CODE: dict[str, Level] = {
 }
 
 
+@pytest.mark.slow
 def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
     text, _ = train(
         trial(MIXED, **(CODE | {"patch.variant": "text"})), tmp_path / "text"
@@ -118,6 +120,7 @@ def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
     assert np.isfinite(np.array(code, dtype=float)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [ALL, CODE], ids=["text", "code"])
 def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(
     settings: dict[str, Level], tmp_path: Path

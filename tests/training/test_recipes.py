@@ -126,6 +126,7 @@ def trials(name: str) -> list[Trial]:
     return [cell.trials[0] for cell in plan.cells]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["antioversmoothing/table1", "antioversmoothing/table2"]
 )
@@ -169,6 +170,7 @@ def test_b_16_of_mabvit_trains_with_half_the_batch_and_dropout(name: str) -> Non
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["patchdiv/table2", "patchdiv/table3"])
 def test_rows_of_patch_diversification_have_recipes_of_their_own(name: str) -> None:
     found = trials(name)

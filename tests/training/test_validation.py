@@ -101,6 +101,7 @@ def test_the_last_epoch_is_tested_once(
     assert plain.tested is None
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
     wanted = trial(select="best", lr=0.05, schedule="constant", epochs=8, ema=0.5)
     training = Training(wanted, tmp_path / "one")
@@ -136,6 +137,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_the_store_has_the_tested_numbers(options: Options) -> None:
     text = TINY.replace("test_images: 50", "test_images: 50, validation: 0.2").replace(
         "epochs: 3", "epochs: 3, select: best"
