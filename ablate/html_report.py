@@ -81,11 +81,11 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         status = reader.study(study.name)
         spent = reader.spent(study.name)
         circumstances = reader.circumstances(study.name)
-    done = status.states.get(Status.COMPLETED, 0)
-    trials = sum(status.states.values())
+    done = status.by_status.get(Status.COMPLETED, 0)
+    trials = sum(status.by_status.values())
     others = "".join(
         f", {number} {state}"
-        for state, number in status.states.items()
+        for state, number in status.by_status.items()
         if state != Status.COMPLETED and number
     )
     verdicts = study.effects()

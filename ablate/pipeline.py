@@ -395,8 +395,8 @@ def _checkpoint_remover(
 def _outcome(
     declared: Space, reader: Reader, recorder: _Recorder, *, finished: bool
 ) -> Outcome:
-    """The outcome of a run, counted in the stored states of its study."""
-    states = reader.study(declared.name).states
+    """The outcome of a run, counted by the stored status of its trials."""
+    states = reader.study(declared.name).by_status
     undiagnosed = 0
     if declared.diagnostics.names:
         undiagnosed = reader.undiagnosed(declared.name, declared.diagnostics.names)

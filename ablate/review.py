@@ -114,7 +114,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
 def _unfinished(study: Read) -> Iterator[Finding]:
     counts: Counter[Status] = Counter()
     for cell in study.results.cells:
-        counts.update(cell.states.values())
+        counts.update(cell.statuses.values())
     for count, what in (
         (counts[Status.FAILED], "failed"),
         (counts[Status.PLANNED] + counts[Status.RUNNING], "not finished"),
@@ -252,7 +252,7 @@ def _left_out(study: Read) -> Iterator[Finding]:
 def _seeds_of(study: Read, status: Status) -> dict[int, int]:
     """Returns the number of seeds with this status, by row, if there are any."""
     counts = {
-        cell.index: list(cell.states.values()).count(status)
+        cell.index: list(cell.statuses.values()).count(status)
         for cell in study.results.cells
     }
     return {row: count for row, count in counts.items() if count}
@@ -262,7 +262,7 @@ def _left_out_finding(
     study: Read, status: Status, counts: Mapping[int, int], remedy: str
 ) -> Finding:
     texts = [
-        f"row {row}: {count} of {len(study.by_row[row].states)}"
+        f"row {row}: {count} of {len(study.by_row[row].statuses)}"
         for row, count in counts.items()
     ]
     return Finding(
@@ -379,7 +379,7 @@ def _never_alone(study: Read) -> Iterator[Finding]:
     changes = [
         _without(cell.levels, baseline)
         for cell in study.results.cells
-        if (cell.role != "control" and cell.states) or cell.same_as is not None
+        if (cell.role != "control" and cell.statuses) or cell.same_as is not None
     ]
     lonely = [
         name for name in study.results.factors if _is_always_with_others(name, changes)

@@ -104,7 +104,7 @@ def made(
                 activations=1,
                 elementwise=1,
             ),
-            states=dict.fromkeys(range(len(row)), Status.COMPLETED),
+            statuses=dict.fromkeys(range(len(row)), Status.COMPLETED),
             values=dict(enumerate(map(float, row))),
         )
         for index, (own, row) in enumerate(zip(levels, values, strict=True))

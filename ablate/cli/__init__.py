@@ -7,7 +7,7 @@ import sys
 import traceback
 
 
-def _plainly(message: str) -> str:
+def _message_of_typer(message: str) -> str:
     """Typer's message for a wrong option, with the name that was most likely meant."""
     from ablate.errors import did_you_mean
 
@@ -46,7 +46,7 @@ def _main() -> None:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "ablate"
-        tell(f"error: {_plainly(error.format_message())} See: {verb} --help")
+        tell(f"error: {_message_of_typer(error.format_message())} See: {verb} --help")
         sys.exit(error.exit_code)
     except AblateError as error:
         tell(f"error: {error}")

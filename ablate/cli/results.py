@@ -148,7 +148,7 @@ def review(
 
     The exit code is 1 if there are findings.
     """
-    from ablate.cli.inside import reviewed
+    from ablate.cli.verb_output import reviewed
 
     grid = reviewed(study, url_of(store, runs), place_of(store, runs))
     show(grid, form.value)
@@ -239,7 +239,7 @@ def plot(
     """Draw effects, interactions, the Pareto front, learning curves, importance,
     parallel coordinates, or a diagnostic by layer.
     """
-    from ablate.cli.inside import drawn, drawn_layers
+    from ablate.cli.verb_output import drawn, drawn_layers
 
     if diagnostic:
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
@@ -471,7 +471,7 @@ def import_(
     from ablate.store.writer import Writer
 
     with Writer(url_of(store, runs)) as writer:
-        merged = writer.take(other, studies or ())
+        merged = writer.merge(other, studies or ())
     told = ", ".join(merged.studies) or "no new study"
     tell(
         f"{told}: {merged.trials} trials with a result were imported, {merged.known} were"

@@ -206,7 +206,7 @@ def verify_costs(
 
     The table shows where a printed number differs from the count, and why.
     """
-    from ablate.cli.inside import verified
+    from ablate.cli.verb_output import verified
 
     grid, unexplained = verified(tuple(tables or ()))
     show(grid, form.value)

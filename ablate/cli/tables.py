@@ -360,7 +360,7 @@ def studies_table(url: str) -> Table:
         )
     data = [_study_data(study) for study in studies]
     # A status that no study has would be an empty column.
-    used = set(itertools.chain.from_iterable(study.states for study in studies))
+    used = set(itertools.chain.from_iterable(study.by_status for study in studies))
     empty = [status.value for status in Status if status not in used]
     return replace(plain([_without(row, empty) for row in data]), data=data)
 
@@ -368,8 +368,8 @@ def studies_table(url: str) -> Table:
 def _study_data(study: StudyStatus) -> dict[str, Any]:
     return {
         "study": study.name,
-        "trials": sum(study.states.values()),
-        **{status.value: study.states.get(status, 0) for status in Status},
+        "trials": sum(study.by_status.values()),
+        **{status.value: study.by_status.get(status, 0) for status in Status},
         "epochs": f"{study.epochs_done}/{study.epochs}",
         "last run (UTC)": study.updated_at.isoformat(" ", "seconds"),
         "question": study.question,

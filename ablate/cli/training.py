@@ -185,7 +185,7 @@ def reproduce(
 
     The exit code is 1 if it is not. Nothing is stored.
     """
-    from ablate.cli.inside import reproduced
+    from ablate.cli.verb_output import reproduced
     from ablate.pipeline import Options
 
     if not reproduced(trial, Options(runs, store)):
@@ -219,7 +219,7 @@ def diagnose(
     The values are stored and printed.
     """
     from ablate import pipeline
-    from ablate.cli.inside import diagnosed
+    from ablate.cli.verb_output import diagnosed
 
     for grid in diagnosed(
         tuple(targets),

@@ -29,7 +29,7 @@ from ablate.families.family import BlockPlace, Family, factor_of
 from ablate.layers.attention import AttentionEdits, EditableAttention
 from ablate.layers.layout import OnTokens
 from ablate.models.block import arrange
-from ablate.models.weights import Loaded, State, take
+from ablate.models.weights import Loaded, State, load_weights
 from ablate.records import Architecture, Settings
 
 F = TypeVar("F", bound=Factor)
@@ -76,13 +76,13 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         architecture.classes,
         wanted,
     )
-    before = take(model, weights)
+    before = load_weights(model, weights)
     # The places of blocks are read from the unmodified backbone: a factor may remove
     # what identifies them.
     found: Any = model
     found.places = tuple(family.blocks(model))
     _attach(model, family, values)
-    loaded = take(model, weights, before)
+    loaded = load_weights(model, weights, before)
     # Only checks that the losses can be built; their random draws must not change what
     # follows.
     with torch.random.fork_rng(devices=[]):

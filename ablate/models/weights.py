@@ -67,7 +67,9 @@ def _some(names: frozenset[str]) -> str:
     return ", ".join(shown) + (", ..." if len(names) > len(shown) else "")
 
 
-def take(model: nn.Module, weights: State, before: Loaded | None = None) -> Loaded:
+def load_weights(
+    model: nn.Module, weights: State, before: Loaded | None = None
+) -> Loaded:
     """Copies into a network what fits by name and shape, after resampling.
 
     Args:

@@ -23,7 +23,7 @@ class CellResult:
     same_as: int | None
     cost: Cost | None
     # Status by seed.
-    states: Mapping[int, Status]
+    statuses: Mapping[int, Status]
     # Value of the metric by seed, for completed trials.
     values: Mapping[int, float]
     control_of: int | None = None

@@ -91,7 +91,9 @@ def effects(
     cells = [
         cell
         for cell in results.cells[1:]
-        if cell.same_as is None and cell.role in ("variant", "baseline") and cell.states
+        if cell.same_as is None
+        and cell.role in ("variant", "baseline")
+        and cell.statuses
     ]
     return _judged(
         [compared(cell, reference) for cell in cells],
@@ -124,7 +126,7 @@ def control_effects(
     variants = [
         cell
         for cell in results.cells
-        if cell.role == "variant" and cell.same_as is None and cell.states
+        if cell.role == "variant" and cell.same_as is None and cell.statuses
     ]
     if controls and baseline:
         pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants]
@@ -148,7 +150,7 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
     levels = shown_levels(cell)
     others = shown_levels(reference)
     missing = Counter(
-        state.value for state in cell.states.values() if state != Status.COMPLETED
+        state.value for state in cell.statuses.values() if state != Status.COMPLETED
     )
     estimate = None
     # Differences of accuracies that are equal on paper differ in their last bits.

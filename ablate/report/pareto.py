@@ -169,9 +169,9 @@ def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
 
 def _is_completed(cell: CellResult) -> bool:
     """Whether every seed of the cell has a value."""
-    if cell.cost is None or not cell.states:
+    if cell.cost is None or not cell.statuses:
         return False
-    return set(cell.states) == set(cell.values)
+    return set(cell.statuses) == set(cell.values)
 
 
 def _point(cell: CellResult, objectives: Iterable[str], metric: str) -> list[float]:

@@ -138,7 +138,7 @@ def _note(cell: CellResult, source: CellResult) -> str:
     if cell.control_of is not None:
         notes += [f"control of {cell.control_of}"]
     missing = Counter(
-        state for state in source.states.values() if state != Status.COMPLETED
+        state for state in source.statuses.values() if state != Status.COMPLETED
     )
     notes += [f"{number} {state.value}" for state, number in sorted(missing.items())]
     return "; ".join(notes)

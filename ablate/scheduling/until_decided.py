@@ -87,7 +87,7 @@ def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellRes
         note=cell.note,
         same_as=cell.same_as,
         cost=cell.cost,
-        states={
+        statuses={
             trial.seed: (
                 known_by_seed[trial.seed].status
                 if trial.seed in known_by_seed

@@ -48,7 +48,7 @@ class StudyStatus:
     file: str
     results_view: str
     updated_at: datetime
-    states: Mapping[Status, int]
+    by_status: Mapping[Status, int]
     epochs_done: int
     epochs: int
     finished: bool
@@ -61,7 +61,7 @@ class StudyStatus:
         """
         return sum(
             n
-            for state, n in self.states.items()
+            for state, n in self.by_status.items()
             if state in (Status.PLANNED, Status.RUNNING, Status.FAILED)
         )
 
@@ -83,7 +83,7 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
         file=study["file"],
         results_view=study["results_view"],
         updated_at=study["updated_at"],
-        states={Status(count.status): count.number for count in counts},
+        by_status={Status(count.status): count.number for count in counts},
         epochs_done=sum(count.epochs_done for count in counts),
         epochs=sum(count.epochs for count in counts),
         finished=study["finished_at"] is not None,
@@ -148,7 +148,7 @@ class Catalogue:
         with self._engine.connect() as connection:
             return str(connection.execute(select(stores.c.id)).scalar() or "")
 
-    def states(self) -> dict[str, tuple[Status, str]]:
+    def statuses(self) -> dict[str, tuple[Status, str]]:
         """Returns the state of each trial in a study, and the name of one study."""
         wanted = (
             select(trials.c.hash, trials.c.status, studies.c.name)

@@ -107,7 +107,7 @@ def open_writer(url: str) -> Engine:
         engine = _server(url)
     try:
         with _readable_errors(url), engine.begin() as connection:
-            alone(connection)
+            exclude_drivers(connection)
             revision = _revision(connection)
             _refuse_foreign(connection, revision, url)
             if revision != HEAD:
@@ -155,7 +155,7 @@ def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> N
     )
 
 
-def alone(connection: Connection) -> None:
+def exclude_drivers(connection: Connection) -> None:
     """Keeps other drivers out of the same code until the transaction ends.
 
     On SQLite every write transaction is exclusive anyway.
@@ -288,7 +288,7 @@ def _readable_errors(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def written(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
     """Runs a write transaction.
 
     If the database refuses it, for lack of disk space or because it is locked, the user

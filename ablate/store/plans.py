@@ -10,7 +10,7 @@ to stored cells that the plan does not have depends on `rest`.
 
 What would break it: a property of a cell that is stored but missing in `_digest`,
 because a change of it would go unnoticed; or a caller outside a transaction that
-excludes other drivers (`database.alone`).
+excludes other drivers (`database.exclude_drivers`).
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def _cell_result(
         cost=(
             Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
         ),
-        states={seed: status for seed, status, _ in trained},
+        statuses={seed: status for seed, status, _ in trained},
         values={
             seed: value
             for seed, status, value in trained

@@ -56,12 +56,12 @@ from ablate.records import (
     Status,
 )
 from ablate.store.database import (
-    alone,
     clock,
+    exclude_drivers,
     open_reader,
     open_writer,
     sqlite_file,
-    written,
+    write_transaction,
 )
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
@@ -140,7 +140,7 @@ class Writer:
         # be reached, they expire.
         with contextlib.suppress(StoreError):
             if self._heart is not None:
-                with written(self._engine) as connection:
+                with write_transaction(self._engine) as connection:
                     connection.execute(
                         update(trials)
                         .where(trials.c.owner == self._owner)
@@ -165,8 +165,8 @@ class Writer:
         A checkpoint belongs to one store, so results of a deleted store cannot reappear
         unnoticed.
         """
-        with written(self._engine) as connection:
-            alone(connection)
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
             identity = connection.execute(select(stores.c.id)).scalar()
             if identity is None:
                 identity = uuid.uuid4().hex[:12]
@@ -200,8 +200,8 @@ class Writer:
                 declaration.
         """
         space = plan.space
-        with written(self._engine) as connection:
-            alone(connection)
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
             if self.shared:
                 self._refuse_another_declaration(connection, space)
             study = put_study(connection, space, file)
@@ -232,11 +232,11 @@ class Writer:
 
         Trials that this run has `begun` keep their state.
         """
-        with written(self._engine) as connection:
-            alone(connection)
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
             put_cells(connection, study, new, cost_revision, again, "keep", begun)
 
-    def take(self, url: str, names: Sequence[str]) -> Merged:
+    def merge(self, url: str, names: Sequence[str]) -> Merged:
         """Imports studies from another store; see `ablate.store.merge`.
 
         Raises:
@@ -245,15 +245,18 @@ class Writer:
         """
         source = open_reader(url)
         try:
-            with source.connect() as theirs, written(self._engine) as connection:
-                alone(connection)
+            with (
+                source.connect() as theirs,
+                write_transaction(self._engine) as connection,
+            ):
+                exclude_drivers(connection)
                 return merge(theirs, connection, names)
         finally:
             source.dispose()
 
     def trim(self, study: int, count: int) -> None:
         """Removes the cells of an earlier search beyond the first `count`."""
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(
                 delete(cells).where(cells.c.study_id == study, cells.c.number >= count)
             )
@@ -298,7 +301,7 @@ class Writer:
 
         Their open attempts become lost.
         """
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             left = trials.c.status.in_(
                 (Status.RUNNING, Status.PLANNED)
             ) & ~self._elsewhere(connection)
@@ -322,7 +325,7 @@ class Writer:
 
     def finish(self, study: int) -> None:
         """Records that nothing of a study is left to do."""
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(
                 update(studies).where(studies.c.id == study).values(finished_at=now())
             )
@@ -353,7 +356,7 @@ class Writer:
             # The file lock excludes other writers, so no result can have arrived since
             # the trial was looked up.
             return "granted"
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             wanted = select(
                 trials.c.status, trials.c.fence, self._elsewhere(connection)
             ).where(trials.c.hash == trial)
@@ -376,7 +379,7 @@ class Writer:
 
     def _beat(self) -> None:
         """Extends all leases of this driver."""
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
             connection.execute(
                 update(trials)
@@ -396,7 +399,7 @@ class Writer:
             Whether it was stored. It is not if another driver has taken the trial over,
                 because this one did not extend its lease in time.
         """
-        with written(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             if not self._may_write(connection, happened.trial):
                 return False
             if isinstance(happened, Started):

@@ -13,7 +13,7 @@ from ablate import families
 from ablate.errors import Infeasible
 from ablate.layers.patch_losses import exact
 from ablate.models import build_from
-from ablate.models.weights import Loaded, State, take
+from ablate.models.weights import Loaded, State, load_weights
 from ablate.records import Architecture, Data, Recipe, Teacher
 from ablate.training.initial_weights import read_weights
 
@@ -88,7 +88,7 @@ def with_weights(
         except TypeError:
             # This network accepts images of any size.
             network = timm.create_model(architecture.backbone, **shape)
-        return network, take(network, weights)
+        return network, load_weights(network, weights)
 
 
 @torch.no_grad()

@@ -17,16 +17,16 @@ SHOWN = 50
 
 def card(study: StudyStatus) -> None:
     """One study."""
-    total = sum(study.states.values())
+    total = sum(study.by_status.values())
     done = sum(
-        study.states.get(state, 0)
+        study.by_status.get(state, 0)
         for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED)
     )
     with st.container(border=True):
         link(study.name, "study", icon=":material/analytics:", study=study.name)
         words.paragraph(study.question)
         others = " · ".join(
-            f"{number:,} {state}" for state, number in study.states.items() if number
+            f"{number:,} {state}" for state, number in study.by_status.items() if number
         )
         st.progress(
             study.epochs_done / study.epochs if study.epochs else 0.0,
@@ -52,15 +52,15 @@ def overview() -> None:
             " creates one; this page will show it."
         )
         return
-    running = sum(study.states.get(Status.RUNNING, 0) for study in found)
+    running = sum(study.by_status.get(Status.RUNNING, 0) for study in found)
     columns = st.columns(4)
     columns[0].metric("studies", f"{len(found):,}")
     columns[1].metric(
-        "trials", f"{sum(sum(study.states.values()) for study in found):,}"
+        "trials", f"{sum(sum(study.by_status.values()) for study in found):,}"
     )
     columns[2].metric("running now", f"{running:,}")
     columns[3].metric(
-        "failed", f"{sum(study.states.get(Status.FAILED, 0) for study in found):,}"
+        "failed", f"{sum(study.by_status.get(Status.FAILED, 0) for study in found):,}"
     )
     matching = [
         study

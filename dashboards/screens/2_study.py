@@ -376,12 +376,12 @@ def page() -> None:
 
     def whole() -> None:
         now = next(study for study in studies() if study.name == name)
-        total = sum(now.states.values())
-        done = now.states.get(Status.COMPLETED, 0)
+        total = sum(now.by_status.values())
+        done = now.by_status.get(Status.COMPLETED, 0)
         words.heading(now.question)
         others = "".join(
             f" · {number:,} {state}"
-            for state, number in now.states.items()
+            for state, number in now.by_status.items()
             if number and state != Status.COMPLETED
         )
         st.progress(

@@ -109,7 +109,7 @@ def page() -> None:
         columns[f"{found.name}, row {cell.index}"] = told(found, cell) | beside(
             found, cell, first, reference
         )
-        if cell.states:
+        if cell.statuses:
             try:
                 series += charts.curves_chart(
                     found, curves(found.name, [cell.index]), found.metric

@@ -34,7 +34,7 @@ MOST_CASES = 100
 def preload() -> None:
     """Imports what planning imports, and fills what is looked up once a process."""
     import ablate.cli.app
-    import ablate.cli.inside
+    import ablate.cli.verb_output
     import ablate.diagnosis
     import ablate.html_report
     import ablate.reproduce  # noqa: F401

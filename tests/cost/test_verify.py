@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from ablate.cost.counters import COUNTS
+from ablate.cost.conventions import COUNTS
 from ablate.cost.verify import (
     FORMS,
     QUOTES,

@@ -42,7 +42,7 @@ def curve(trial: Trial, number: int) -> Epoch:
 
 
 def counts(options: Options) -> list[int]:
-    return [len(cell.states) for cell in Study("tiny", options.url).results().cells]
+    return [len(cell.statuses) for cell in Study("tiny", options.url).results().cells]
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_a_failed_trial_does_not_hold_the_others_up(
     assert max(counts(options)) == 9
     assert run_text(UNTIL, SimulatedExecutor(curve)).failed == 0
     assert all(
-        set(cell.values) == set(cell.states)
+        set(cell.values) == set(cell.statuses)
         for cell in Study("tiny", options.url).results().cells
     )
 

@@ -210,7 +210,8 @@ def test_only_completed_trials_enter_a_mean(
     run_text(tiny, SimulatedExecutor(curve))
     cells = Study("tiny", options.url).results().cells
     assert all(
-        cell.values == {0: 80.0} and cell.states[1] == Status.DIVERGED for cell in cells
+        cell.values == {0: 80.0} and cell.statuses[1] == Status.DIVERGED
+        for cell in cells
     )
 
 

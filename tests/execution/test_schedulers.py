@@ -85,13 +85,15 @@ def test_the_best_cell_is_found_with_a_part_of_the_epochs(
         1.6e-3,
         0.05,
     )
-    states = Counter(state for cell in results.cells for state in cell.states.values())
+    states = Counter(
+        state for cell in results.cells for state in cell.statuses.values()
+    )
     assert states[Status.PRUNED] > 16
     assert states[Status.PRUNED] + states[Status.COMPLETED] == 64
     assert all(
         not cell.values
         for cell in results.cells
-        if Status.PRUNED in cell.states.values()
+        if Status.PRUNED in cell.statuses.values()
     ), "pruned ones have no value"
     with Reader(options.url) as reader:
         (trained,) = reader.query("SELECT SUM(epochs_done) FROM trials")[1][0]
@@ -222,7 +224,7 @@ def test_the_inline_executor_stops_trials_too(tiny: str, tmp_path: Path) -> None
     states = Counter(
         state
         for cell in Study("tiny", options.url).results().cells
-        for state in cell.states.values()
+        for state in cell.statuses.values()
     )
     assert states[Status.PRUNED] >= 2
     assert states[Status.COMPLETED] >= 2

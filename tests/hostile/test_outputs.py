@@ -22,8 +22,8 @@ from matplotlib.text import Text
 
 from ablate import escape, study_charts
 from ablate.cli import main
-from ablate.cli.inside import reviewed
 from ablate.cli.tables import studies_table, trials_table
+from ablate.cli.verb_output import reviewed
 from ablate.html_report import write_report
 from ablate.report import Table, layers_table, render
 from ablate.report.layers import Line

@@ -92,7 +92,7 @@ def test_diverged_and_pruned_seeds_are_shown_and_in_no_mean(trust: ModuleType) -
         3: Status.DIVERGED,
         4: Status.PRUNED,
     }
-    cell = replace(results.cells[1], states=states)
+    cell = replace(results.cells[1], statuses=states)
     (effect,) = effects(replace(results, cells=(results.cells[0], cell)), 0.5)
     assert effect.mean == pytest.approx(1.1)
     assert effect.left_out == {"diverged": 1, "pruned": 1}
@@ -199,7 +199,9 @@ def test_a_repeated_cell_counts_once_and_stands_for_its_levels(
         ],
     )
     cells = list(results.cells)
-    cells[1] = replace(cells[1], values={}, states={}, same_as=0, unread=frozenset("b"))
+    cells[1] = replace(
+        cells[1], values={}, statuses={}, same_as=0, unread=frozenset("b")
+    )
     model = Factorial(replace(results, cells=tuple(cells)), {"a": 0, "b": 0})
     assert model.freedom == (3 - 1) * (3 - 1)
     a, b = model.main_effects(0.5, "max")
@@ -281,7 +283,7 @@ def test_interactions_of_a_folded_grid_are_not_made_up(trust: ModuleType) -> Non
             replace(
                 cell,
                 values={},
-                states={},
+                statuses={},
                 same_as=cell.index - 2,
                 unread=frozenset("b"),
             )

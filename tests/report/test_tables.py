@@ -44,9 +44,9 @@ def cell(
             elementwise=1,
         ),
     }
-    states = dict.fromkeys(values, DONE)
+    statuses = dict.fromkeys(values, DONE)
     return CellResult(
-        index=index, levels=levels, values=values, **{**given, "states": states, **more}
+        index=index, levels=levels, values=values, **{**given, "statuses": statuses, **more}
     )
 
 
@@ -76,13 +76,13 @@ RESULTS = StudyResults(
             2,
             {"shortcuts.count": 2, "shortcuts.b": 1},
             {0: 80.6, 1: 80.8},
-            states={0: DONE, 1: DONE, 2: FAILED},
+            statuses={0: DONE, 1: DONE, 2: FAILED},
         ),
         cell(
             3,
             {"shortcuts.count": 2, "shortcuts.b": 4},
             {1: 80.9},
-            states={0: DIVERGED, 1: DONE, 2: DIVERGED},
+            statuses={0: DIVERGED, 1: DONE, 2: DIVERGED},
         ),
         cell(
             4,

@@ -48,7 +48,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
     with Writer(here.url) as writer:
-        found = writer.take(there.url, [])
+        found = writer.merge(there.url, [])
     assert (found.studies, found.trials, found.known) == (
         ("tiny",),
         4,
@@ -64,7 +64,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
             len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
         )
     with Writer(here.url) as writer:
-        again = writer.take(there.url, ["tiny"])
+        again = writer.merge(there.url, ["tiny"])
     assert (again.studies, again.trials, again.known) == ((), 0, 12)
     declared = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
     assert (
@@ -80,7 +80,7 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
         run(tmp_path / "there", TINY, stop_after=5),
     )
     with Writer(here.url) as writer:
-        found = writer.take(there.url, [])
+        found = writer.merge(there.url, [])
     assert found.known == 3
     assert found.trials == 2
     outcome = pipeline.resume("tiny", here, executor=SimulatedExecutor())
@@ -93,7 +93,7 @@ def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
     there = run(tmp_path / "there", TINY.replace("grid", "grid\nscheduler: asha"))
     here = run(tmp_path / "here", TINY.replace("epochs: 3", "epochs: 1"), "other")
     with Writer(here.url) as writer:
-        writer.take(there.url, [])
+        writer.merge(there.url, [])
     for text in (
         "SELECT status, COUNT(*) FROM study_results WHERE study = 'tiny' GROUP BY 1",
         (
@@ -117,7 +117,7 @@ def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
         run(tmp_path / "there", until),
     )
     with Writer(here.url) as writer:
-        writer.take(there.url, [])
+        writer.merge(there.url, [])
     assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table(
         "json"
     )
@@ -134,13 +134,13 @@ def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
         with pytest.raises(
             StoreError, match="both stores have a study 'tiny', declared differently"
         ):
-            writer.take(there.url, [])
+            writer.merge(there.url, [])
         with pytest.raises(
             UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"
         ):
-            writer.take(there.url, ["tiney"])
+            writer.merge(there.url, ["tiney"])
         with pytest.raises(StoreError, match="no store at"):
-            writer.take(str(tmp_path / "nowhere.db"), [])
+            writer.merge(str(tmp_path / "nowhere.db"), [])
     assert Study("tiny", here.url).table() == before
 
 

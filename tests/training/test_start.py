@@ -18,7 +18,7 @@ from ablate.data.images import evaluation_transform, normalisation
 from ablate.errors import CheckpointError, Infeasible, SpaceError
 from ablate.families import resolve
 from ablate.models import build, build_from
-from ablate.models.weights import take
+from ablate.models.weights import load_weights
 from ablate.pipeline import Options, run
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.plan import make_plan
@@ -136,7 +136,7 @@ def test_window_biases_are_resampled() -> None:
 def test_taking_draws_nothing_random() -> None:
     source, model = vit().state_dict(), vit(attnscale=True)
     before = torch.get_rng_state()
-    take(model, source)
+    load_weights(model, source)
     assert torch.equal(before, torch.get_rng_state())
 
 

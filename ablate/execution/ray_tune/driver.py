@@ -51,7 +51,7 @@ NO_END = 10**9
 STAGED_AHEAD = 16
 
 
-class Parcel:
+class NamedJob:
     """A job in the configuration of one of Tune's trials; its repr is the trial's hash.
 
     Tune builds names from the repr.
@@ -110,7 +110,7 @@ class JobSearcher(Searcher):
             return None
         self._out[trial_id] = job
         self._follow(job)
-        return {"trial": job.trial.hash, "parcel": Parcel(job)}
+        return {"trial": job.trial.hash, "parcel": NamedJob(job)}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

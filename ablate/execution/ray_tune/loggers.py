@@ -85,7 +85,7 @@ class Run:
     def init_local_path(self) -> None:
         Path(self.local_path).mkdir(parents=True, exist_ok=True)
 
-    def take(self, event: Event) -> None:
+    def collect(self, event: Event) -> None:
         """Collects the values of an event by epoch.
 
         After a worker is lost, the same values are reported again; only the first ones
@@ -248,7 +248,7 @@ class Service:
             run.local_path = str(self._prepare(run))
             self._callback.log_trial_start(run)
         if run is not None:
-            run.take(event)
+            run.collect(event)
             if isinstance(event, Ended):
                 self._end(run, event.status)
 

@@ -149,7 +149,7 @@ def _class_notes(checks: list[Checked]) -> list[str]:
 
 def _convention_notes(checks: list[Checked]) -> list[str]:
     """Each table's convention, and for how many rows it gives the printed number."""
-    from ablate.cost.counters import COUNTS
+    from ablate.cost.conventions import COUNTS
     from ablate.cost.verify import FORMS
 
     notes = []

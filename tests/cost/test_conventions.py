@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ablate.cost import count, module_flops
-from ablate.cost.counters import COUNTS, find
+from ablate.cost.conventions import COUNTS, find
 from ablate.errors import Infeasible, UnknownName
 from ablate.families import resolve
 from ablate.records import Architecture, Level
