@@ -60,7 +60,8 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Ch
     begin("gpu")
     yield _try("gpu", _gpu)
     begin("disk and runs folder")
-    place = runs if runs.exists() else Path()
+    # A folder that is missing is created in the nearest one that exists.
+    place = next(p for p in (runs, *runs.resolve().parents) if p.exists())
     free = shutil.disk_usage(place).free / 1e9
     yield Check("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
     yield Check(

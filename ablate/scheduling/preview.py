@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
-from ablate.records import COST_REVISION, Known, Plan, Space, Trial
+from ablate.records import COST_REVISION, Known, Plan, Resources, Space, Trial
 from ablate.scheduling.cost_cache import CostCache
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
@@ -142,13 +142,29 @@ def _seconds(
         per_flop = _timed(space, to_train[0], flops)
     if per_flop is None:
         return None
-    cpus = options.cpus or os.cpu_count() or 1
-    slots = max(1, int(cpus / space.resources.cpus))
+    slots = trials_at_once(space.resources, options)
     total = sum(
         per_flop * flops[trial.architecture.hash] * trial.recipe.epochs
         for trial in to_train
     )
     return total / min(slots, len(to_train))
+
+
+def trials_at_once(resources: Resources, options: Options) -> int:
+    """How many trials this machine trains at once, by its CPU cores and GPUs."""
+    cpus = options.cpus or os.cpu_count() or 1
+    slots = int(cpus / resources.cpus)
+    if resources.gpus:
+        slots = min(slots, int(_gpus(options) / resources.gpus))
+    return max(1, slots)
+
+
+def _gpus(options: Options) -> int:
+    if options.gpus is not None:
+        return options.gpus
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _timed(space: Space, trial: Trial, flops: dict[str, int]) -> float | None:

@@ -484,6 +484,16 @@ def test_doctor_finds_this_machine_well(say: Say) -> None:
     assert found["ray starts"]["ok"]
 
 
+def test_doctor_checks_the_folder_in_which_runs_will_be_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for look in ("_gpu", "_store", "_model", "_ray"):
+        monkeypatch.setattr(doctor, look, lambda *_: "")
+    checks = {check.what: check for check in doctor.examine("x", tmp_path / "a/b")}
+    assert str(tmp_path) in checks["disk"].found
+    assert checks["runs folder"].ok
+
+
 def test_doctor_names_each_check_before_it_begins(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,8 @@ from ablate import pipeline, space
 from ablate.errors import AblateError, StoreError
 from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Hooks, Options, Outcome
-from ablate.records import Ended, Epoch, Event, Started, Status, Trial
+from ablate.records import Ended, Epoch, Event, Resources, Started, Status, Trial
+from ablate.scheduling.preview import trials_at_once
 from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import TINY, RunText
@@ -220,6 +221,16 @@ def test_nothing_trainable_is_an_error_with_the_reasons(
 ) -> None:
     with pytest.raises(AblateError, match="row 0: size.heads = 3 does not divide"):
         run_text(tiny.replace("heads: 2", "heads: 3"))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "slots"),
+    [(1, 0, 16), (2, 0, 8), (1, 1, 4), (1, 0.5, 8), (8, 1, 2)],
+)
+def test_a_preview_counts_cores_and_gpus(cpus: float, gpus: float, slots: int) -> None:
+    machine = Options(cpus=16, gpus=4)
+    wanted = Resources(cpus=cpus, gpus=gpus)
+    assert trials_at_once(wanted, machine) == slots
 
 
 @pytest.mark.slow

@@ -46,7 +46,10 @@ def cell(
     }
     statuses = dict.fromkeys(values, DONE)
     return CellResult(
-        index=index, levels=levels, values=values, **{**given, "statuses": statuses, **more}
+        index=index,
+        levels=levels,
+        values=values,
+        **{**given, "statuses": statuses, **more},
     )
 
 
