@@ -4,6 +4,10 @@ never with anything left out.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import timm
 import torch
@@ -11,7 +15,7 @@ from timm.layers import set_fused_attn
 from torch import nn
 
 from ablate.cost import count, operators, rules, time_model
-from ablate.cost.count import cost_of
+from ablate.cost.count import JitModelAnalysis, cost_of
 from ablate.errors import UncountedOperator
 from ablate.families import resolve
 
@@ -160,3 +164,26 @@ def test_timing_measures() -> None:
     measured = time_model(small, batch=4, repeats=2)
     assert measured.latency_ms > 0
     assert measured.throughput > 0
+
+
+def test_two_threads_do_not_trace_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's tracer and Python's warning filters are global to the process."""
+    inside: list[int] = []
+    together: list[int] = []
+    trace = JitModelAnalysis.by_operator
+
+    def slow_trace(self: JitModelAnalysis) -> Counter[str]:
+        inside.append(1)
+        together.append(len(inside))
+        time.sleep(0.05)
+        try:
+            return trace(self)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(JitModelAnalysis, "by_operator", slow_trace)
+    model, image = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.zeros(1, 1, 2, 2)
+    with ThreadPoolExecutor(2) as pool:
+        costs = list(pool.map(lambda _: cost_of(model, image), range(4)))
+    assert together == [1, 1, 1, 1]
+    assert {cost.flops for cost in costs} == {8}
