@@ -254,13 +254,16 @@ def _preview_and_create(
 def _register(shown: Preview, file: str, store: StoreSession) -> int:
     """Stores the study with its cells and trials. Returns its number."""
     declared = shown.plan.space
-    # Whether the plan lists every cell of the study. (`shown.whole` is something
-    # else: the plan with all seeds.) While a search goes on, another driver may have
-    # stored cells that this plan lacks. In any other case, such cells are left over
-    # from an earlier declaration.
-    whole = shown.more == 0 or not was_search(declared.name, store.reader)
+    # Whether stored cells that the plan lacks are left over from an earlier
+    # declaration. While a search goes on they may not be: another driver may have
+    # stored them.
+    drop_others = shown.more == 0 or not was_search(declared.name, store.reader)
     return store.writer.register(
-        shown.plan, file, COST_REVISION, Policy.of(declared).again, whole=whole
+        shown.plan,
+        file,
+        COST_REVISION,
+        Policy.of(declared).again,
+        drop_others=drop_others,
     )
 
 
@@ -291,7 +294,9 @@ def _train(
         trials=shown.plan.trials,
         announce=hooks.proposed,
     )
-    source = make_source(shown.plan, shown.whole, shown.to_train, stored, store.reader)
+    source = make_source(
+        shown.plan, shown.full_plan, shown.to_train, stored, store.reader
+    )
     jobs = _queue(shown, source, policy, options, store)
     # Set only now: the recorder is made before the queue, because `_outcome` needs it
     # even if there is nothing to train.
@@ -327,7 +332,7 @@ def _queue(
     # Only a shared store looks at this; on SQLite every claim is granted, and the
     # source alone decides what is trained.
     results = (*policy.results, Status.FAILED)
-    grows = declared.strategy is not None or shown.whole is not None
+    grows = declared.strategy is not None or shown.full_plan is not None
 
     def job(trial: Trial) -> Job:
         known = shown.known

@@ -165,7 +165,7 @@ def pareto(
             metavar="NAME=max|min",
             help=(
                 "A metric or a cost, and its direction; repeatable. [default: the"
-                " study's objectives; for a design: metric, flops]"
+                " study's objectives if it has several, otherwise metric, flops]"
             ),
         ),
     ] = None,

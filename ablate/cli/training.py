@@ -202,7 +202,11 @@ def diagnose(
     names: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", help="A diagnostic; repeatable. [default: all cheap ones]"
+            "--name",
+            help=(
+                "A diagnostic; repeatable. [default: all but token_similarity and"
+                " lipschitz]"
+            ),
         ),
     ] = None,
     images: Annotated[

@@ -10,7 +10,8 @@ Names are those of torch's JIT graph.
                  convention), reported beside them
     FREE         moves or creates data, computes nothing
 
-A product of complex numbers is four real multiply-adds, and counts in OTHER.
+An operator of MATRIX or ELEMENTWISE with a complex result counts four times, and in
+OTHER: a product of complex numbers is four real multiply-adds.
 """
 
 from __future__ import annotations
@@ -179,10 +180,10 @@ def _elementwise_handle(name: str) -> Handle:
 
 
 def handles() -> dict[str, Handle | None]:
-    """Returns fvcore's operator handles, by operator.
+    """Returns a handle for fvcore, by operator.
 
-    Each handle returns a counter with keys `class/operator`. It is None for an
-    operator that computes nothing.
+    Each handle returns a counter with the key `class/operator`, in MATRIX also
+    `activations/`. It is None for an operator that computes nothing.
     """
     by_operator: dict[str, Handle | None] = {
         name: _matrix_handle(name, rule) for name, rule in MATRIX.items()

@@ -27,7 +27,7 @@ class Preview:
         seconds: estimated time of the training; None if unknown.
         more: number of cells that a search will still propose, 0 for a design; None
             if unlimited.
-        whole: the plan with all seeds that cells may get, if seeds are added until the
+        full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided; otherwise None.
     """
 
@@ -36,7 +36,7 @@ class Preview:
     to_train: tuple[Trial, ...]
     seconds: float | None
     more: int | None = 0
-    whole: Plan | None = None
+    full_plan: Plan | None = None
 
     @property
     def has_work(self) -> bool:
@@ -66,13 +66,13 @@ def make_preview(
         raise AblateError(f"no cell of {space.name} can be trained:\n{lines}")
     known = reader.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
-    whole = None
+    full_plan = None
     if space.looks:
         from ablate.scheduling.until_decided import granted
 
-        whole = plan
+        full_plan = plan
         plan, _ = granted(
-            whole,
+            full_plan,
             {
                 key: trial
                 for key, trial in known.items()
@@ -88,7 +88,7 @@ def make_preview(
         to_train=to_train,
         seconds=_seconds(plan, to_train, reader, options, probe=probe),
         more=more,
-        whole=whole,
+        full_plan=full_plan,
     )
 
 

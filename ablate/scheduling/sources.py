@@ -95,7 +95,7 @@ class StoredTrials:
 
 def make_source(
     plan: Plan,
-    whole: Plan | None,
+    full_plan: Plan | None,
     to_train: Sequence[Trial],
     stored: StoredTrials,
     reader: Reader,
@@ -104,14 +104,14 @@ def make_source(
 
     Args:
         plan: the cells and seeds that are due now.
-        whole: all seeds that cells may get, if seeds are added until it is decided.
+        full_plan: all seeds that cells may get, if seeds are added until it is decided.
         to_train: the trials of `plan` that have no result.
     """
     space = plan.space
-    if whole is not None:
+    if full_plan is not None:
         from ablate.scheduling.until_decided import UntilDecided
 
-        return UntilDecided(whole, plan, stored.known_without_epochs, stored.add)
+        return UntilDecided(full_plan, plan, stored.known_without_epochs, stored.add)
     if space.strategy is not None:
         return Searched(make_search(space, reader, stored.known), stored.add)
     if space.scheduler.name == "fifo":

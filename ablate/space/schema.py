@@ -266,8 +266,8 @@ class SpaceForm(Form):
         | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),
     ] = False
-    """Diagnostics to take in each network at the end: true for all cheap ones, a list
-    of names, or a full form.
+    """Diagnostics to take in each network at the end: true for all but
+    token_similarity and lipschitz, a list of names, or a full form.
     """
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]

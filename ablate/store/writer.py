@@ -180,7 +180,7 @@ class Writer:
         cost_revision: int,
         again: Sequence[Status] = (Status.FAILED,),
         *,
-        whole: bool = True,
+        drop_others: bool = True,
     ) -> int:
         """Stores a study's declaration and plan, replacing an earlier plan.
 
@@ -188,7 +188,7 @@ class Writer:
 
         Args:
             again: states of trials that should be trained again.
-            whole: whether stored cells that the plan lacks are left over from an
+            drop_others: whether stored cells that the plan lacks are left over from an
                 earlier declaration, and so are removed. If not, another driver may have
                 added them to the same search.
 
@@ -213,7 +213,7 @@ class Writer:
                 plan.cells,
                 cost_revision,
                 again,
-                "remove" if whole else "keep unless changed",
+                "remove" if drop_others else "keep unless changed",
             )
             put_view(connection, study, space)
         if self.shared and self._heart is None:

@@ -56,8 +56,8 @@ A run of {full} faults or more fails unless it hits each of the first {kinds} pl
 Each study has {trials} trials on a subset of the digits and runs on a real Ray with two workers. The harness starts it with
 `ablate run`, and continues it with `ablate resume` until it is finished. One study in three is stored in a private PostgreSQL
 database, the others in SQLite. Faults of the database file, and two drivers at once (which PostgreSQL allows), occur with
-SQLite only. The seed determines which faults occur, in which order, when, how, and on which worker. The exact instants are
-random, so a second run with the same seed hits other lines of code. Up to {most} faults occur in one run. After each run, the
+SQLite only. The seed determines which faults occur, in which order, roughly when, how, and on which worker. The exact instants
+vary, so a second run with the same seed hits other lines of code. Up to {most} faults occur in one run. After each run, the
 exit code must be one that the faults of this run allow, and standard error must contain the message of one of these faults and
 no traceback.
 Processes that outlive their driver by 30 s are counted and ended. When a worker is stopped or a run ends, the harness
