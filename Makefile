@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
+.PHONY: setup demo test quick fuzz proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -25,12 +25,17 @@ test: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not proof"
 	@$(BIN)/python -m pytest -q -m "ray and not proof"
 
-# Kills of drivers, workers, nodes and processes of a trial, for minutes; what they are a short version of is `make faults`.
+# Kills of drivers, workers, nodes and processes of a trial (short versions of `make faults`), and of `make trust` and
+# `make bench-search`.
 proofs: $(READY)
 	@$(BIN)/python -m pytest -q -m proof
 
 quick: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof"
+
+# New random examples for each property; `make test` always takes the same ones.
+fuzz: $(READY)
+	@OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n 2 -m "hypothesis and not proof"
 
 lint: $(READY)
 	@$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ second, and a runner for it.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +20,21 @@ from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Event
 from ablate.study import Study
 
-# A machine that is busy with something else fails no test.
+# A machine that is busy with something else fails no test. A test takes the same
+# examples each time, so that a run that fails can be repeated; `make fuzz` takes others.
 settings.register_profile(
-    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "house",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("house")
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    max_examples=2000,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 TINY = """
 question: Does a shortcut help a very small ViT?

@@ -1,6 +1,6 @@
-"""What a factor is: a frozen record with typed parameters and one hook.
+"""What a factor is: a frozen record with typed parameters and hooks.
 
-The kind of the factor defines the contract of the hook.
+A hook changes one place of a network or of its training. A factor has one or several.
 """
 
 from __future__ import annotations
