@@ -396,7 +396,7 @@ def backbones_table(name: str | None) -> Table:
     """Families of backbones: their names, factors and sizes, and what they lack."""
     from ablate import factors
     from ablate.errors import UnknownName, unknown
-    from ablate.families import families
+    from ablate.families import families, members_of
     from ablate.families.family import factor_of
 
     by_name = families()
@@ -405,10 +405,10 @@ def backbones_table(name: str | None) -> Table:
     rows = []
     data = []
     notes = []
-    for family in by_name.values():
+    for family in sorted(by_name.values(), key=lambda family: family.rest):
         if name not in (None, family.name):
             continue
-        members = family.members()
+        members = members_of(family)
         if family.declared:
             members = [family.name, *members]
         shown = members
@@ -427,8 +427,9 @@ def backbones_table(name: str | None) -> Table:
         )
         known = {"family": family.name, "factors": ", ".join(defined)}
         data += [{"backbone": member, **known} for member in members]
-        for factor, reason in lacks.items():
-            notes.append(f"{family.name}: no {factor}, because {reason}.")
+        for reason in dict.fromkeys(lacks.values()):
+            missing = [factor for factor in lacks if lacks[factor] == reason]
+            notes.append(f"{family.name}: no {', '.join(missing)}, because {reason}.")
         sizes = ", ".join(sorted(map(factor_of, family.sizes)))
         notes.append(f"{family.name}: sizes that can change: {sizes}.")
     return Table(

@@ -118,6 +118,10 @@ OTHER: dict[str, CountingRule] = {
     "aten::amax": lambda inputs, outputs: elements(inputs[0]),
     "aten::col2im": lambda inputs, outputs: elements(inputs[0]),
     "aten::adaptive_avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::avg_pool1d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::max_pool2d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::linalg_vector_norm": lambda inputs, outputs: elements(inputs[0]),
+    "aten::cumsum": lambda inputs, outputs: elements(inputs[0]),
     "aten::avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
     "aten::fft_rfft": _real_fft(lambda inputs, outputs: inputs[0]),
     "aten::fft_irfft": _real_fft(lambda inputs, outputs: outputs[0]),
@@ -132,15 +136,17 @@ def _aten(names: str) -> frozenset[str]:
 ELEMENTWISE = _aten(
     "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
     " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
-    " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax"
+    " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax clamp_min ceil"
+    " hardsigmoid hardswish hardswish_ hardtanh hardtanh_ leaky_relu leaky_relu_"
 )
 FREE = _aten(
     "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
     " constant_pad_nd contiguous copy_ detach dropout dropout_ empty expand"
-    " expand_as feature_dropout flatten full full_like gather im2col imag index"
-    " index_select lift_fresh movedim narrow new_empty new_full new_ones new_zeros"
-    " numpy_T ones ones_like pad permute real repeat reshape resolve_conj roll"
-    " select size slice split split_with_sizes squeeze squeeze_ stack t tensor to"
+    " expand_as feature_dropout flatten flip full full_like gather im2col imag index"
+    " index_select lift_fresh meshgrid movedim narrow new_empty new_full new_ones"
+    " new_zeros numpy_T ones ones_like pad permute real repeat repeat_interleave reshape"
+    " reshape_as resolve_conj roll select size slice split split_with_sizes squeeze"
+    " squeeze_ stack t tensor tile to"
     " transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as zeros"
     " zeros_like"
 )

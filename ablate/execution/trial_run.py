@@ -215,7 +215,8 @@ class TrialRun:
         if self._training is not None:
             self._training.close()
             self._training = None
-            gc.collect()
+        # A network that could not be built may be garbage too.
+        gc.collect()
         if self._froze:
             gc.unfreeze()
             self._froze = False

@@ -34,7 +34,7 @@ def find(backbone: str) -> Family:
     declared = families().get(backbone)
     if declared is not None and declared.declared:
         return declared
-    for family in families().values():
+    for family in sorted(families().values(), key=lambda family: family.rest):
         if backbone in family.members():
             return family
     raise UnknownName(unknown_backbone(backbone))
@@ -43,6 +43,17 @@ def find(backbone: str) -> Family:
 def is_known(backbone: str) -> bool:
     """Whether any family has a backbone of that name."""
     return backbone in _names()
+
+
+def members_of(family: Family) -> list[str]:
+    """Returns the names of the backbones that belong to a family."""
+    if not family.rest:
+        return family.members()
+    others = set[str]()
+    for other in families().values():
+        if other is not family:
+            others.update(other.members())
+    return [name for name in family.members() if name not in others]
 
 
 @cache
@@ -95,4 +106,12 @@ def resolve(
     )
 
 
-__all__ = ["Family", "families", "find", "is_known", "resolve", "unknown_backbone"]
+__all__ = [
+    "Family",
+    "families",
+    "find",
+    "is_known",
+    "members_of",
+    "resolve",
+    "unknown_backbone",
+]

@@ -93,6 +93,8 @@ class Family:
         last_norm: dotted name of the module whose output is the last layer's tokens.
         declared: whether the family's own name is a backbone too, whose numbers all
             come from `size` factors.
+        rest: whether it also has members of other families among its names; a
+            backbone belongs to it only if it belongs to no other.
         about: the paper or library.
     """
 
@@ -110,3 +112,4 @@ class Family:
     before_head: str = "head_drop"
     last_norm: str = "norm"
     declared: bool = False
+    rest: bool = False

@@ -10,7 +10,7 @@ import inspect
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import Infeasible
+from ablate.errors import Infeasible, shortened
 from ablate.factors.factor import Dimensions
 
 if TYPE_CHECKING:
@@ -25,6 +25,17 @@ def names(*modules: str) -> list[str]:
     models: list[str] = []
     for module in modules:
         models += timm.list_models(module=module)
+    return models
+
+
+@cache
+def all_names() -> list[str]:
+    """Returns the names of all models of timm, and of those that ablate adds."""
+    import timm
+
+    import ablate.backbones  # noqa: F401  (registers those that timm has not)
+
+    models: list[str] = timm.list_models()
     return models
 
 
@@ -56,6 +67,36 @@ def create(name: str, channels: int, classes: int, **arguments: Any) -> nn.Modul
         name, pretrained=False, in_chans=channels, num_classes=classes, **arguments
     )
     return model
+
+
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message; without one, its type."""
+    lines = str(error).splitlines()
+    return shortened(lines[0]) if lines else type(error).__name__
+
+
+def problem_with(
+    model: nn.Module, name: str, image_size: int, channels: int, classes: int
+) -> str:
+    """Returns why a network cannot classify such images; empty if it can."""
+    import torch
+
+    image = torch.zeros(1, channels, image_size, image_size)
+    was_training = model.training
+    try:
+        with torch.no_grad():
+            logits = model.eval()(image)
+    except Exception as error:
+        # Each network raises its own type of error.
+        return (
+            f"{name} cannot read images of {image_size} x {image_size} pixels:"
+            f" {first_line(error)}"
+        )
+    finally:
+        model.train(was_training)
+    if not isinstance(logits, torch.Tensor) or logits.shape != (1, classes):
+        return f"{name} gives no logits of {classes} classes"
+    return ""
 
 
 def rates(

@@ -32,21 +32,13 @@ def find_teacher(
         return None
     from ablate import families
 
-    if families.is_known(declared.backbone):
-        architecture = families.resolve(
-            declared.backbone,
-            data.image_size,
-            data.channels,
-            data.classes,
-            declared.settings,
-        )
-    else:
-        architecture = Architecture(
-            backbone=declared.backbone,
-            image_size=data.image_size,
-            channels=data.channels,
-            classes=data.classes,
-        )
+    architecture = families.resolve(
+        declared.backbone,
+        data.image_size,
+        data.channels,
+        data.classes,
+        declared.settings,
+    )
     weights = find_start(declared.weights, declared.backbone, key="teacher")
     assert weights is not None
     if not weights.path:
@@ -91,7 +83,8 @@ _problems: dict[str, str] = {}
 
 
 def _problem(architecture: Architecture, weights: InitialWeights) -> str:
-    from ablate.training.teacher import problem_with, with_weights
+    from ablate.families.timm_models import problem_with
+    from ablate.training.teacher import with_weights
 
     # timm's weights fit their own network, so they are only downloaded for training.
     if weights.path:
@@ -107,7 +100,13 @@ def _problem(architecture: Architecture, weights: InitialWeights) -> str:
             f"teacher: {Path(weights.path).name} is of another network than"
             f" {architecture.backbone}: {loaded}"
         )
-    problem = problem_with(network, architecture)
+    problem = problem_with(
+        network,
+        architecture.backbone,
+        architecture.image_size,
+        architecture.channels,
+        architecture.classes,
+    )
     if problem:
         return f"teacher: {problem}"
     return ""

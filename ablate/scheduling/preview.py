@@ -155,7 +155,12 @@ def trials_at_once(resources: Resources, options: Options) -> int:
     cpus = options.cpus or os.cpu_count() or 1
     slots = int(cpus / resources.cpus)
     if resources.gpus:
-        slots = min(slots, int(_gpus(options) / resources.gpus))
+        # A share of a GPU is of one GPU.
+        if resources.gpus < 1:
+            by_gpus = _gpus(options) * int(1 / resources.gpus)
+        else:
+            by_gpus = int(_gpus(options) / resources.gpus)
+        slots = min(slots, by_gpus)
     return max(1, slots)
 
 

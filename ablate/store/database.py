@@ -201,6 +201,8 @@ def open_reader(url: str) -> Engine:
     try:
         with _readable_errors(url), engine.connect() as connection:
             revision = _revision(connection)
+            if revision not in (None, HEAD):
+                _refuse_foreign(connection, revision, url)
         if revision is None:
             raise StoreError(
                 f"{masked(url)} is no ablate store; {option('store')} names another"

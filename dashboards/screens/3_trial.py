@@ -81,9 +81,10 @@ def show_difference(trial: Mapping[str, Any]) -> None:
 def show_curves(known: Known) -> None:
     numbers = [epoch.number for epoch in known.epochs]
     left, right = st.columns(2)
-    losses = ("train_loss", "loss")
+    percent = [name for name, metric in METRICS.items() if metric.unit]
+    losses = [name for name in ("train_loss", *METRICS) if name not in percent]
     for place, title, names in (
-        (left, "accuracy (%)", [name for name in METRICS if name not in losses]),
+        (left, "accuracy (%)", percent),
         (right, "loss", losses),
     ):
         series = []

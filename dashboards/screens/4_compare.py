@@ -9,12 +9,13 @@ import streamlit as st
 from links import keep, state
 from stored import curves, results, studies
 
+from ablate.metrics import METRICS
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
 from ablate.report.effects import compared
 from ablate.report.plotly_charts import draw
-from ablate.report.results_table import DIGITS, level_text
+from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
 from ablate.report.wording import interval_text
 
@@ -55,7 +56,7 @@ def beside(
     ):
         return {}
     effect = compared(cell, reference)
-    digits = DIGITS[found.metric]
+    digits = METRICS[found.metric].digits
     return {
         f"Δ {found.metric} from the first selected row": (
             "" if effect.mean is None else f"{effect.mean:+.{digits}f}"

@@ -248,7 +248,7 @@ def costs() -> Iterator[Case]:
     yield typed("cost", "--model", "x" * 10_000, says="unknown backbone")
     yield typed("cost", "--model", "deit_tiny", says="did you mean")
     yield typed("cost", "--model", "\udcff", says="unknown backbone")
-    yield typed("cost", "--model", "resnet50", says="unknown backbone")
+    yield typed("cost", "--model", "resnet5", says="unknown backbone")
     yield typed("cost", "--model", "vit", says="needs size.width")
     yield typed(
         "cost", "--model", name, "--operators", "--timing", says="use one at a time"

@@ -211,7 +211,7 @@ def sizes() -> Iterator[Case]:
             "backbone: deit_tiny_patch16_224.fb_in1k",
             "unknown backbone",
         ),
-        ("timm's name of another family", "backbone: resnet50", "unknown backbone"),
+        ("nearly timm's name", "backbone: resnet5", "did you mean"),
         (
             "of a shape that digits have not",
             "backbone: pvt_small",
@@ -222,7 +222,7 @@ def sizes() -> Iterator[Case]:
             "backbone: swin_tiny_patch4_window7_224",
             "no cell of space can be trained",
         ),
-        ("not pre-norm", "backbone: vit_relpos_small_patch16_224", f"{SPACE}:2: "),
+        ("a side too small", "backbone: vit_relpos_small_patch16_224", "8 x 8 pixels"),
     ):
         yield document(changed(named, line), f"backbone: {name}", says)
 

@@ -1,4 +1,4 @@
-"""Runs cases one after the other, each in a fresh folder and a fork of its own."""
+"""Runs cases one after the other, each in a fresh folder."""
 
 from __future__ import annotations
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from ablate import space
 from ablate.errors import ExecutorError, UnknownName
 from ablate.execution import Executor, make
 from ablate.execution.simulated import SimulatedExecutor, made_up
+from ablate.execution.trial_run import TrialRun
 from ablate.plan import make_plan
 from ablate.records import (
     Cost,
@@ -486,3 +489,39 @@ def test_the_simulated_clock_is_fast_and_even(tiny: str, tmp_path: Path) -> None
     assert time.monotonic() - start < 5
     assert sum(isinstance(event, Ended) for event in events) == 200
     assert executor.clock == 200 * 10 / 2, "two slots, one epoch a second"
+
+
+def test_a_trial_leaves_the_garbage_collector_as_it_found_it(tmp_path: Path) -> None:
+    trial = trials(TINY)[0]
+    for broken in (False, True):
+        folder = tmp_path / str(broken)
+        if not broken:
+            # Without the folder of checkpoints, a trial fails at its start.
+            folder.mkdir()
+        run = TrialRun(Job(trial, str(folder), Resources()), "inline")
+        list(run.start())
+        assert gc.get_freeze_count() > 0
+        if not broken:
+            list(run.step())
+        run.close()
+        assert (run.status == Status.FAILED) == broken
+        assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        run = TrialRun(Job(trial, str(tmp_path), Resources()), "inline")
+        list(run.start())
+        run.close()
+        assert gc.get_freeze_count() > 0, "what the caller froze stays frozen"
+    finally:
+        gc.unfreeze()
+
+
+def test_a_network_is_gone_when_its_trial_is_closed(tmp_path: Path) -> None:
+    run = TrialRun(Job(trials(TINY)[0], str(tmp_path), Resources()), "inline")
+    events = list(run.start())
+    assert run.status == Status.RUNNING, events
+    list(run.step())
+    assert run._training is not None
+    network = weakref.ref(run._training._model)
+    run.close()
+    assert network() is None

@@ -225,7 +225,7 @@ def test_nothing_trainable_is_an_error_with_the_reasons(
 
 @pytest.mark.parametrize(
     ("cpus", "gpus", "slots"),
-    [(1, 0, 16), (2, 0, 8), (1, 1, 4), (1, 0.5, 8), (8, 1, 2)],
+    [(1, 0, 16), (2, 0, 8), (1, 1, 4), (1, 0.5, 8), (1, 0.6, 4), (1, 2, 2), (8, 1, 2)],
 )
 def test_a_preview_counts_cores_and_gpus(cpus: float, gpus: float, slots: int) -> None:
     machine = Options(cpus=16, gpus=4)

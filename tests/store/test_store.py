@@ -188,6 +188,15 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
         Reader(str(newer))
     with pytest.raises(StoreError, match="does not know; use the newer version"):
         Writer(str(newer))
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('bd07f7e963c5')")
+        connection.execute("CREATE TABLE experiments (id INTEGER)")
+    connection.close()
+    for opened in (Reader, Writer):
+        with pytest.raises(StoreError, match="is a database of another program"):
+            opened(str(other))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,117 @@
+"""Every classification model of timm that belongs to no other family.
+
+Nothing is known of its blocks, so factors of blocks are not defined on it. The recipe,
+the drop rates that the model accepts, and the factors `backbone`, `pretrained` and
+`data.image_size` work.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ablate.errors import Infeasible
+from ablate.factors.factor import Branch, Dimensions
+from ablate.families import timm_models
+from ablate.families.family import BlockPlace, Family, factor_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+# The side of images if timm does not say what the model was made for.
+DEFAULT_SIDE = 224
+# timm's arguments for the dimensions that factors may change.
+ARGUMENTS = {"drop_path": "drop_path_rate", "dropout": "drop_rate"}
+
+
+def dimensions(name: str) -> Dimensions:
+    return Dimensions()
+
+
+def image_size(name: str) -> int:
+    import timm
+
+    config = timm.get_pretrained_cfg(name)
+    return config.input_size[1] if config is not None else DEFAULT_SIDE
+
+
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
+    rates = {
+        argument: getattr(wanted, dimension)
+        for dimension, argument in ARGUMENTS.items()
+        if getattr(wanted, dimension)
+    }
+    try:
+        model = _create(name, image_size, channels, classes, rates)
+    except Exception as error:
+        # Each network raises its own type of error if the side does not suit it.
+        for dimension, argument in ARGUMENTS.items():
+            if _refused(error) == argument:
+                raise Infeasible(
+                    f"{factor_of(dimension)} cannot be changed on {name}"
+                ) from None
+        raise Infeasible(
+            f"{name} cannot be built for images of {image_size} x {image_size} pixels:"
+            f" {timm_models.first_line(error)}"
+        ) from error
+    problem = timm_models.problem_with(model, name, image_size, channels, classes)
+    if problem:
+        raise Infeasible(problem)
+    return model
+
+
+def _create(
+    name: str, side: int, channels: int, classes: int, rates: dict[str, float]
+) -> nn.Module:
+    try:
+        return timm_models.create(name, channels, classes, img_size=side, **rates)
+    except TypeError as error:
+        if _refused(error) != "img_size":
+            raise
+    # This model takes images of any size.
+    return timm_models.create(name, channels, classes, **rates)
+
+
+def _refused(error: Exception) -> str:
+    """Returns the argument that a model does not have; empty for another error."""
+    found = re.search(r"unexpected keyword argument\W+(\w+)'", str(error))
+    return found[1] if found else ""
+
+
+def blocks(model: nn.Module) -> list[BlockPlace]:
+    return []
+
+
+class Algebra:
+    """There are no places, so nothing calls these."""
+
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        raise NotImplementedError
+
+
+REASON = "ablate does not know the blocks of timm's other models"
+FAMILY = Family(
+    name="timm",
+    about="every other classification model of timm",
+    members=timm_models.all_names,
+    dimensions=dimensions,
+    image_size=image_size,
+    create=create,
+    blocks=blocks,
+    algebra=Algebra,
+    editable=lambda attention: None,
+    sizes=frozenset(ARGUMENTS),
+    lacks=dict.fromkeys(
+        ("residual", "attention", "heads", "ffn", "tokens", "head"), REASON
+    ),
+    before_head="",
+    last_norm="",
+    rest=True,
+)

@@ -1,0 +1,108 @@
+"""Models of timm whose blocks are not known: planned, counted, trained and refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ablate import families, pipeline, space
+from ablate.cost import count
+from ablate.errors import Infeasible
+from ablate.execution.inline import InlineExecutor
+from ablate.families import resolve
+from ablate.models import build
+from ablate.options import Options
+from ablate.records import Status
+from ablate.study import Study
+
+STUDY = """
+question: Does label smoothing help a small ConvNeXt?
+backbone: convnext_atto
+factors:
+  recipe.label_smoothing: [0.0, 0.1]
+  shortcuts.count: [0, 1]
+  drop.path: [0.0, 0.1]
+seeds: 1
+design: one-at-a-time
+data: {name: digits, image_size: 32, train_images: 20, test_images: 20}
+recipe: {epochs: 1, batch_size: 10, warmup_epochs: 0}
+"""
+
+
+@pytest.mark.slow
+def test_a_study_of_any_model_of_timm_trains_and_says_what_is_not_defined(
+    options: Options,
+) -> None:
+    declared = space.load(STUDY, "convnext.yaml")
+    pipeline.run(declared, "convnext.yaml", options, executor=InlineExecutor())
+    cells = Study("convnext", options.url).results().cells
+    trained = {
+        cell.index: set(cell.statuses.values()) == {Status.COMPLETED} for cell in cells
+    }
+    assert trained == {0: True, 1: True, 2: False, 3: True}
+    shown = pipeline.preview(declared, options.url, options)
+    assert shown.plan.cells[2].note == (
+        "shortcuts is not defined on convnext_atto: ablate does not know the blocks of"
+        " timm's other models"
+    )
+
+
+# Multiply-adds (G) and parameters (M) that the models' own papers print.
+PRINTED = [
+    ("convnext_tiny", 28.6, 4.5),
+    ("resnet50", 25.6, 4.1),
+    ("efficientnet_b0", 5.3, 0.4),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "params", "flops"), PRINTED)
+def test_they_cost_what_their_papers_print(
+    name: str, params: float, flops: float
+) -> None:
+    found = count(resolve(name, 224, 3, 1000, {}))
+    assert round(found.params / 1e6, 1) == params
+    assert found.flops / 1e9 == pytest.approx(flops, rel=0.03)
+
+
+def test_drop_rates_reach_the_model_or_are_refused() -> None:
+    model = build(resolve("convnext_atto", 32, 3, 10, {"drop.path": 0.5}))
+    rates = [
+        module.drop_prob
+        for module in model.modules()
+        if type(module).__name__ == "DropPath"
+    ]
+    assert max(rates) == 0.5
+    with pytest.raises(Infeasible, match="drop.path cannot be changed on vgg11"):
+        build(resolve("vgg11", 32, 3, 10, {"drop.path": 0.5}))
+    with pytest.raises(Infeasible, match="size.depth cannot be changed on"):
+        build(resolve("convnext_atto", 32, 3, 10, {"size.depth": 3}))
+
+
+def test_a_model_that_cannot_read_the_images_says_so() -> None:
+    with pytest.raises(
+        Infeasible, match="inception_v3 cannot read images of 16 x 16 pixels: "
+    ):
+        build(resolve("inception_v3", 16, 3, 10, {}))
+    name = "vit_relpos_small_patch16_224"
+    with pytest.raises(
+        Infeasible, match=f"{name} cannot be built for images of 8 x 8 pixels: "
+    ):
+        build(resolve(name, 8, 3, 10, {}))
+
+
+def test_a_model_of_fixed_side_is_built_for_the_side_of_the_images() -> None:
+    model = build(resolve("mixer_s32_224", 64, 1, 10, {})).eval()
+    with torch.no_grad():
+        assert model(torch.zeros(2, 1, 64, 64)).shape == (2, 10)
+
+
+def test_they_are_those_that_no_other_family_has() -> None:
+    rest = families.families()["timm"]
+    names = families.members_of(rest)
+    assert "resnet50" in names
+    assert len(names) > 500
+    for family in families.families().values():
+        if family is not rest:
+            assert not set(names) & set(family.members())
+    assert families.find("deit_tiny_patch16_224").name == "vit"
