@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The side of images if timm does not say what the model was made for.
 DEFAULT_SIDE = 224
 # timm's arguments for the dimensions that factors may change.
-ARGUMENTS = {"drop_path": "drop_path_rate", "dropout": "drop_rate"}
+ARGUMENTS = {"drop_path": "drop_path_rate", "head_dropout": "drop_rate"}
 
 
 def dimensions(name: str) -> Dimensions:
@@ -38,20 +38,16 @@ def image_size(name: str) -> int:
 def create(
     name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
 ) -> nn.Module:
-    rates = {
-        argument: getattr(wanted, dimension)
-        for dimension, argument in ARGUMENTS.items()
-        if getattr(wanted, dimension)
-    }
+    # A rate of 0 is passed too: some models of timm have other defaults.
+    arguments: dict[str, Any] = {"img_size": image_size}
+    for dimension, argument in ARGUMENTS.items():
+        arguments[argument] = getattr(wanted, dimension)
     try:
-        model = _create(name, image_size, channels, classes, rates)
+        model = _create(name, channels, classes, arguments)
+    except Infeasible:
+        raise
     except Exception as error:
         # Each network raises its own type of error if the side does not suit it.
-        for dimension, argument in ARGUMENTS.items():
-            if _refused(error) == argument:
-                raise Infeasible(
-                    f"{factor_of(dimension)} cannot be changed on {name}"
-                ) from None
         raise Infeasible(
             f"{name} cannot be built for images of {image_size} x {image_size} pixels:"
             f" {timm_models.first_line(error)}"
@@ -63,21 +59,35 @@ def create(
 
 
 def _create(
-    name: str, side: int, channels: int, classes: int, rates: dict[str, float]
+    name: str, channels: int, classes: int, arguments: dict[str, Any]
 ) -> nn.Module:
-    try:
-        return timm_models.create(name, channels, classes, img_size=side, **rates)
-    except TypeError as error:
-        if _refused(error) != "img_size":
-            raise
-    # This model takes images of any size.
-    return timm_models.create(name, channels, classes, **rates)
+    """Returns the model, without those arguments that it does not have.
+
+    Raises:
+        Infeasible: it does not have a rate that is not 0.
+    """
+    while True:
+        try:
+            return timm_models.create(name, channels, classes, **arguments)
+        except TypeError as error:
+            refused = _refused(error) & arguments.keys()
+            if not refused:
+                raise
+        for dimension, argument in ARGUMENTS.items():
+            if argument in refused and arguments[argument]:
+                raise Infeasible(f"{factor_of(dimension)} cannot be changed on {name}")
+        arguments = {
+            key: value for key, value in arguments.items() if key not in refused
+        }
 
 
-def _refused(error: Exception) -> str:
-    """Returns the argument that a model does not have; empty for another error."""
-    found = re.search(r"unexpected keyword argument\W+(\w+)'", str(error))
-    return found[1] if found else ""
+def _refused(error: TypeError) -> set[str]:
+    """Returns the arguments that a model does not have; empty for another error.
+
+    Python and timm word the message differently.
+    """
+    found = re.search(r"unexpected keyword argument(?:\(s\): )?(.*)", str(error))
+    return set(re.findall(r"'(\w+)'", found[1])) if found else set()
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:

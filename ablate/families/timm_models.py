@@ -51,6 +51,18 @@ def unmodified(name: str) -> Any:
         return timm.create_model(name, pretrained=False)
 
 
+def parameters(name: str) -> int:
+    """Returns the number of parameters of the backbone of that name.
+
+    It is 0 if timm cannot build it without memory.
+    """
+    try:
+        return sum(weight.numel() for weight in unmodified(name).parameters())
+    except Exception:
+        # Each network raises its own type of error on the meta device.
+        return 0
+
+
 def image_size(name: str) -> int:
     """Returns the side of the input that the backbone was made for, in pixels."""
     side: int = unmodified(name).pretrained_cfg["input_size"][1]

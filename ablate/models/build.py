@@ -25,6 +25,7 @@ from ablate.factors.factor import (
     ReadValues,
     TokenSite,
 )
+from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, factor_of
 from ablate.layers.attention import AttentionEdits, EditableAttention
 from ablate.layers.layout import OnTokens
@@ -114,6 +115,8 @@ def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
     # Activations are at least the tokens, times the width of the widest layer's output.
     tokens = patches * width * max(3.0, ratio)
     least = BYTES * (image + embedding + blocks + architecture.classes * width + tokens)
+    if families.find(architecture.backbone).rest:
+        least = BYTES * timm_models.parameters(architecture.backbone)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if least > memory:
         raise Infeasible(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate import data, factors
-from ablate.errors import Infeasible
+from ablate import data, factors, families
+from ablate.errors import Infeasible, UncountedOperator
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.limits import violated, violations
 from ablate.plan.teacher import find_teacher
@@ -181,8 +181,6 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     Raises:
         Infeasible: the levels cannot be built or trained together.
     """
-    from ablate.families import resolve
-
     settings = {**space.fixed, **levels}
     architectural = {
         name: level for name, level in settings.items() if not _is_outside(name)
@@ -194,7 +192,7 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     recipe = _recipe(space, levels, architectural)
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, space.resources.processes)
-    architecture = resolve(
+    architecture = families.resolve(
         backbone, images.image_size, images.channels, images.classes, architectural
     )
     weights = space.pretrained
@@ -202,7 +200,12 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
         weights = weights_named(settings["pretrained"])
     start = find_start(weights, backbone)
     images = prepared(images, recipe, weights, backbone)
-    cost = costs(architecture)
+    try:
+        cost = costs(architecture)
+    except UncountedOperator as error:
+        if not families.find(backbone).rest:
+            raise
+        raise Infeasible(f"{backbone} cannot be counted: {error}") from None
     refuse_strange(start, architecture)
     return _Built(
         architecture=architecture,

@@ -32,13 +32,21 @@ def find_teacher(
         return None
     from ablate import families
 
-    architecture = families.resolve(
-        declared.backbone,
-        data.image_size,
-        data.channels,
-        data.classes,
-        declared.settings,
-    )
+    if families.is_known(declared.backbone):
+        architecture = families.resolve(
+            declared.backbone,
+            data.image_size,
+            data.channels,
+            data.classes,
+            declared.settings,
+        )
+    else:
+        architecture = Architecture(
+            backbone=declared.backbone,
+            image_size=data.image_size,
+            channels=data.channels,
+            classes=data.classes,
+        )
     weights = find_start(declared.weights, declared.backbone, key="teacher")
     assert weights is not None
     if not weights.path:
@@ -83,8 +91,7 @@ _problems: dict[str, str] = {}
 
 
 def _problem(architecture: Architecture, weights: InitialWeights) -> str:
-    from ablate.families.timm_models import problem_with
-    from ablate.training.teacher import with_weights
+    from ablate.training.teacher import problem_with, with_weights
 
     # timm's weights fit their own network, so they are only downloaded for training.
     if weights.path:
@@ -100,13 +107,7 @@ def _problem(architecture: Architecture, weights: InitialWeights) -> str:
             f"teacher: {Path(weights.path).name} is of another network than"
             f" {architecture.backbone}: {loaded}"
         )
-    problem = problem_with(
-        network,
-        architecture.backbone,
-        architecture.image_size,
-        architecture.channels,
-        architecture.classes,
-    )
+    problem = problem_with(network, architecture)
     if problem:
         return f"teacher: {problem}"
     return ""

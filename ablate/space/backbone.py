@@ -69,11 +69,20 @@ def read_teacher(context: Context) -> DeclaredTeacher | None:
             " soft-code or hard, or remove the teacher",
         )
     name, sizes = _name_and_sizes(form.backbone)
+    # A teacher without settings may be any model of timm, as no factor changes it.
+    known = families.is_known(name)
     try:
-        _check_backbone(form.backbone)
+        if known or not _of_timm(name):
+            _check_backbone(form.backbone)
     except UnknownName as error:
         context.wrong(("teacher", "backbone"), str(error))
-    _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
+    if form.settings and not known:
+        context.wrong(
+            ("teacher", "settings"),
+            f"factors cannot be applied to {shortened(name)}; leave the settings out",
+        )
+    elif known:
+        _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
     weights = form.weights
     if weights != PUBLISHED_WEIGHTS and not os.path.isfile(weights):
         context.wrong(
@@ -169,3 +178,10 @@ def _check_backbone(form: str | BackboneForm) -> None:
             unknown("family", form.family, declared)
             + "; other backbones are named, as in `backbone: pvt_small`"
         )
+
+
+def _of_timm(name: str) -> bool:
+    """Whether timm has a model of that name."""
+    from timm.models import is_model
+
+    return bool(is_model(name))

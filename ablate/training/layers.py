@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from ablate.errors import Infeasible
 from ablate.models import places_of
 
 
@@ -23,8 +24,17 @@ def layers_said(model: nn.Module) -> Iterator[None]:
     if hasattr(found, "group_matcher"):
         yield
         return
-    layer_of = _by_blocks(model)
-    found.group_matcher = lambda coarse=False: layer_of
+    layer_of = _by_blocks(model) if places_of(model) else None
+
+    def group_matcher(coarse: bool = False) -> Callable[[str], float]:
+        if layer_of is None:
+            raise Infeasible(
+                "recipe.layer_decay: timm does not say which layers this backbone has;"
+                " leave it out"
+            )
+        return layer_of
+
+    found.group_matcher = group_matcher
     try:
         yield
     finally:

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablate import families
 from ablate.errors import Infeasible
 from ablate.layers.patch_losses import exact
 from ablate.models import build_from
-from ablate.models.weights import Loaded, State
+from ablate.models.weights import Loaded, State, load_weights
 from ablate.records import Architecture, Data, Recipe, Teacher
 from ablate.training.initial_weights import read_weights
 
@@ -70,9 +71,43 @@ def build_teacher(teacher: Teacher, data: Data) -> TeacherNetwork:
 def with_weights(
     architecture: Architecture, weights: State
 ) -> tuple[nn.Module, Loaded]:
-    """Returns a network with the weights, and what was taken of them."""
+    """Returns a network with the weights, and what was taken of them.
+
+    The network belongs to one of ablate's families, or is any other model of timm.
+    """
     with torch.random.fork_rng(devices=[]):
-        return build_from(architecture, weights)
+        if families.is_known(architecture.backbone):
+            return build_from(architecture, weights)
+        import timm
+
+        shape = {"in_chans": architecture.channels, "num_classes": architecture.classes}
+        try:
+            network = timm.create_model(
+                architecture.backbone, img_size=architecture.image_size, **shape
+            )
+        except TypeError:
+            # This network accepts images of any size.
+            network = timm.create_model(architecture.backbone, **shape)
+        return network, load_weights(network, weights)
+
+
+@torch.no_grad()
+def problem_with(network: nn.Module, architecture: Architecture) -> str:
+    """Returns why a network cannot classify a trial's images; empty if it can."""
+    side = architecture.image_size
+    try:
+        logits = network.eval()(torch.zeros(1, architecture.channels, side, side))
+    except Exception as error:
+        # Each network raises its own type of error.
+        return (
+            f"{architecture.backbone} cannot read images of {side} x {side} pixels:"
+            f" {error}"
+        )
+    if not isinstance(logits, Tensor) or logits.shape != (1, architecture.classes):
+        return (
+            f"{architecture.backbone} gives no logits of {architecture.classes} classes"
+        )
+    return ""
 
 
 def _renormalised(backbone: str, data: Data) -> tuple[Tensor, Tensor]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+import timm
 import torch
+from timm.optim import create_optimizer_v2
 
 from ablate import families, pipeline, space
 from ablate.cost import count
-from ablate.errors import Infeasible
+from ablate.errors import AblateError, Infeasible
 from ablate.execution.inline import InlineExecutor
 from ablate.families import resolve
 from ablate.models import build
 from ablate.options import Options
 from ablate.records import Status
 from ablate.study import Study
+from ablate.training.layers import layers_said
 
 STUDY = """
 question: Does label smoothing help a small ConvNeXt?
@@ -65,18 +70,66 @@ def test_they_cost_what_their_papers_print(
     assert found.flops / 1e9 == pytest.approx(flops, rel=0.03)
 
 
-def test_drop_rates_reach_the_model_or_are_refused() -> None:
-    model = build(resolve("convnext_atto", 32, 3, 10, {"drop.path": 0.5}))
-    rates = [
+def drop_path_rates(name: str, **settings: float) -> list[float]:
+    model = build(resolve(name, 64, 3, 10, settings))
+    return [
         module.drop_prob
         for module in model.modules()
         if type(module).__name__ == "DropPath"
     ]
-    assert max(rates) == 0.5
+
+
+def test_drop_rates_reach_the_model_or_are_refused() -> None:
+    assert max(drop_path_rates("convnext_atto", **{"drop.path": 0.5})) == 0.5
+    model = build(resolve("resnet10t", 64, 3, 10, {"drop.head": 0.25}))
+    assert model.drop_rate == 0.25
     with pytest.raises(Infeasible, match="drop.path cannot be changed on vgg11"):
         build(resolve("vgg11", 32, 3, 10, {"drop.path": 0.5}))
     with pytest.raises(Infeasible, match="size.depth cannot be changed on"):
         build(resolve("convnext_atto", 32, 3, 10, {"size.depth": 3}))
+
+
+def test_a_rate_of_zero_is_zero_whatever_the_default_of_timm() -> None:
+    theirs = timm.create_model("rexnet_100", num_classes=10)
+    assert theirs.get_submodule("head.drop").p == 0.2
+    ours = build(resolve("rexnet_100", 64, 3, 10, {}))
+    assert ours.get_submodule("head.drop").p == 0
+    assert not any(drop_path_rates("swinv2_tiny_window8_256", **{"drop.path": 0.0}))
+
+
+def test_models_that_word_their_refusal_differently_are_built() -> None:
+    for name in ("hrnet_w18_small", "caformer_s18"):
+        build(resolve(name, 64, 3, 10, {}))
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_counted_is_a_refused_row() -> None:
+    text = STUDY.replace("convnext_atto", "convmixer_768_32").replace(
+        "  drop.path: [0.0, 0.1]\n", ""
+    )
+    with pytest.raises(
+        AblateError,
+        match="row 0: convmixer_768_32 cannot be counted: no rule says how much"
+        " aten::_convolution_mode",
+    ):
+        pipeline.preview(space.load(text, "convmixer.yaml"), "none.db")
+
+
+def test_a_giant_is_refused_before_memory_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: 1000)
+    with pytest.raises(Infeasible, match="does not fit into this machine's memory"):
+        build(resolve("resnet10t", 32, 3, 10, {}))
+
+
+def test_decay_by_layer_needs_layers() -> None:
+    model = build(resolve("pit_ti_224", 224, 3, 10, {}))
+    with (
+        layers_said(model),
+        pytest.raises(Infeasible, match="does not say which layers"),
+    ):
+        create_optimizer_v2(model, opt="sgd", lr=0.1, layer_decay=0.5)
 
 
 def test_a_model_that_cannot_read_the_images_says_so() -> None:
@@ -98,11 +151,8 @@ def test_a_model_of_fixed_side_is_built_for_the_side_of_the_images() -> None:
 
 
 def test_they_are_those_that_no_other_family_has() -> None:
-    rest = families.families()["timm"]
-    names = families.members_of(rest)
-    assert "resnet50" in names
+    names = families.members_of(families.families()["timm"])
+    assert {"resnet50", "convnext_tiny"} <= set(names)
     assert len(names) > 500
-    for family in families.families().values():
-        if family is not rest:
-            assert not set(names) & set(family.members())
+    assert not {"deit_tiny_patch16_224", "pvt_tiny", "lvt_r1"} & set(names)
     assert families.find("deit_tiny_patch16_224").name == "vit"
