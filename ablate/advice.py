@@ -23,6 +23,7 @@ _is_command_line = False
 @contextmanager
 def command_line() -> Iterator[None]:
     """While this lasts, messages name options as they are typed: `--store`."""
+    # Of the process, not of a thread: a verb runs for the whole process.
     global _is_command_line  # noqa: PLW0603
     before = _is_command_line
     _is_command_line = True

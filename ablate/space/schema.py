@@ -202,6 +202,8 @@ Objective: Any = Literal[(*METRICS, *get_args(Bounded))]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
+# The forms of records are made at run time (`_form_of`), so mypy does not accept them
+# as types; pydantic does. Hence `type: ignore[valid-type]` below.
 class SpaceForm(Form):
     """A search space: one question, one backbone, the factors that vary, and how the
     cells are trained.

@@ -73,7 +73,7 @@ def systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["none", "truncated", "empty", "flipped", "text"])
-def test_a_trial_goes_on_from_a_url_or_starts_anew_where_it_is_damaged(
+def test_a_trial_goes_on_from_a_url_or_starts_again_where_it_is_damaged(
     damage: str, tmp_path: Path
 ) -> None:
     straight = Training(trial(), tmp_path / "straight")
