@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from ablate import escape, study_charts
 from ablate.errors import AblateError
-from ablate.metrics import METRICS
 from ablate.records import Status
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import svg
@@ -102,7 +101,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "sentences": sentences,
         "nothing": "the study has only one row.",
         "policy": (
-            f"{METRICS[results.metric].title}: {policy(declared)}. Differences are"
+            f"{results.metric.title}: {policy(declared)}. Differences are"
             " paired by seed; verdicts are at 5 % for all rows together (Holm); the"
             f" margin is {declared.margin:g}."
         ),

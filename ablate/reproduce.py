@@ -16,7 +16,6 @@ from scipy import special
 from ablate import advice, execution, provenance
 from ablate.declared import validated_space
 from ablate.errors import AblateError, StoreError
-from ablate.metrics import METRICS
 from ablate.pipeline import Options, cost_plan
 from ablate.records import (
     COST_REVISION,
@@ -36,7 +35,6 @@ from ablate.report.blocks import pooled_spread
 from ablate.store.reader import Reader
 
 CIRCUMSTANCES = ("ablate", "commit", "torch", "timm", "cpu", "gpus")
-COMPARED = ("train_loss", *METRICS, "lr")
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,10 @@ def reproduce(
     )
     metric = declared.metric
     # The result of a trial with a validation split is that of its final test.
-    final = {name: float(getattr(tested or epochs[-1], name)) for name in known.final}
+    measured = dict(epochs[-1].metrics)
+    if tested is not None:
+        measured |= tested.metrics
+    final = {name: measured[name] for name in known.final}
     return Reproduced(
         study=study,
         trial=key,
@@ -174,7 +175,7 @@ def _noise(results: StudyResults) -> float | None:
 
 
 def _differs(one: Epoch, other: Epoch) -> bool:
-    return any(getattr(one, name) != getattr(other, name) for name in COMPARED)
+    return one.metrics != other.metrics or one.lr != other.lr
 
 
 def _trained(

@@ -12,7 +12,6 @@ from typing import Any
 
 from ablate import escape
 from ablate.declared import declared_space
-from ablate.metrics import METRICS
 from ablate.records import CellResult, Level, Settings, Space, Status, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
@@ -139,7 +138,7 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
     if by:
         yield Finding(
             "chosen on the test set",
-            f"{by} selects by {study.results.metric} on the test set, and the same"
+            f"{by} selects by {study.results.metric.name} on the test set, and the same"
             " value is reported, so the best result is too optimistic. Hold out images"
             f" for validation: data: {{name: {study.declared.data.name}, validation:"
             " 0.1}.",
@@ -324,7 +323,7 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
-    difference = f"{effect.mean:+.2f}{METRICS[study.results.metric].unit}"
+    difference = f"{effect.mean:+.2f}{study.results.metric.unit}"
     seeds = "seed" if count == 1 else "seeds"
     if unsure:
         judgement = "which is inconclusive"
@@ -426,7 +425,7 @@ def _near_chance(study: Read) -> Iterator[Finding]:
     values: list[float] = []
     for cell in study.results.cells:
         values += cell.values.values()
-    if study.results.metric != "top1" or classes < 2 or not values:
+    if study.results.metric.name != "top1" or classes < 2 or not values:
         return
     chance = 100 / classes
     if max(values) < NEAR_CHANCE * chance:

@@ -21,6 +21,7 @@ from ablate.records import (
     Diagnostics,
     Limit,
     Looks,
+    Metric,
     Recipe,
     Resources,
     Scheduler,
@@ -28,6 +29,7 @@ from ablate.records import (
     Strategy,
     Term,
 )
+from ablate.tasks import classification
 
 # The fields of a space that are records themselves.
 _SECTIONS: dict[str, type[Any]] = {
@@ -66,8 +68,23 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     }
     values["seeds"] = tuple(values["seeds"])
     values["rows"] = tuple(values.get("rows", ()))
+    values["metrics"] = metrics_of(data)
     values["limits"] = tuple(_limit(limit) for limit in values["limits"])
     return Space(**values)
+
+
+def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
+    """The metrics of a stored space.
+
+    Args:
+        data: the space as `to_data` described it; None if it was stored by a version
+            that did not.
+    """
+    stored = (data or {}).get("metrics")
+    if not stored:
+        # Older versions knew one task only.
+        return classification.METRICS
+    return tuple(Metric(**_known(Metric, one)) for one in stored)
 
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,18 +230,21 @@ class Study:
         from ablate.report.pareto import pareto_table
 
         results, declared = self.read()
-        directions: dict[str, str] = {results.metric: results.direction, "flops": "min"}
+        directions: dict[str, str] = {
+            results.metric.name: results.direction,
+            "flops": "min",
+        }
         if len(declared.objectives) > 1:
             directions = dict(declared.objectives)
         if objectives:
             costs = [field.name for field in fields(Cost)]
             pairs = [text.partition("=")[::2] for text in objectives]
             for name, direction in pairs:
-                if name not in (results.metric, *costs) or direction not in (
+                if name not in (results.metric.name, *costs) or direction not in (
                     "max",
                     "min",
                 ):
-                    known = ", ".join((results.metric, *costs))
+                    known = ", ".join((results.metric.name, *costs))
                     raise AblateError(
                         f"{option('objective')} {name}={direction}: write NAME=max or NAME=min,"
                         f" with a NAME of {known}"

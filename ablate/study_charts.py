@@ -39,8 +39,8 @@ def chart(
     Args:
         of: one of `KINDS`.
         rows: for curves: the rows to draw; by default all.
-        metric: for curves: top1, top5, loss or train_loss; by default the study's
-            metric.
+        metric: for curves: one of the study's metrics; by default the one by which
+            it compares.
         cost: for pareto: the cost on the x axis.
 
     Raises:
@@ -54,7 +54,7 @@ def chart(
     margin, direction = declared.margin, results.direction
 
     def front() -> Chart:
-        found = study.pareto([f"{results.metric}={direction}", f"{cost}=min"])
+        found = study.pareto([f"{results.metric.name}={direction}", f"{cost}=min"])
         return charts.pareto_chart(results, found.data, cost)
 
     def terms(
@@ -78,7 +78,7 @@ def chart(
         ),
         "pareto": front,
         "curves": lambda: charts.curves_chart(
-            results, curves(study), metric or results.metric, rows
+            results, curves(study), metric or results.metric.name, rows
         ),
         "importance": lambda: charts.importance_chart(
             results, study.effects_table("importance").data

@@ -86,10 +86,7 @@ def curve(trial: Trial, number: int) -> Epoch:
     top1 *= (1 - math.exp(-3 * number / trial.recipe.epochs)) / (1 - math.exp(-3))
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=top1,
-        top5=99.0,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
         lr=trial.recipe.lr,
         seconds=1.0,
     )
@@ -188,10 +185,12 @@ def brute_force(repeats: int) -> str:
         def small(trial: Trial, number: int) -> Epoch:
             return Epoch(
                 number=number,
-                train_loss=1.0,
-                loss=1.0,
-                top1=value(trial.recipe, optimum),
-                top5=99.0,
+                metrics={
+                    "train_loss": 1.0,
+                    "loss": 1.0,
+                    "top1": value(trial.recipe, optimum),
+                    "top5": 99.0,
+                },
                 lr=0.1,
                 seconds=1.0,
             )
@@ -221,10 +220,7 @@ def asha() -> str:
         )
         return Epoch(
             number=number,
-            train_loss=1.0,
-            loss=1.0,
-            top1=top1,
-            top5=99.0,
+            metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
             lr=0.1,
             seconds=1.0,
         )

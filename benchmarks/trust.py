@@ -49,6 +49,7 @@ from ablate.report.pareto import pareto_table
 from ablate.report.seeds_needed import chances
 from ablate.report.verdicts import Verdict
 from ablate.scheduling.until_decided import granted, results_of
+from ablate.tasks import classification
 
 # Spread of seeds that all cells share, and of a single training beside, in points: as
 # on a small test set.
@@ -114,7 +115,7 @@ def made(
         question="",
         expect="",
         source="",
-        metric="top1",
+        metric=classification.METRICS[0],
         direction="max",
         factors=tuple(levels[0]),
         cells=cells,
@@ -214,7 +215,7 @@ def planned(cells: int, looks: Looks) -> Plan:
         seeds=tuple(range(looks.most)),
         data=data,
         recipe=recipe,
-        metric="top1",
+        metric=classification.METRICS[0],
         direction="max",
         limits=(),
         resources=Resources(),
@@ -374,7 +375,7 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
         seeds=(0,),
         data=Data(name="digits", path="", image_size=8, channels=1, classes=10),
         recipe=Recipe(),
-        metric="top1",
+        metric=classification.METRICS[0],
         direction="max",
         limits=(),
         resources=Resources(),

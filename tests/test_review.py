@@ -39,10 +39,7 @@ def curve(trial: Trial, number: int) -> Epoch:
     )
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=top1,
-        top5=99.0,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
         lr=1e-3,
         seconds=1.0,
     )
@@ -100,7 +97,7 @@ def test_a_sound_study_has_no_findings(reviewed: Study, text: str) -> None:
 def diverging(trial: Trial, number: int) -> Epoch:
     bad = trial.seed == 1 and trial.architecture.settings.get("layout") == "parallel"
     return (
-        replace(curve(trial, number), loss=float("nan"))
+        replace(curve(trial, number), metrics={"loss": float("nan")})
         if bad
         else curve(trial, number)
     )
@@ -114,9 +111,9 @@ def failing(trial: Trial, number: int) -> Epoch:
 
 def flat(trial: Trial, number: int) -> Epoch:
     """Differences beyond the margin, and noise beyond the differences."""
-    return replace(
-        curve(trial, number), top1=70 + random.Random(trial.hash).gauss(0, 4)
-    )
+    epoch = curve(trial, number)
+    top1 = 70 + random.Random(trial.hash).gauss(0, 4)
+    return replace(epoch, metrics={**epoch.metrics, "top1": top1})
 
 
 ROWS = SOUND.split("design:")[0].replace(
@@ -277,7 +274,8 @@ def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> No
     options, key = trained
     with sqlite3.connect(options.url) as connection:
         connection.execute(
-            "UPDATE epochs SET top1 = top1 + 2 WHERE trial_hash = ? AND number >= 2",
+            "UPDATE epoch_metrics SET value = value + 2 WHERE trial_hash = ? AND"
+            " epoch >= 2 AND name = 'top1'",
             (key,),
         )
     found = reproduce(key, options)
@@ -297,7 +295,11 @@ def test_a_changed_test_result_is_caught(options: Options) -> None:
     key = pipeline.preview(declared, options.url).plan.trials[0].hash
     assert reproduce(key, options).same
     with sqlite3.connect(options.url) as connection:
-        connection.execute("UPDATE trials SET top1 = 99.9 WHERE hash = ?", (key,))
+        connection.execute(
+            "UPDATE trial_metrics SET value = 99.9 WHERE trial_hash = ? AND name ="
+            " 'top1'",
+            (key,),
+        )
     found = reproduce(key, options)
     assert (found.agrees, found.first, found.stored) == (False, None, 99.9)
 

@@ -157,7 +157,7 @@ class Progress:
             last = happened.epochs[-1]
             self._epochs[key], self._last[key] = (
                 last.number,
-                float(getattr(last, self._metric)),
+                last.metrics[self._metric],
             )
         elif isinstance(happened, Ended):
             self._ended(happened)

@@ -20,7 +20,6 @@ from ablate.cli.options import (
     url_of,
 )
 from ablate.cli.output import Format, show, tell
-from ablate.metrics import CURVES
 
 
 def status(
@@ -227,7 +226,7 @@ def plot(
         str,
         typer.Option(
             "--metric",
-            help=f"For curves: {', '.join(CURVES)}. [default: the study's]",
+            help="For curves: one of the study's metrics. [default: that of the study]",
         ),
     ] = "",
     cost: Annotated[

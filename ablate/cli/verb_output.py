@@ -306,13 +306,11 @@ def drawn(
     url: str,
 ) -> None:
     """Draws a chart to a file."""
-    from ablate.metrics import CURVES
     from ablate.report.matplotlib_charts import FORMS, ending_of, save_chart
     from ablate.study import Study
     from ablate.study_charts import chart
 
     ending_of(to, (*FORMS, "html"))
-    _check_option("--metric", metric, CURVES, reader="curves", of=of)
     _check_option(
         "--cost", cost, ("flops", "params", "activations"), reader="pareto", of=of
     )
@@ -321,6 +319,8 @@ def drawn(
             f"--row goes with --of curves or --diagnostic, not with --of {of}"
         )
     results = Study(study, url)
+    curves = [one.name for one in results.results().metrics]
+    _check_option("--metric", metric, curves, reader="curves", of=of)
     missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:
         raise AblateError(

@@ -43,10 +43,12 @@ def made_up(trial: Trial, number: int) -> Epoch:
     loss = 4.6 * (1 - top1 / 100)
     return Epoch(
         number=number,
-        train_loss=loss,
-        loss=loss,
-        top1=top1,
-        top5=min(100.0, top1 + 5),
+        metrics={
+            "train_loss": loss,
+            "loss": loss,
+            "top1": top1,
+            "top5": min(100.0, top1 + 5),
+        },
         lr=trial.recipe.lr,
         seconds=1.0,
     )
@@ -121,12 +123,10 @@ class SimulatedExecutor:
             epoch = self._curve(job.trial, number)
         except Exception as error:
             return Ended(job.trial.hash, Status.FAILED, repr(error))
-        if not math.isfinite(epoch.loss):
-            return Ended(
-                job.trial.hash,
-                Status.DIVERGED,
-                f"loss is {epoch.loss} in epoch {number}",
-            )
+        for name, value in epoch.metrics.items():
+            if not math.isfinite(value):
+                reason = f"{name} is {value} in epoch {number}"
+                return Ended(job.trial.hash, Status.DIVERGED, reason)
         emit(Progressed(job.trial.hash, (epoch,)))
         stopped = rule is not None and rule.stops(job.trial.hash, (epoch,))
         if number >= job.trial.recipe.epochs:

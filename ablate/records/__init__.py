@@ -25,6 +25,7 @@ from ablate.records.events import (
     Tested,
     epochs_of,
 )
+from ablate.records.metric import Direction, Metric
 from ablate.records.model import COST_REVISION, Architecture, Cost
 from ablate.records.order import Job, Order
 from ablate.records.plan import Cell, Plan, Role
@@ -79,6 +80,7 @@ __all__ = [
     "DeclaredTeacher",
     "Design",
     "Diagnostics",
+    "Direction",
     "Ended",
     "Epoch",
     "Event",
@@ -91,6 +93,7 @@ __all__ = [
     "Looks",
     "Measured",
     "Measurement",
+    "Metric",
     "Order",
     "Place",
     "Plan",

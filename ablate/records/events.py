@@ -11,22 +11,15 @@ from ablate.records.trial import Status
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch gave.
-
-    `loss`, `top1` and `top5` are measured on the validation split if there is one,
-    otherwise on the test set.
-    """
+    """What one epoch gave."""
 
     # From 1.
     number: int
-    # Losses are means over images.
-    train_loss: float
-    loss: float
-    # Accuracies are in per cent.
-    top1: float
-    top5: float
-    # Learning rate of the last step.
-    lr: float
+    # What was measured, by the name of the metric: on the validation split if there is
+    # one, otherwise on the test set.
+    metrics: Mapping[str, float]
+    # Learning rate of the last step; None if the trainer does not report it.
+    lr: float | None
     # Time of training and testing.
     seconds: float
     # Energy of the devices; None if the hardware does not report it.
@@ -39,9 +32,8 @@ class Tested:
 
     # The weights are those after this epoch.
     epoch: int
-    loss: float
-    top1: float
-    top5: float
+    # By the name of the metric.
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)

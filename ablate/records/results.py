@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ablate.records.base import Settings
+from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
 from ablate.records.trial import Status
 
@@ -37,11 +38,14 @@ class StudyResults:
     question: str
     expect: str
     source: str
-    metric: str
-    direction: str
+    # The metric by which cells are compared.
+    metric: Metric
+    direction: Direction
     factors: tuple[str, ...]
     cells: tuple[CellResult, ...]
     document: str = ""
+    # Everything that training measured, for curves.
+    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Le
 
 from ablate.records.base import MOST_AT_ONCE, MOST_CELLS, MOST_WHOLE, Level, Settings
 from ablate.records.data import Data
+from ablate.records.metric import Direction, Metric
 from ablate.records.recipe import Recipe
 
 
@@ -246,7 +247,7 @@ class Space:
     recipe: Recipe
     metric: str
     # Whether the metric is better when it is larger.
-    direction: Literal["max", "min"]
+    direction: Direction
     limits: tuple[Limit, ...]
     resources: Resources
     scheduler: Scheduler
@@ -256,7 +257,7 @@ class Space:
     # How a search proposes cells; None: the space has a design.
     strategy: Strategy | None = None
     # What a search optimises, the metric first, and in which direction.
-    objectives: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
+    objectives: Mapping[str, Direction] = field(default_factory=dict)
     # A cell gets its next seed only while it is no worse than the best cell so far.
     adaptive: bool = False
     # Each variant also gets the baseline in the width at which this cost is equal.
@@ -276,3 +277,10 @@ class Space:
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.
     warmup_fits: bool = False
+    # All metrics that training measures; `metric` is one of their names.
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def compared(self) -> Metric:
+        """The metric by which cells are compared."""
+        return next(metric for metric in self.metrics if metric.name == self.metric)

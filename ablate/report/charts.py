@@ -13,7 +13,6 @@ from typing import Any
 
 from ablate import advice
 from ablate.errors import AblateError
-from ablate.metrics import METRICS
 from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
 from ablate.report.blocks import representatives
 from ablate.report.effects import Effect
@@ -121,7 +120,7 @@ def effects_chart(
     by_verdict = _grouped(shown, lambda effect: effect.verdict)
     return Chart(
         title=results.question,
-        x=f"Δ {METRICS[results.metric].title} to row 0",
+        x=f"Δ {results.metric.title} to row 0",
         y="",
         series=[_forest(str(verdict), of) for verdict, of in by_verdict.items()],
         sideways=True,
@@ -172,7 +171,7 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
     by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(
         title=f"{results.question} {title}",
-        x=f"Δ {METRICS[results.metric].title}",
+        x=f"Δ {results.metric.title}",
         y="",
         series=[_term_forest(kind, of) for kind, of in by_kind.items()],
         sideways=True,
@@ -235,7 +234,7 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     return Chart(
         title=f"{one} x {other}",
         x=one,
-        y=METRICS[results.metric].title,
+        y=results.metric.title,
         series=series,
     )
 
@@ -283,7 +282,7 @@ def pareto_chart(
     return Chart(
         title=results.question,
         x=f"{heading} ({unit.letter})",
-        y=METRICS[results.metric].title,
+        y=results.metric.title,
         series=[
             _with_details(_cloud("front", front, x_of), front, results, rows),
             cloud,
@@ -348,10 +347,11 @@ def curves_chart(
 
     Args:
         curves: the epochs of each trial, by row.
-        metric: top1, top5, loss or train_loss.
+        metric: the name of one of the study's metrics.
         rows: the rows to draw; all if None.
     """
     chosen = curves.keys() if rows is None else set(rows)
+    titles = {one.name: one.title for one in results.metrics}
     series = []
     for cell in results.cells:
         trials = [epochs for epochs in curves.get(cell.index, ()) if epochs]
@@ -366,7 +366,7 @@ def curves_chart(
     return Chart(
         title=results.question,
         x="epoch",
-        y=METRICS[metric].title if metric in METRICS else metric,
+        y=titles.get(metric, metric),
         series=series,
         form="lines",
         note="Bands: range over seeds.",
@@ -379,7 +379,9 @@ def _curve(
     """Returns the mean over trials by epoch, with their range."""
     by_epoch: dict[int, list[float]] = {}
     for epoch in itertools.chain.from_iterable(trials):
-        by_epoch.setdefault(epoch.number, []).append(float(getattr(epoch, metric)))
+        # An older trial may lack a metric that was added later.
+        if metric in epoch.metrics:
+            by_epoch.setdefault(epoch.number, []).append(epoch.metrics[metric])
     numbers = sorted(by_epoch)
     values = [by_epoch[number] for number in numbers]
     return Series(
@@ -430,7 +432,7 @@ def coordinates(results: StudyResults) -> Coordinates:
     unit = unit_for(flops)
     axes.append(Axis(f"FLOPs ({unit.letter})", [value / unit.size for value in flops]))
     means = [statistics.fmean(cell.values.values()) for cell in cells]
-    axes.append(Axis(METRICS[results.metric].title, means))
+    axes.append(Axis(results.metric.title, means))
     return Coordinates(results.question, axes, [cell.index for cell in cells])
 
 

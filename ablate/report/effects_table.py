@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ablate.metrics import METRICS
-from ablate.records import Level, Looks, StudyResults
+from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.effects import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.results_table import level_text
@@ -44,18 +43,18 @@ def effects_table(
     rows = [_effect_row(effect, results.metric, unit) for effect in effects]
     columns = ["row", "change", "n", INTERVAL, "p (Holm)", flops, "verdict"]
     bold = _decided([effect.verdict for effect in effects])
-    metric = METRICS[results.metric]
+    metric = results.metric
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     notes = [
         (
-            f"Δ {results.metric}{unit_text}:"
+            f"Δ {metric.name}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
             " (paired t). p: adjusted for all rows (Holm); the verdict is helps or"
             " hurts below 0.05 (with several looks: divided by their number)."
         ),
         (
-            f"no difference: a difference of {margin:g}{METRICS[results.metric].unit} or more"
+            f"no difference: a difference of {margin:g}{results.metric.unit} or more"
             " is ruled out (two one-sided tests, 5 %, Holm). inconclusive, about N more"
             " seeds: N more seeds give an even chance of a verdict."
         ),
@@ -72,7 +71,7 @@ def effects_table(
     )
 
 
-def _effect_row(effect: Effect, metric: str, unit: Unit) -> list[str]:
+def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
     """Returns the texts of one effect."""
     flops = ""
     if effect.delta_flops is not None:
@@ -91,12 +90,12 @@ def _effect_row(effect: Effect, metric: str, unit: Unit) -> list[str]:
     ]
 
 
-def _difference(effect: Effect, metric: str) -> str:
+def _difference(effect: Effect, metric: Metric) -> str:
     if effect.estimate is not None:
         return interval_text(effect.estimate, metric)
     if effect.mean is None:
         return ""
-    return f"{effect.mean:+.{METRICS[metric].digits}f}"
+    return f"{effect.mean:+.{metric.digits}f}"
 
 
 def terms_table(
@@ -111,7 +110,7 @@ def terms_table(
         *notes,
         POOLED,
         (
-            f"no difference: a difference of {margin:g}{METRICS[results.metric].unit} or more"
+            f"no difference: a difference of {margin:g}{results.metric.unit} or more"
             " is ruled out (5 %, Holm)."
         ),
     ]
@@ -135,7 +134,7 @@ def _decided(verdicts: Sequence[Verdict | None]) -> frozenset[tuple[int, str]]:
     )
 
 
-def _term_row(term: Term, metric: str) -> list[str]:
+def _term_row(term: Term, metric: Metric) -> list[str]:
     """Returns the texts of one term."""
     return [
         term.kind,

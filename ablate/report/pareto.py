@@ -16,7 +16,6 @@ import numpy as np
 
 from ablate import advice
 from ablate.errors import AblateError
-from ablate.metrics import METRICS
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
 from ablate.report.results_table import level_text
@@ -66,14 +65,14 @@ class Plane:
         return [self._heading(name) for name in self.objectives]
 
     def _heading(self, name: str) -> str:
-        if name == self.results.metric:
+        if name == self.results.metric.name:
             return name
         return f"{name} ({self.units[name].letter})"
 
     def text(self, name: str, value: float) -> str:
         """Returns a value of an objective as the table shows it."""
-        if name == self.results.metric:
-            return f"{value:.{METRICS[name].digits}f}"
+        if name == self.results.metric.name:
+            return f"{value:.{self.results.metric.digits}f}"
         return self.units[name].text(int(value))
 
     def texts(self, values: Iterable[float]) -> list[str]:
@@ -155,8 +154,8 @@ def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
             f"{results.name} has no completed cell yet; go on with:"
             f" {advice.command('resume', results.name)}"
         )
-    points = np.array([_point(cell, objectives, results.metric) for cell in cells])
-    costs = [name for name in objectives if name != results.metric]
+    points = np.array([_point(cell, objectives, results.metric.name) for cell in cells])
+    costs = [name for name in objectives if name != results.metric.name]
     units = cost_units((cell.cost for cell in cells), costs)
     return Plane(
         results=results,
@@ -239,7 +238,7 @@ def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
     Returns:
         (cells,), or None if the spread is unknown or all objectives are costs.
     """
-    metric = plane.results.metric
+    metric = plane.results.metric.name
     if metric not in plane.objectives:
         return None
     try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
-from ablate.metrics import METRICS
 from ablate.records import Level, Looks, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
@@ -83,7 +82,7 @@ def results_table(
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
         notes=_notes(results, shown, policy, len(effect_of), looks),
-        bold=_best(shown, results.direction, METRICS[results.metric].title),
+        bold=_best(shown, results.direction, results.metric.title),
         groups=_group_starts(shown, group),
     )
 
@@ -120,7 +119,7 @@ def _columns(
     effect_of: Mapping[int, Effect],
     published: Mapping[int, float] | None,
 ) -> list[Column]:
-    digits = METRICS[results.metric].digits
+    digits = results.metric.digits
 
     def metric(row: Row) -> str:
         difference = _difference(row, effect_of.get(row.index), digits)
@@ -131,7 +130,7 @@ def _columns(
 
     columns = [Column("row", lambda row: str(row.index))]
     columns += [_level_column(factor) for factor in results.factors]
-    columns.append(Column(METRICS[results.metric].title, metric))
+    columns.append(Column(results.metric.title, metric))
     if _has_controls(shown):
         columns.append(Column("Δ control", gain))
     columns.append(Column("n", lambda row: str(row.n or "")))
@@ -192,7 +191,7 @@ def _notes(
         level /= looks.number
         test.append(f"{looks.number} looks")
     notes = [
-        f"{METRICS[results.metric].title}: mean ± standard deviation over n seeds,"
+        f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
         f" {level:.3g} ({', '.join(test)}). FLOPs: executed multiply-adds."
     ]
@@ -242,8 +241,8 @@ def _data(
         "row": row.index,
         "role": row.role,
         **row.levels,
-        f"{results.metric}_mean": row.mean,
-        f"{results.metric}_sd": row.sd,
+        f"{results.metric.name}_mean": row.mean,
+        f"{results.metric.name}_sd": row.sd,
         "n": row.n,
         "delta": row.delta,
         "delta_sd": row.delta_sd,

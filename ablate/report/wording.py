@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.metrics import METRICS
-from ablate.records import Level, Space
+from ablate.records import Level, Metric, Space
 from ablate.report.effects import Effect
 from ablate.report.results_table import level_text
 from ablate.report.seeds_needed import MOST
@@ -49,9 +48,9 @@ def change_text(levels: Mapping[str, Level | None]) -> str:
     )
 
 
-def interval_text(estimate: Estimate, metric: str) -> str:
+def interval_text(estimate: Estimate, metric: Metric) -> str:
     """Returns an estimate as `+0.80 (+0.61 to +0.99)`."""
-    digits = METRICS[metric].digits
+    digits = metric.digits
     return (
         f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to"
         f" {estimate.high:+.{digits}f})"
@@ -74,10 +73,10 @@ def cost_text(effect: Effect) -> str:
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 
-def sentence(effect: Effect, metric: str, margin: float) -> str:
+def sentence(effect: Effect, metric: Metric, margin: float) -> str:
     """Returns what can be said of an effect, as one sentence."""
     what = change_text(effect.changed)
-    unit, digits = METRICS[metric].unit, METRICS[metric].digits
+    unit, digits = metric.unit, metric.digits
     cost = f" {cost_text(effect)}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())
     if effect.mean is None:

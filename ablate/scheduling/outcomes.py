@@ -168,4 +168,4 @@ def _mean_curve(known: Sequence[Known], metric: str) -> dict[int, float]:
 
 
 def _metric(epoch: Epoch, name: str) -> float:
-    return float(getattr(epoch, name))
+    return epoch.metrics[name]

@@ -10,8 +10,11 @@ read somewhere.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 
@@ -20,10 +23,13 @@ from ablate.document import parse, read_text
 from ablate.errors import (
     AblateError,
     SpaceError,
+    shortened,
+    unknown,
 )
-from ablate.metrics import METRICS
 from ablate.records import (
+    Direction,
     Looks,
+    Metric,
     Space,
 )
 from ablate.space.backbone import read_backbone, read_pretrained, read_teacher
@@ -42,6 +48,7 @@ from ablate.space.context import Context
 from ablate.space.levels import check_listed, check_names
 from ablate.space.schema import (
     AdaptiveForm,
+    Bounded,
     SpaceForm,
 )
 from ablate.space.shape import shape_problems
@@ -54,6 +61,7 @@ from ablate.space.training import (
     read_scheduler,
     warmup_fits,
 )
+from ablate.tasks import classification
 
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.
@@ -149,8 +157,10 @@ def _read(context: Context) -> Space:
     """
     form = context.form
     backbone, sizes = read_backbone(context)
+    metrics = classification.METRICS
+    objectives = _objectives(context, metrics)
     # The first metric decides; a search may have further objectives.
-    metric = next(iter(form.metric), "top1")
+    metric = next(iter(objectives))
     levels = {name: tuple(found) for name, found in form.factors.items()}
     fixed = {**sizes, **form.fixed}
     design = read_design(context)
@@ -188,12 +198,13 @@ def _read(context: Context) -> Space:
         data=read_data(context),
         recipe=read_recipe(context),
         metric=metric,
-        direction=next(iter(form.metric.values()), "max"),
-        objectives={str(name): direction for name, direction in form.metric.items()},
+        metrics=metrics,
+        direction=objectives[metric],
+        objectives=objectives,
         strategy=read_strategy(context, levels),
         adaptive=isinstance(form.seeds, AdaptiveForm),
         looks=read_looks(context),
-        margin=_margin(context, metric),
+        margin=_margin(context, metric, metrics),
         control=read_control(context, levels),
         limits=read_limits(context),
         resources=read_resources(context),
@@ -206,7 +217,6 @@ def _read(context: Context) -> Space:
         diagnostics=read_diagnostics(context),
         warmup_fits=warmup_fits(context),
     )
-    _check_metrics(context)
     # These two checks need a space that is otherwise correct.
     if rows and not context.problems:
         check_listed(context, rows, levels)
@@ -218,39 +228,47 @@ def _read(context: Context) -> Space:
     return space
 
 
-def _check_metrics(context: Context) -> None:
-    """Notes a first metric that training does not yield, and a later one that it does.
+def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direction]:
+    """The metric that decides and, in a search, the costs beside it.
 
-    A search optimises one metric of training. Its further objectives are costs.
+    Notes names that are neither, and a second metric of training: a search optimises
+    one.
     """
-    names = [str(name) for name in context.form.metric]
-    first = names[0] if names else "nothing"
-    if first not in METRICS:
+    known = [metric.name for metric in metrics if metric.compared]
+    said = context.form.metric
+    if not said:
+        return {metrics[0].name: metrics[0].direction}
+    costs = get_args(Bounded)
+    first, *others = said
+    if first not in known:
         context.wrong(
             ("metric",),
-            f"the first metric must be one of {', '.join(METRICS)}, as in"
-            f" {{top1: max}}; found {first}",
+            f"the first metric must be one of {', '.join(known)}, as in"
+            f" {{{known[0]}: {metrics[0].direction}}}; found {shortened(first)}",
         )
-    if context.form.strategy is None:
-        # A design with several metrics is a mistake that `read_strategy` notes.
-        return
-    for name in names[1:]:
-        if name in METRICS:
+    for name in others:
+        where = ("metric", name)
+        if name in known and context.form.strategy is None:
+            # `read_design` notes that a design has one metric.
+            continue
+        if name in known:
             context.wrong(
-                ("metric", name),
+                where,
                 f"metric: {name} is a second metric of training beside {first}; further"
-                " objectives must be costs, as in {top1: max, flops: min}",
+                f" objectives must be costs, as in {{{known[0]}:"
+                f" {metrics[0].direction}, flops: min}}",
             )
+        elif name not in costs:
+            context.wrong(where, partial(unknown, "objective", name, [*known, *costs]))
+    return dict(said)
 
 
-def _margin(context: Context, metric: str) -> float:
+def _margin(context: Context, name: str, metrics: Sequence[Metric]) -> float:
     """The margin of the space, else that of its metric."""
     if context.form.margin is not None:
         return context.form.margin
-    if metric in METRICS:
-        return METRICS[metric].margin
-    # `_check_metrics` has noted that this is no metric.
-    return 0.0
+    # Without a metric of this name, `_objectives` has noted a mistake.
+    return next((metric.margin for metric in metrics if metric.name == name), 0.0)
 
 
 def _name(context: Context) -> str:

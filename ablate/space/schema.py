@@ -5,14 +5,13 @@ form and in full.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
 from ablate import factors
 from ablate.data import SETS
 from ablate.families import families
-from ablate.metrics import METRICS
 from ablate.records import (
     MOST_SIDE,
     MOST_WHOLE,
@@ -198,7 +197,10 @@ class DiagnosticsForm(Form):
 
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
-Objective: Any = Literal[(*METRICS, *get_args(Bounded))]
+Metrics = Annotated[
+    dict[str, Literal["max", "min"]],
+    Field(min_length=1, examples=[{"top1": "max"}, {"loss": "min"}]),
+]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -285,13 +287,14 @@ class SpaceForm(Form):
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
     """Recipe by name, or a preset with changes."""
-    metric: dict[Objective, Literal["max", "min"]] = {"top1": "max"}
+    metric: Metrics = {}
     """The metric that decides, taken at the last epoch on the test set, and its
-    direction; in a search also costs beside it, as {top1: max, flops: min}.
+    direction; by default {top1: max}, or the first metric of your trainer. In a search
+    also costs beside it, as {top1: max, flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that matters; by default 0.5 percentage
-    points, for the loss 0.02.
+    points, for the loss 0.02. A trainer's metric may have its own.
     """
     keep: Keep = "last"
     """What stays on disk of a completed trial: last (its whole checkpoint), best (its

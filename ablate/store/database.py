@@ -31,7 +31,7 @@ from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.masking import masked
 from ablate.provenance import install_extra
-from ablate.store import views
+from ablate.store import views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
 
@@ -364,7 +364,10 @@ def _upgrade(connection: Connection, revision: str | None) -> None:
     # dropped first and created again afterwards.
     for name in views.STATIC:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+    if revision is not None:
+        wide_views.drop_all(connection)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
     for statement in views.STATIC.values():
         connection.execute(text(statement))
+    wide_views.put_all(connection)

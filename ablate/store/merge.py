@@ -9,9 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.metrics import METRICS
 from ablate.records import KNOWN, Status
-from ablate.store import views
 from ablate.store.plans import CHUNK, insert_all, key_of
 from ablate.store.tables import (
     architectures,
@@ -19,20 +17,21 @@ from ablate.store.tables import (
     cell_trials,
     cells,
     diagnostics,
+    epoch_metrics,
     epochs,
     levels,
     provenance,
     studies,
+    trial_metrics,
     trials,
 )
+from ablate.store.wide_views import put_stored
 
 # The states by how much they say; planned and running trials say nothing.
 RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
 RESULT = (
     "status",
     "epochs_done",
-    "train_loss",
-    *METRICS,
     "seconds",
     "selected_epoch",
     "ended_at",
@@ -146,12 +145,7 @@ def _put_study(
     }
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, rows_of["cells"], rows_of)
-    numeric: dict[str, bool] = {}
-    for row in rows_of["levels"]:
-        numeric[row["factor"]] = (
-            numeric.get(row["factor"], True) and row["number"] is not None
-        )
-    target.exec_driver_sql(views.results_view(view, number, numeric))
+    put_stored(target, {**values, "id": number})
     return number
 
 
@@ -252,7 +246,7 @@ def _trials(
                 )
             if there > RANK.get(here.get(key, ""), 0):
                 taken.append(key)
-    for table in (epochs, diagnostics):
+    for table in (epochs, epoch_metrics, trial_metrics, diagnostics):
         for start in range(0, len(taken), CHUNK):
             chunk = taken[start : start + CHUNK]
             target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))

@@ -22,12 +22,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, text, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.records import Cell, Level, Space, Status, Trial
+from ablate.records import Cell, Space, Status, Trial
 from ablate.space_data import to_data
 from ablate.store import views
 from ablate.store.tables import (
@@ -38,6 +38,7 @@ from ablate.store.tables import (
     studies,
     trials,
 )
+from ablate.store.wide_views import is_number
 
 CHUNK = 500
 # What happens to stored cells that the plan does not have.
@@ -291,28 +292,10 @@ def _level_rows(cell: Cell, cell_id: int) -> list[dict[str, Any]]:
                 "level": level,
                 "read": factor not in cell.unread,
                 "text": text_,
-                "number": level if _is_number(level) else None,
+                "number": level if is_number(level) else None,
             }
         )
     return rows
-
-
-def put_view(connection: Connection, study: int, space: Space) -> None:
-    """Creates or replaces the study's wide view."""
-    name = connection.execute(
-        select(studies.c.results_view).where(studies.c.id == study)
-    ).scalar_one()
-    numeric = {
-        factor: all(map(_is_number, levels)) for factor, levels in space.factors.items()
-    }
-    if space.control:
-        numeric["size.width"] = True
-    connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
-    connection.exec_driver_sql(views.results_view(name, study, numeric))
-
-
-def _is_number(level: Level) -> bool:
-    return isinstance(level, int | float) and not isinstance(level, bool)
 
 
 def key_of(result: Any) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from ablate.metrics import METRICS
 from ablate.records import (
     KNOWN,
     CellResult,
@@ -21,20 +20,21 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
+from ablate.space_data import metrics_of
 from ablate.store.tables import (
     architectures,
     cell_trials,
     cells,
+    epoch_metrics,
     epochs,
     levels,
     studies,
+    trial_metrics,
     trials,
 )
-from ablate.store.trials import TrialReader
+from ablate.store.trials import TrialReader, final_metric
 
 COSTS = tuple(field.name for field in fields(Cost))
-# In the order of the fields of `Epoch`, which is built by position.
-EPOCH_COLUMNS = tuple(epochs.c[field.name] for field in fields(Epoch))
 CHUNK = 500
 
 
@@ -60,28 +60,20 @@ class Reader(TrialReader):
                 chunk = wanted[start : start + CHUNK]
                 # States are read first, because a writer may be active: all epochs of a
                 # trial that is seen as completed are in the store.
-                final = [trials.c[name] for name in METRICS]
                 states = connection.execute(
-                    select(trials.c.hash, trials.c.status, *final).where(
+                    select(trials.c.hash, trials.c.status).where(
                         trials.c.hash.in_(chunk)
                     )
                 ).all()
+                final = _final_metrics(connection, chunk)
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
-                    for row in connection.execute(
-                        select(epochs.c.trial_hash, *EPOCH_COLUMNS)
-                        .where(epochs.c.trial_hash.in_(chunk))
-                        .order_by(epochs.c.number)
-                    ):
-                        curves.setdefault(row[0], []).append(Epoch(*row[1:]))
-                for key, state, *values in states:
-                    final_values = {
-                        name: value
-                        for name, value in zip(METRICS, values, strict=True)
-                        if value is not None
-                    }
+                    curves = _curves(connection, chunk)
+                for key, state in states:
                     trials_known[key] = Known(
-                        Status(state), tuple(curves.get(key, ())), final_values
+                        status=Status(state),
+                        epochs=tuple(curves.get(key, ())),
+                        final=final.get(key, {}),
                     )
         return trials_known
 
@@ -164,7 +156,7 @@ class Reader(TrialReader):
                     cell_trials.c.cell_id,
                     cell_trials.c.seed,
                     trials.c.status,
-                    trials.c[study["metric"]],
+                    final_metric(study["metric"]),
                 )
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
                 .join(trials, trials.c.hash == cell_trials.c.trial_hash)
@@ -182,12 +174,15 @@ class Reader(TrialReader):
         )
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
+        metrics = metrics_of(study["space"])
+        (metric,) = (one for one in metrics if one.name == study["metric"])
         return StudyResults(
             name=study["name"],
             question=study["question"],
             expect=study["expect"],
             source=study["source"],
-            metric=study["metric"],
+            metric=metric,
+            metrics=metrics,
             direction=study["direction"],
             document=study["document"],
             factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
@@ -235,6 +230,49 @@ class Reader(TrialReader):
             for number, factor, level in connection.execute(wanted):
                 levels_by_cell.setdefault(number, {})[factor] = level
         return [levels_by_cell[number] for number in sorted(levels_by_cell)]
+
+
+def _final_metrics(
+    connection: Connection, chunk: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Returns the final metrics of completed trials by hash."""
+    rows = connection.execute(
+        select(trial_metrics).where(trial_metrics.c.trial_hash.in_(chunk))
+    )
+    final: dict[str, dict[str, float]] = {}
+    for row in rows:
+        final.setdefault(row.trial_hash, {})[row.name] = row.value
+    return final
+
+
+def _curves(connection: Connection, chunk: Sequence[str]) -> dict[str, list[Epoch]]:
+    """Returns the epochs of trials by hash, in their order."""
+    # Epochs are read first: a writer may add one in between, and each of those read
+    # must have its metrics.
+    rows = connection.execute(
+        select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)
+    ).all()
+    measured: dict[tuple[str, int], dict[str, float]] = {}
+    for key, number, name, value in connection.execute(
+        select(
+            epoch_metrics.c.trial_hash,
+            epoch_metrics.c.epoch,
+            epoch_metrics.c.name,
+            epoch_metrics.c.value,
+        ).where(epoch_metrics.c.trial_hash.in_(chunk))
+    ):
+        measured.setdefault((key, number), {})[name] = value
+    curves: dict[str, list[Epoch]] = {}
+    for row in rows:
+        epoch = Epoch(
+            number=row.number,
+            metrics=measured.get((row.trial_hash, row.number), {}),
+            lr=row.lr,
+            seconds=row.seconds,
+            joules=row.joules,
+        )
+        curves.setdefault(row.trial_hash, []).append(epoch)
+    return curves
 
 
 def _shorter(trial: Trial, epochs: int) -> Trial:

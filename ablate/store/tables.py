@@ -239,15 +239,6 @@ trials = Table(
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
     Column("status", String(10), nullable=False),
     Column("epochs_done", Integer, nullable=False),
-    Column(
-        "train_loss",
-        Float,
-        nullable=True,
-        comment="this and the next three: after the selected epoch, once completed",
-    ),
-    Column("loss", Float, nullable=True),
-    Column("top1", Float, nullable=True),
-    Column("top5", Float, nullable=True),
     Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
     Column(
         "selected_epoch",
@@ -349,11 +340,7 @@ epochs = Table(
     metadata,
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column("number", Integer, primary_key=True, comment="from 1"),
-    Column("train_loss", Float, nullable=False),
-    Column("loss", Float, nullable=False),
-    Column("top1", Float, nullable=False, comment="per cent"),
-    Column("top5", Float, nullable=False, comment="per cent"),
-    Column("lr", Float, nullable=False),
+    Column("lr", Float, nullable=True),
     Column("seconds", Float, nullable=False),
     Column(
         "joules",
@@ -361,6 +348,24 @@ epochs = Table(
         nullable=True,
         comment="drawn by the device that trained, where it counts them",
     ),
+)
+
+epoch_metrics = Table(
+    "epoch_metrics",
+    metadata,
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column("epoch", Integer, primary_key=True, comment="from 1"),
+    Column("name", String(20), primary_key=True),
+    Column("value", Float, nullable=False),
+)
+
+# Only completed trials have rows here.
+trial_metrics = Table(
+    "trial_metrics",
+    metadata,
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column("name", String(20), primary_key=True),
+    Column("value", Float, nullable=False, comment="after the selected epoch"),
 )
 
 diagnostics = Table(

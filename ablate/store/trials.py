@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from ablate import advice
 from ablate.errors import UnknownName, unknown
-from ablate.metrics import METRICS
 from ablate.records import Architecture, Recipe, Status, Trained
+from ablate.space_data import metrics_of
 from ablate.store.catalogue import Catalogue
 from ablate.store.tables import (
     architectures,
@@ -22,6 +22,7 @@ from ablate.store.tables import (
     epochs,
     provenance,
     studies,
+    trial_metrics,
     trials,
 )
 
@@ -58,6 +59,18 @@ def _trained(row: Any) -> Trained:
     )
 
 
+def final_metric(name: str) -> ColumnElement[float | None]:
+    """Returns the final value of a metric as a column beside `trials`."""
+    return (
+        select(trial_metrics.c.value)
+        .where(
+            trial_metrics.c.trial_hash == trials.c.hash, trial_metrics.c.name == name
+        )
+        .scalar_subquery()
+        .label(name)
+    )
+
+
 class TrialReader(Catalogue):
     """Reads the trials of a study, or one trial by its hash."""
 
@@ -67,6 +80,7 @@ class TrialReader(Catalogue):
         Each has the cell, seed, state, metrics, number of attempts, the last line of
         the last error, and what was taken from its initial weights.
         """
+        metrics = self._compared(name)
         tries = (
             select(
                 attempts.c.trial_hash,
@@ -84,7 +98,7 @@ class TrialReader(Catalogue):
                 trials.c.status,
                 trials.c.epochs_done,
                 trials.c.epochs,
-                *(trials.c[name] for name in METRICS),
+                *(final_metric(metric) for metric in metrics),
                 trials.c.seconds,
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),
@@ -108,6 +122,14 @@ class TrialReader(Catalogue):
                 row["error"] = ""
             row["weights"] = row["weights"] or ""
         return rows
+
+    def _compared(self, name: str) -> list[str]:
+        """Returns the metrics by which a study may compare its cells."""
+        with self._engine.connect() as connection:
+            space = connection.execute(
+                select(studies.c.space).where(studies.c.name == name)
+            ).scalar()
+        return [metric.name for metric in metrics_of(space) if metric.compared]
 
     def diagnostics(self, name: str) -> list[str]:
         """Returns the diagnostics stored for a study. Raises UnknownName."""

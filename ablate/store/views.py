@@ -2,6 +2,8 @@
 
 trial_results   one row per trial: status, final metrics and cost, of all studies
 study_results   one row per study, cell and seed, with the trial's results and cost
+epoch_results   one row per trial and epoch, with the metrics of classification
+metric_results  one row per study, cell, seed and metric: any task, any trainer
 layer_results   one row per study, cell, seed, epoch, diagnostic and layer
 results_STUDY   one study, wide: a column for each factor, metric and cost
 """
@@ -9,28 +11,69 @@ results_STUDY   one study, wide: a column for each factor, metric and cost
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ablate.metrics import METRICS
+from ablate.tasks import classification
 
-TRIAL_RESULTS = """
+NAMES = tuple(metric.name for metric in classification.METRICS)
+
+
+def _value(table: str, condition: str, name: str) -> str:
+    """Returns a lookup of one metric by the primary key."""
+    return (
+        f"(SELECT m.value FROM {table} m WHERE {condition} AND m.name = '{name}') AS"
+        f' "{name}"'
+    )
+
+
+def _final(names: Iterable[str]) -> str:
+    """Returns a column for the final value of each metric of the trial `t`."""
+    return ",\n       ".join(
+        _value("trial_metrics", "m.trial_hash = t.hash", name) for name in names
+    )
+
+
+_OF_EPOCH = ",\n       ".join(
+    _value("epoch_metrics", "m.trial_hash = e.trial_hash AND m.epoch = e.number", name)
+    for name in NAMES
+)
+_SHOWN = ", ".join(f"r.{name}" for name in NAMES)
+
+TRIAL_RESULTS = f"""
 CREATE VIEW trial_results AS
 SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done,
-       t.top1, t.top5, t.loss, t.train_loss, t.seconds,
+       {_final(NAMES)}, t.seconds,
        a.params, a.flops, a.flops_paper, a.activations, a.backbone,
        t.architecture_hash AS architecture
 FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
 """
 
-STUDY_RESULTS = """
+STUDY_RESULTS = f"""
 CREATE VIEW study_results AS
 SELECT s.name AS study, c.number AS cell, c.role, ct.seed, r.trial, r.status,
-       r.epochs, r.epochs_done, r.top1, r.top5, r.loss, r.train_loss, r.seconds,
+       r.epochs, r.epochs_done, {_SHOWN}, r.seconds,
        r.params, r.flops, r.flops_paper, r.activations
 FROM studies s
 JOIN cells c ON c.study_id = s.id
 JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN trial_results r ON r.trial = ct.trial_hash
+"""
+
+EPOCH_RESULTS = f"""
+CREATE VIEW epoch_results AS
+SELECT e.trial_hash AS trial, e.number AS epoch,
+       {_OF_EPOCH}, e.lr, e.seconds, e.joules
+FROM epochs e
+"""
+
+METRIC_RESULTS = """
+CREATE VIEW metric_results AS
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, m.trial_hash AS trial,
+       m.name AS metric, m.value
+FROM studies s
+JOIN cells c ON c.study_id = s.id
+JOIN cell_trials ct ON ct.cell_id = c.id
+JOIN trial_metrics m ON m.trial_hash = ct.trial_hash
 """
 
 LAYER_RESULTS = """
@@ -46,6 +89,8 @@ JOIN diagnostics d ON d.trial_hash = ct.trial_hash AND d.layer >= 0
 STATIC = {
     "trial_results": TRIAL_RESULTS,
     "study_results": STUDY_RESULTS,
+    "epoch_results": EPOCH_RESULTS,
+    "metric_results": METRIC_RESULTS,
     "layer_results": LAYER_RESULTS,
 }
 
@@ -55,7 +100,9 @@ def results_view_name(study: str) -> str:
     return "results_" + re.sub(r"[^a-z0-9]+", "_", study.lower()).strip("_")
 
 
-def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
+def results_view(
+    name: str, study_id: int, factors: Mapping[str, bool], metrics: Iterable[str]
+) -> str:
     """Returns the statement that creates a study's wide view.
 
     A factor that the model does not read in a cell is NULL there.
@@ -63,6 +110,7 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
     Args:
         factors: the factors in their order; True if all levels of a factor are numbers,
             so that its column is numeric.
+        metrics: the names of what training measured.
     """
     columns = []
     for factor, numeric in factors.items():
@@ -76,17 +124,16 @@ def results_view(name: str, study_id: int, factors: Mapping[str, bool]) -> str:
             f" '{literal}' AND l.read"
         )
         columns.append(f'({level}) AS "{quoted}"')
-    wide = ",\n       ".join(columns)
-    shown = (*METRICS, "train_loss", "seconds", "epochs", "epochs_done")
-    results = ", ".join(f"t.{name}" for name in shown)
+    # A study that was never planned has no levels.
+    wide = "".join(f"{column},\n       " for column in columns)
+    results = f"{_final(metrics)}, t.seconds, t.epochs, t.epochs_done"
     costs = ", ".join(
         f"a.{cost}" for cost in "params flops flops_paper activations".split()
     )
     return f"""
 CREATE VIEW "{name}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,
-       {wide},
-       {results}, {costs}, t.hash AS trial
+       {wide}{results}, {costs}, t.hash AS trial
 FROM cells c
 JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN trials t ON t.hash = ct.trial_hash

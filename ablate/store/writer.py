@@ -41,7 +41,6 @@ from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.masking import masked
-from ablate.metrics import METRICS, values_of
 from ablate.records import (
     KNOWN,
     Cell,
@@ -65,21 +64,22 @@ from ablate.store.database import (
 )
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
-from ablate.store.plans import insert_all, key_of, now, put_cells, put_study, put_view
+from ablate.store.plans import insert_all, key_of, now, put_cells, put_study
 from ablate.store.tables import (
     attempts,
     cells,
     diagnostics,
     drivers,
+    epoch_metrics,
     epochs,
     provenance,
     stores,
     studies,
+    trial_metrics,
     trials,
 )
+from ablate.store.wide_views import put_declared
 
-# What a completed trial keeps of its last or selected epoch.
-FINAL = ("train_loss", *METRICS)
 # A driver that does not extend its leases for this long loses its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 Claim = Literal["granted", "taken", "known"]
@@ -215,7 +215,7 @@ class Writer:
                 again,
                 "remove" if drop_others else "keep unless changed",
             )
-            put_view(connection, study, space)
+            put_declared(connection, study, space)
         if self.shared and self._heart is None:
             self._heart = Heart(self._beat)
         return study
@@ -469,12 +469,29 @@ class Writer:
         # An attempt that resumed at an older checkpoint reports epochs again; the new
         # values replace the old ones. Only then is a delete needed.
         if key not in self._stored or min(numbers) <= self._stored[key]:
-            same = (epochs.c.trial_hash == key) & epochs.c.number.in_(numbers)
-            connection.execute(delete(epochs).where(same))
-        connection.execute(
-            insert(epochs),
-            [{"trial_hash": key, **vars(epoch)} for epoch in happened.epochs],
-        )
+            for table, number in (
+                (epochs, epochs.c.number),
+                (epoch_metrics, epoch_metrics.c.epoch),
+            ):
+                same = (table.c.trial_hash == key) & number.in_(numbers)
+                connection.execute(delete(table).where(same))
+        rows: list[dict[str, Any]] = []
+        metrics: list[dict[str, Any]] = []
+        for epoch in happened.epochs:
+            row = {"trial_hash": key, **vars(epoch)}
+            measured = row.pop("metrics")
+            rows.append(row)
+            for name, value in measured.items():
+                metrics.append(
+                    {
+                        "trial_hash": key,
+                        "epoch": epoch.number,
+                        "name": name,
+                        "value": value,
+                    }
+                )
+        insert_all(connection, epochs, rows)
+        insert_all(connection, epoch_metrics, metrics)
         self._stored[key] = max(self._stored.get(key, 0), *numbers)
         self._set_status(connection, key, {"epochs_done": max(numbers)})
 
@@ -520,40 +537,59 @@ class Writer:
         }
         if happened.status == Status.COMPLETED:
             mine = epochs.c.trial_hash == happened.trial
-            seconds = (
-                select(func.sum(epochs.c.seconds))
-                .where(mine)
-                .scalar_subquery()
-                .label("seconds")
-            )
-            chosen = select(
-                epochs.c.number.label("selected_epoch"),
-                *(epochs.c[key] for key in FINAL),
-                seconds,
-            ).where(mine)
+            last, spent = connection.execute(
+                select(func.max(epochs.c.number), func.sum(epochs.c.seconds)).where(
+                    mine
+                )
+            ).one()
+            values["seconds"] = spent
+            values["selected_epoch"] = last
             if happened.tested is not None:
-                chosen = chosen.where(epochs.c.number == happened.tested.epoch)
-            values |= (
-                connection.execute(chosen.order_by(epochs.c.number.desc()).limit(1))
-                .mappings()
-                .one()
-            )
-            if happened.tested is not None:
-                values |= values_of(happened.tested)
+                values["selected_epoch"] = happened.tested.epoch
         if happened.status != Status.RUNNING:
             values["ended_at"] = now()
         values["owner"] = None
-        self._set_status(connection, happened.trial, values)
+        changed = self._set_status(connection, happened.trial, values)
+        if changed and happened.status == Status.COMPLETED:
+            _put_final(connection, happened, values["selected_epoch"])
 
     def _set_status(
         self, connection: Connection, trial: str, values: Mapping[str, Any]
-    ) -> None:
-        """Changes a trial unless its result is known.
+    ) -> bool:
+        """Changes a trial unless its result is known. Returns whether it did.
 
         A known result stays, even if a late or repeated event says otherwise.
         """
         open_ = (trials.c.hash == trial) & trials.c.status.not_in(KNOWN)
-        connection.execute(update(trials).where(open_).values(**values))
+        changed = connection.execute(update(trials).where(open_).values(**values))
+        return bool(changed.rowcount)
+
+
+def _put_final(connection: Connection, happened: Ended, epoch: int) -> None:
+    """Stores the final metrics of a completed trial.
+
+    They are those of the selected epoch, or what the test set gave afterwards.
+    """
+    mine = (epoch_metrics.c.trial_hash == happened.trial) & (
+        epoch_metrics.c.epoch == epoch
+    )
+    rows = connection.execute(
+        select(epoch_metrics.c.name, epoch_metrics.c.value).where(mine)
+    )
+    final = {row.name: row.value for row in rows}
+    if happened.tested is not None:
+        final |= happened.tested.metrics
+    connection.execute(
+        delete(trial_metrics).where(trial_metrics.c.trial_hash == happened.trial)
+    )
+    insert_all(
+        connection,
+        trial_metrics,
+        [
+            {"trial_hash": happened.trial, "name": name, "value": value}
+            for name, value in final.items()
+        ],
+    )
 
 
 def _digest(space: Space) -> str:

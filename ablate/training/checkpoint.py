@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ablate.errors import CheckpointError
+from ablate.records import Epoch, Tested
 from ablate.training.storage import storage
 
 State = dict[str, Any]
@@ -130,6 +131,30 @@ def read_checkpoint(place: str, trial: str) -> State | None:
 def has_checkpoint(folder: str | Path) -> bool:
     """Whether there is a checkpoint. Creates nothing."""
     return storage(folder).exists()
+
+
+def epoch_of(state: State) -> Epoch:
+    """An epoch as a checkpoint describes it."""
+    if "metrics" in state:
+        return Epoch(**state)
+    # Checkpoints of older versions have a value for each metric beside the others.
+    names = ("train_loss", "loss", "top1", "top5")
+    metrics = {name: state[name] for name in names}
+    return Epoch(
+        number=state["number"],
+        metrics=metrics,
+        lr=state["lr"],
+        seconds=state["seconds"],
+        joules=state.get("joules"),
+    )
+
+
+def tested_of(state: State) -> Tested:
+    """The result on the test set as a checkpoint describes it."""
+    if "metrics" in state:
+        return Tested(**state)
+    names = ("loss", "top1", "top5")
+    return Tested(epoch=state["epoch"], metrics={name: state[name] for name in names})
 
 
 def random_states(order: torch.Generator) -> State:

@@ -33,11 +33,13 @@ from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Tested, Tria
 from ablate.training.checkpoint import (
     CheckpointFolder,
     State,
+    epoch_of,
     random_states,
     read_checkpoint,
     reseed_python,
     seed_everything,
     set_random_states,
+    tested_of,
 )
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
@@ -253,8 +255,7 @@ class Training:
         joules = self._meter.joules() if self._meter is not None else None
         epoch = Epoch(
             number=len(self.epochs) + 1,
-            train_loss=train_loss,
-            **tested,
+            metrics={**tested, "train_loss": train_loss},
             lr=lr,
             seconds=seconds,
             joules=joules,
@@ -278,13 +279,17 @@ class Training:
         After the last epoch it evaluates on the test set, once.
         """
         if self._recipe.select == "best" and (
-            not self._best or epoch.top1 > self._best["top1"]
+            not self._best or epoch.metrics["top1"] > self._best["top1"]
         ):
             kept = {
                 name: tensor.detach().cpu().clone()
                 for name, tensor in self._tested_model.state_dict().items()
             }
-            self._best = {"epoch": epoch.number, "top1": epoch.top1, "model": kept}
+            self._best = {
+                "epoch": epoch.number,
+                "top1": epoch.metrics["top1"],
+                "model": kept,
+            }
         if not self.finished:
             return
         model, last = self._tested_model, dict[str, Tensor]()
@@ -303,7 +308,7 @@ class Training:
             # last weights.
             model.load_state_dict(last)
         chosen = self._best.get("epoch", epoch.number)
-        self.tested = Tested(epoch=chosen, **tested)
+        self.tested = Tested(epoch=chosen, metrics=tested)
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
         """Takes diagnostics of the evaluated network on the first test images."""
@@ -527,7 +532,7 @@ class Training:
 
     def _recall(self, state: State) -> None:
         """Restores what is known of the epochs so far."""
-        self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        self.epochs = [epoch_of(epoch) for epoch in state["epochs"]]
         self.measurements = [
             Measurement(
                 **{**taken, "values": taken["values"] and tuple(taken["values"])}
@@ -536,7 +541,7 @@ class Training:
         ]
         # A training that continues a shorter, tested one is tested at its own end.
         if self.finished and state.get("tested"):
-            self.tested = Tested(**state["tested"])
+            self.tested = tested_of(state["tested"])
 
 
 def _parts_of(

@@ -31,7 +31,6 @@ from stored import (
 from ablate import escape
 from ablate.errors import AblateError
 from ablate.html_report import write_report
-from ablate.metrics import CURVES
 from ablate.records import CellResult, Status, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates, Series
@@ -199,6 +198,7 @@ def show_pareto(name: str, rows: set[int]) -> None:
 
 def show_trials(name: str, rows: set[int]) -> None:
     """Trials as links, state and metrics beside."""
+    found, _ = results(name)
     mine = [trial for trial in trials(name) if trial["row"] in rows]
     if len(mine) > 40:
         frame = pd.DataFrame(mine)
@@ -213,9 +213,12 @@ def show_trials(name: str, rows: set[int]) -> None:
             go("trial", trial=str(frame.iloc[index]["trial"]))
         return
     for trial in mine:
-        top1 = "" if trial["top1"] is None else f", top-1 {trial['top1']:.2f}"
+        value = trial[found.metric.name]
+        shown = ""
+        if value is not None:
+            shown = f", {found.metric.title} {value:.{found.metric.digits}f}"
         label = (
-            f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{top1}"
+            f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{shown}"
             f" ({trial['trial'][:8]})"
         )
         link(label, "trial", icon=":material/model_training:", trial=trial["trial"])
@@ -223,14 +226,13 @@ def show_trials(name: str, rows: set[int]) -> None:
 
 def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
     said = state("metric")
+    names = [metric.name for metric in found.metrics]
+    main = found.metric.name
     metric = (
         st.segmented_control(
-            "Metric",
-            CURVES,
-            default=said if said in CURVES else found.metric,
-            key="metric",
+            "Metric", names, default=said if said in names else main, key="metric"
         )
-        or found.metric
+        or main
     )
     first = sorted(rows)[:12]
     st.plotly_chart(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import inside
@@ -14,8 +14,7 @@ from links import keep, link, state
 from stored import URL, WHERE, results, stamp, studies
 
 from ablate import escape
-from ablate.metrics import METRICS
-from ablate.records import Known, Status
+from ablate.records import Known, Metric, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
 from ablate.report.plotly_charts import draw
@@ -78,23 +77,25 @@ def show_difference(trial: Mapping[str, Any]) -> None:
     )
 
 
-def show_curves(known: Known) -> None:
-    numbers = [epoch.number for epoch in known.epochs]
-    left, right = st.columns(2)
-    percent = [name for name, metric in METRICS.items() if metric.unit]
-    losses = [name for name in ("train_loss", *METRICS) if name not in percent]
-    for place, title, names in (
-        (left, "accuracy (%)", percent),
-        (right, "loss", losses),
+def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
+    """Learning curves: one chart for metrics to maximise, one for the others."""
+    for place, title, direction in zip(
+        st.columns(2),
+        ("larger is better", "smaller is better"),
+        ("max", "min"),
+        strict=True,
     ):
         series = []
-        for name in names:
-            values = [getattr(epoch, name) for epoch in known.epochs]
-            series.append(Series(name, numbers, values, joined=True))
-        place.plotly_chart(
-            draw(Chart(title="", x="epoch", y=title, series=series, form="lines")),
-            key=title,
-        )
+        for metric in metrics:
+            if metric.direction != direction:
+                continue
+            measured = [one for one in known.epochs if metric.name in one.metrics]
+            numbers = [epoch.number for epoch in measured]
+            values = [epoch.metrics[metric.name] for epoch in measured]
+            series.append(Series(metric.title, numbers, values, joined=True))
+        if series:
+            chart = Chart(title="", x="epoch", y=title, series=series, form="lines")
+            place.plotly_chart(draw(chart), key=title)
 
 
 def show_layers(layers: list[dict[str, Any]]) -> None:
@@ -152,9 +153,10 @@ def body(key: str) -> None:
     columns = st.columns(5)
     columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))
-    columns[2].metric(
-        "top-1", "" if trial["top1"] is None else f"{trial['top1']:.2f} %"
-    )
+    found, _ = results(trial["study"])
+    value = known.final.get(found.metric.name)
+    shown = "" if value is None else f"{value:.{found.metric.digits}f}"
+    columns[2].metric(found.metric.title, shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(
         "trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
@@ -162,7 +164,7 @@ def body(key: str) -> None:
     st.subheader("Compared with row 0")
     show_difference(trial)
     if known.epochs:
-        show_curves(known)
+        show_curves(known, found.metrics)
     show_layers(layers)
     st.subheader("Run it again")
     if known.status == Status.COMPLETED:

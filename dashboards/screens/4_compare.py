@@ -9,7 +9,6 @@ import streamlit as st
 from links import keep, state
 from stored import curves, results, studies
 
-from ablate.metrics import METRICS
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
@@ -28,7 +27,7 @@ def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return {
         **{name: level_text(level) for name, level in shown_levels(cell).items()},
-        found.metric: f"{statistics.fmean(values):.2f}{spread}" if values else "",
+        found.metric.name: f"{statistics.fmean(values):.2f}{spread}" if values else "",
         "n": str(len(values)),
         "params": f"{cell.cost.params:,}" if cell.cost else "",
         "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",
@@ -56,9 +55,9 @@ def beside(
     ):
         return {}
     effect = compared(cell, reference)
-    digits = METRICS[found.metric].digits
+    digits = found.metric.digits
     return {
-        f"Δ {found.metric} from the first selected row": (
+        f"Δ {found.metric.name} from the first selected row": (
             "" if effect.mean is None else f"{effect.mean:+.{digits}f}"
         ),
         "95 % interval": (
@@ -113,7 +112,7 @@ def page() -> None:
         if cell.statuses:
             try:
                 series += charts.curves_chart(
-                    found, curves(found.name, [cell.index]), found.metric
+                    found, curves(found.name, [cell.index]), found.metric.name
                 ).series
             except charts.AblateError:
                 continue
@@ -139,7 +138,7 @@ def page() -> None:
                 Chart(
                     title="Learning curves",
                     x="epoch",
-                    y=first.metric,
+                    y=first.metric.title,
                     series=series,
                     form="lines",
                 )

@@ -69,10 +69,12 @@ def curve(trial: Trial, number: int) -> Epoch:
     loss = 3 * 0.75**number + 0.3
     return Epoch(
         number=number,
-        train_loss=loss,
-        loss=loss * 1.1,
-        top1=top1,
-        top5=min(100.0, top1 + 12),
+        metrics={
+            "train_loss": loss,
+            "loss": loss * 1.1,
+            "top1": top1,
+            "top5": min(100.0, top1 + 12),
+        },
         lr=1e-3 * (1 - number / 9),
         seconds=1.0,
     )

@@ -123,6 +123,7 @@ def test_the_token_comes_from_a_file_or_the_environment(
 
 def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None:
     from ablate.store.writer import Writer
+    from tests.store.older import to_revision_8
 
     file = tmp_path / "ablate.db"
     Writer(str(file)).close()
@@ -131,10 +132,7 @@ def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None
         " cpu, cores, memory_gb, gpus"
     )
     with sqlite3.connect(file) as connection:
-        for (view,) in connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'view'"
-        ).fetchall():
-            connection.execute(f'DROP VIEW "{view}"')
+        to_revision_8(connection)
         connection.execute("ALTER TABLE trials DROP COLUMN teacher")
         connection.execute("ALTER TABLE studies DROP COLUMN space")
         connection.execute("UPDATE alembic_version SET version_num = '0005'")

@@ -32,10 +32,7 @@ def curve(trial: Trial, number: int) -> Epoch:
     )
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=top1,
-        top5=99.0,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
         lr=1e-3,
         seconds=1.0,
     )

@@ -98,11 +98,8 @@ def numbers(events: list[Event]) -> dict[str, list[tuple[float, ...]]]:
         if isinstance(event, Progressed):
             for e in event.epochs:
                 found.setdefault(event.trial, {})[e.number] = (
-                    e.train_loss,
-                    e.loss,
-                    e.top1,
-                    e.top5,
-                    e.lr,
+                    *sorted(e.metrics.values()),
+                    e.lr or 0.0,
                 )
     return {key: [epochs[n] for n in sorted(epochs)] for key, epochs in found.items()}
 
@@ -163,7 +160,9 @@ def test_a_diverging_job_ends_as_diverged(
     wanted = trials(tiny.replace("lr: 2e-3", "lr: 1e30, optimizer: sgd"))[:1]
     if executor.name == "simulated":
         executor = SimulatedExecutor(
-            lambda trial, number: replace(made_up(trial, number), loss=math.nan)
+            lambda trial, number: replace(
+                made_up(trial, number), metrics={"loss": math.nan}
+            )
         )
     ended = [
         event
@@ -308,10 +307,12 @@ class TestRay:
             "a" * 20: tuple(
                 Epoch(
                     number=n,
-                    train_loss=0.1,
-                    loss=0.1,
-                    top1=99.0,
-                    top5=100.0,
+                    metrics={
+                        "train_loss": 0.1,
+                        "loss": 0.1,
+                        "top1": 99.0,
+                        "top5": 100.0,
+                    },
                     lr=0.1,
                     seconds=0.1,
                 )

@@ -118,7 +118,9 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
             Ended(
                 trial.hash,
                 Status.COMPLETED,
-                tested=records.Tested(epoch=3, loss=1.5, top1=50.0, top5=90.0),
+                tested=records.Tested(
+                    epoch=3, metrics={"loss": 1.5, "top1": 50.0, "top5": 90.0}
+                ),
             )
         )
         loggers.close()
@@ -128,7 +130,9 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
     told = [
         (step, pytest.approx(value)) for step, name, value in found if name == "top1"
     ]
-    assert told == [(number, made_up(trial, number).top1) for number in (1, 2, 3)]
+    assert told == [
+        (number, made_up(trial, number).metrics["top1"]) for number in (1, 2, 3)
+    ]
     assert found.count((3, "token_cosine/layer_0", 0.25)) == 1
     assert (3, "test/top1", 50.0) in found
     # What the page of hyperparameters compares by: all of the last epoch.
@@ -171,7 +175,9 @@ def test_mlflow_has_each_trial_once(
         (one.step, one.value)
         for one in client.get_metric_history(run.info.run_id, "top1")
     ]
-    assert curve == [(number, made_up(trial, number).top1) for number in (1, 2)]
+    assert curve == [
+        (number, made_up(trial, number).metrics["top1"]) for number in (1, 2)
+    ]
 
 
 @pytest.mark.slow
@@ -305,7 +311,7 @@ def test_all_three_beside_real_training(
     assert "View the log with: tensorboard --logdir runs/tensorboard" in err
     with Reader("runs/ablate.db") as reader:
         _, rows = reader.query(
-            "SELECT trial_hash, number, top1 FROM epochs ORDER BY 1, 2"
+            "SELECT trial, epoch, top1 FROM epoch_results ORDER BY 1, 2"
         )
     stored: dict[str, list[Any]] = {}
     for trial, epoch, top1 in rows:

@@ -175,10 +175,12 @@ def test_failed_trials_are_tried_again_and_diverged_ones_are_not(
         if trial.seed == 0 and "shortcuts.count" in trial.architecture.settings:
             return Epoch(
                 number=number,
-                train_loss=float("nan"),
-                loss=float("nan"),
-                top1=0,
-                top5=0,
+                metrics={
+                    "train_loss": float("nan"),
+                    "loss": float("nan"),
+                    "top1": 0,
+                    "top5": 0,
+                },
                 lr=0,
                 seconds=0,
             )
@@ -200,10 +202,12 @@ def test_only_completed_trials_enter_a_mean(
     def curve(trial: Trial, number: int) -> Epoch:
         return Epoch(
             number=number,
-            train_loss=1.0,
-            loss=float("nan") if trial.seed == 1 else 1.0,
-            top1=80.0,
-            top5=90.0,
+            metrics={
+                "train_loss": 1.0,
+                "loss": float("nan") if trial.seed == 1 else 1.0,
+                "top1": 80.0,
+                "top5": 90.0,
+            },
             lr=0.1,
             seconds=1.0,
         )

@@ -54,10 +54,12 @@ def curve(trial: Trial, number: int) -> Epoch:
     )
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=level * (1 - math.exp(-6 * number / trial.recipe.epochs)),
-        top5=99.0,
+        metrics={
+            "train_loss": 1.0,
+            "loss": 1.0,
+            "top1": level * (1 - math.exp(-6 * number / trial.recipe.epochs)),
+            "top5": 99.0,
+        },
         lr=trial.recipe.lr,
         seconds=1.0,
     )
@@ -147,10 +149,7 @@ def flat(value: float, count: int) -> tuple[Epoch, ...]:
     return tuple(
         Epoch(
             number=number,
-            train_loss=1.0,
-            loss=1.0,
-            top1=value,
-            top5=99.0,
+            metrics={"train_loss": 1.0, "loss": 1.0, "top1": value, "top5": 99.0},
             lr=0.1,
             seconds=1.0,
         )

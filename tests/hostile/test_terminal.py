@@ -54,10 +54,12 @@ def follow(progress: Progress, plan: Plan) -> None:
             (
                 Epoch(
                     number=3,
-                    train_loss=1.0,
-                    loss=1.0,
-                    top1=50.0,
-                    top5=60.0,
+                    metrics={
+                        "train_loss": 1.0,
+                        "loss": 1.0,
+                        "top1": 50.0,
+                        "top5": 60.0,
+                    },
                     lr=1e-3,
                     seconds=1.0,
                 ),

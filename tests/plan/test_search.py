@@ -69,10 +69,12 @@ def known(
     epochs = tuple(
         Epoch(
             number=n,
-            train_loss=1.0,
-            loss=1.0,
-            top1=value * n / trial.recipe.epochs,
-            top5=99.0,
+            metrics={
+                "train_loss": 1.0,
+                "loss": 1.0,
+                "top1": value * n / trial.recipe.epochs,
+                "top5": 99.0,
+            },
             lr=0.1,
             seconds=1.0,
         )

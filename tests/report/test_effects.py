@@ -17,6 +17,7 @@ from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
 from ablate.report.verdicts import Estimate, Verdict, judge
 from ablate.report.wording import sentence
+from ablate.tasks import classification
 from tests.benchmarks import load
 
 
@@ -47,7 +48,7 @@ def test_an_effect_is_the_paired_t_test(trust: ModuleType) -> None:
     )
     assert effect.verdict is Verdict.HELPS
     assert (
-        sentence(effect, "top1", 0.5)
+        sentence(effect, classification.METRICS[0], 0.5)
         == f"cell = 1 helps by 0.85 points (95 % interval {low:.2f} to {high:.2f}, 4"
         " seeds) at equal FLOPs."
     )
@@ -79,7 +80,7 @@ def test_what_cannot_be_told_is_said(
     trust: ModuleType, values: list[list[float]], words: str
 ) -> None:
     (effect,) = effects(study(trust, values), 0.5)
-    assert words in sentence(effect, "top1", 0.5)
+    assert words in sentence(effect, classification.METRICS[0], 0.5)
     assert effect.verdict in (Verdict.INCONCLUSIVE, Verdict.SAME)
 
 
@@ -96,7 +97,9 @@ def test_diverged_and_pruned_seeds_are_shown_and_in_no_mean(trust: ModuleType) -
     (effect,) = effects(replace(results, cells=(results.cells[0], cell)), 0.5)
     assert effect.mean == pytest.approx(1.1)
     assert effect.left_out == {"diverged": 1, "pruned": 1}
-    assert "3 seeds; 1 diverged; 1 pruned" in sentence(effect, "top1", 0.5)
+    assert "3 seeds; 1 diverged; 1 pruned" in sentence(
+        effect, classification.METRICS[0], 0.5
+    )
 
 
 def test_looks_share_the_risk(trust: ModuleType) -> None:

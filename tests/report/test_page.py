@@ -17,6 +17,7 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.html_report import write_report
 from ablate.pipeline import Options
+from ablate.records import Epoch, Trial
 from ablate.report.matplotlib_charts import save_chart, svg
 from ablate.report.plotly_charts import draw
 from ablate.store.reader import Reader
@@ -148,12 +149,11 @@ def test_every_kind_of_study_has_a_report(
 def test_a_study_without_a_spread_has_a_report(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
-    run_text(
-        FULL,
-        SimulatedExecutor(
-            lambda trial, number: replace(curve(trial, number), top1=0.0)
-        ),
-    )
+    def equal(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        return replace(epoch, metrics={**epoch.metrics, "top1": 0.0})
+
+    run_text(FULL, SimulatedExecutor(equal))
     write_report(Study("tiny", options.url), tmp_path / "a.html")
     assert "no information about noise" in (tmp_path / "a.html").read_text()
 

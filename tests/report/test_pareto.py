@@ -31,10 +31,7 @@ def curve(trial: Trial, number: int) -> Epoch:
     )
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=top1,
-        top5=99.0,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
         lr=0.1,
         seconds=1.0,
     )

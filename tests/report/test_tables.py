@@ -23,6 +23,7 @@ from ablate.records import CellResult, Cost, Looks, Status, StudyResults
 from ablate.report import render, results_table, summarise
 from ablate.report.tables import plain
 from ablate.report.units import unit_for
+from ablate.tasks import classification
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DONE, FAILED, DIVERGED = Status.COMPLETED, Status.FAILED, Status.DIVERGED
@@ -58,7 +59,7 @@ RESULTS = StudyResults(
     question="How many shortcuts, 50% | or_more?",
     expect="e",
     source="s",
-    metric="top1",
+    metric=classification.METRICS[0],
     direction="max",
     factors=("shortcuts.count", "shortcuts.b"),
     cells=(

@@ -38,6 +38,7 @@ from ablate.store.reader import Reader
 from ablate.store.tables import metadata
 from ablate.store.writer import Writer
 from ablate.study import Study
+from tests.store.older import to_revision_8
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 
@@ -59,10 +60,7 @@ def url(tmp_path: Path) -> str:
 def epoch(number: int, top1: float = 50.0) -> Epoch:
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=top1,
-        top5=90.0,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 90.0},
         lr=0.1,
         seconds=0.5,
     )
@@ -220,9 +218,9 @@ def test_a_result_stands_whatever_late_events_say(url: str, plan: Plan) -> None:
         finish(writer, key, 77.0)
         writer.write(Started(key, PLACE, 0))
         writer.write(Ended(key, Status.FAILED, "late"))
-    assert rows(url, f"SELECT status, top1 FROM trials WHERE hash = '{key}'") == [
-        ("completed", 77.0)
-    ]
+    assert rows(
+        url, f"SELECT status, top1 FROM trial_results WHERE trial = '{key}'"
+    ) == [("completed", 77.0)]
 
 
 def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
@@ -494,7 +492,10 @@ def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("statement", "hint"),
     [
-        ("SELECT top1x FROM trials", "no such column: top1x; did you mean 'top1'?"),
+        (
+            "SELECT top1x FROM trial_results",
+            "no such column: top1x; did you mean 'top1'?",
+        ),
         (
             "SELECT t.zzz FROM Cell_trials t",
             "no such column: t.zzz; cell_trials has cell_id, seed, trial_hash",
@@ -576,15 +577,10 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(
         writer.write(
             Started(plan.trials[0].hash, Place("inline", "host", 1, "cpu", 1), 0)
         )
+    with sqlite3.connect(url) as older:
+        to_revision_8(older)
+    older.close()
     with create_engine(f"sqlite:///{url}").begin() as connection:
-        for view in (
-            connection.execute(
-                text("SELECT name FROM sqlite_master WHERE type = 'view'")
-            )
-            .scalars()
-            .all()
-        ):
-            connection.execute(text(f'DROP VIEW "{view}"'))
         connection.execute(text("DROP TABLE diagnostics"))
         connection.execute(text("DROP TABLE drivers"))
         connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
@@ -629,6 +625,35 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(
         (0, 0.25),
         (1, 0.75),
     ]
+
+
+def test_a_store_with_a_column_for_each_metric_is_brought_up_to_date(
+    url: str, plan: Plan
+) -> None:
+    with begun(url, plan) as writer:
+        for number, trial in enumerate(plan.trials[:3]):
+            finish(writer, trial.hash, 50.0 + number)
+    views = ("results_tiny", "trial_results", "epoch_results", "metric_results")
+
+    def stored() -> list[object]:
+        with Reader(url) as reader:
+            known = reader.known([trial.hash for trial in plan.trials])
+            return [known, *(reader.query(f"SELECT * FROM {view}") for view in views)]
+
+    before = stored()
+    with sqlite3.connect(url) as older:
+        to_revision_8(older)
+    older.close()
+    Writer(url).close()
+    assert stored() == before
+    assert rows(url, "SELECT MAX(top1) FROM results_tiny") == [(52.0,)]
+    # A study of an older version names no metrics in its space.
+    with sqlite3.connect(url) as older:
+        older.execute("UPDATE studies SET space = NULL")
+        to_revision_8(older)
+    older.close()
+    Writer(url).close()
+    assert stored() == before
 
 
 def test_a_store_that_another_program_holds_is_said_in_one_message(

@@ -67,10 +67,12 @@ def curve(trial: Trial, number: int) -> Epoch:
     noise = int(trial.hash[:4], 16) / 2**16
     return Epoch(
         number=number,
-        train_loss=1.0,
-        loss=1.0,
-        top1=50.0 + helps + noise + number,
-        top5=90.0,
+        metrics={
+            "train_loss": 1.0,
+            "loss": 1.0,
+            "top1": 50.0 + helps + noise + number,
+            "top5": 90.0,
+        },
         lr=1e-3,
         seconds=0.1,
     )

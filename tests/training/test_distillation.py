@@ -540,7 +540,7 @@ def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     training = Training(
         taught(teacher, replace(HARD, epochs=1, warmup_epochs=0)), tmp_path / "run"
     )
-    assert np.isfinite(training.epoch().train_loss)
+    assert np.isfinite(training.epoch().metrics["train_loss"])
     training.close()
 
 

@@ -67,8 +67,8 @@ def test_a_longer_training_at_a_constant_rate_goes_on_to_the_same_bits(
 
 def epochs(options: Options) -> list[tuple[object, ...]]:
     statement = (
-        "SELECT e.trial_hash, e.number, e.train_loss, e.loss, e.top1 FROM epochs e JOIN"
-        " trials t ON t.hash = e.trial_hash WHERE t.epochs = 5 UNION ALL SELECT"
+        "SELECT e.trial, e.epoch, e.train_loss, e.loss, e.top1 FROM epoch_results e"
+        " JOIN trials t ON t.hash = e.trial WHERE t.epochs = 5 UNION ALL SELECT"
         " trial_hash, epoch, value, layer, 0 FROM diagnostics d JOIN trials t ON t.hash"
         " = d.trial_hash WHERE t.epochs = 5 ORDER BY 1, 2, 3"
     )

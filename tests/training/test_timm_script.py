@@ -162,9 +162,10 @@ def test_every_step_and_epoch_is_that_of_timms_script(name: str) -> None:
         script.step_epoch(epoch, tested["top1"])
         restore(after)
         assert ours.losses[seen:] == script.losses[seen:]
-        assert found.train_loss == pytest.approx(theirs["loss"], rel=1e-6)
-        assert (found.loss, found.top1, found.top5) == pytest.approx(
-            (tested["loss"], tested["top1"], tested["top5"]), rel=1e-5
+        assert found.metrics["train_loss"] == pytest.approx(theirs["loss"], rel=1e-6)
+        names = ("loss", "top1", "top5")
+        assert [found.metrics[name] for name in names] == pytest.approx(
+            [tested[name] for name in names], rel=1e-5
         )
     assert len(script.losses) == 12
     assert [set(rates) for rates in ours.rates] == [

@@ -16,7 +16,6 @@ from ablate.data.arrays import load, parted
 from ablate.data.batches import batches
 from ablate.errors import DataError, SpaceError
 from ablate.families import resolve
-from ablate.metrics import values_of
 from ablate.pipeline import Options
 from ablate.records import Recipe, Trial
 from ablate.store.reader import Reader
@@ -113,7 +112,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
             name: tensor.clone()
             for name, tensor in training._ema.module.state_dict().items()
         }
-    tops = [epoch.top1 for epoch in training.epochs]
+    tops = [epoch.metrics["top1"] for epoch in training.epochs]
     best = tops.index(max(tops)) + 1
     assert best < 8, "the test is of no use where the last epoch is the best"
     assert training.tested is not None
@@ -123,7 +122,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
         "the last weights are what training goes on from"
     )
     training._ema.module.load_state_dict(weights[best])
-    assert training._test() == values_of(training.tested)
+    assert training._test() == training.tested.metrics
     training.close()
 
     # Killed after each epoch, it comes to the same.
@@ -148,7 +147,7 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
     with Reader(options.url) as reader:
         for row in reader.trials("tiny"):
             known = reader.known([row["trial"]])[row["trial"]]
-            told = [epoch.top1 for epoch in known.epochs]
+            told = [epoch.metrics["top1"] for epoch in known.epochs]
             (chosen,) = reader.query(
                 f"SELECT selected_epoch FROM trials WHERE hash = '{row['trial']}'"
             )[1]

@@ -95,12 +95,12 @@ class Run:
             for epoch in event.epochs:
                 if epoch.number > self.last:
                     self.last = epoch.number
-                    values = {
-                        name: value
-                        for name, value in asdict(epoch).items()
-                        if value is not None
-                    }
-                    self.waiting[values.pop("number")] = values
+                    values = dict(epoch.metrics)
+                    for name in ("lr", "seconds", "joules"):
+                        value = getattr(epoch, name)
+                        if value is not None:
+                            values[name] = value
+                    self.waiting[epoch.number] = values
         elif isinstance(event, Measured):
             for one in event.measurements:
                 name = f"{one.name}/layer {one.layer}"
@@ -109,9 +109,7 @@ class Run:
                     self.waiting.setdefault(one.epoch, {})[name] = one.value
         elif isinstance(event, Ended) and event.tested is not None:
             tested = {
-                f"test/{name}": value
-                for name, value in asdict(event.tested).items()
-                if name != "epoch"
+                f"test/{name}": value for name, value in event.tested.metrics.items()
             }
             self.waiting.setdefault(self.last, {}).update(tested)
 

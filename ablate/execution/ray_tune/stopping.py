@@ -24,7 +24,6 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from ablate.metrics import values_of
 from ablate.records import Epoch, Order
 
 
@@ -93,7 +92,7 @@ class StoppingRule:
         for epoch in epochs:
             if epoch.number > self._seen[key]:
                 self._seen[key] = epoch.number
-                result = {"epoch": epoch.number, **values_of(epoch)}
+                result = {"epoch": epoch.number, **epoch.metrics}
                 decided = self._scheduler.on_trial_result(None, _Known(key), result)
         return bool(decided == TrialScheduler.STOP)
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from ray import tune
 
-from ablate.metrics import values_of
 from ablate.records import Event, Status, epochs_of
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class TrialWorker(tune.Trainable):
         epochs = epochs_of(events)
         if epochs:
             last = epochs[-1]
-            result |= {"epoch": last.number, **values_of(last)}
+            result |= {"epoch": last.number, **last.metrics}
         return result
 
     def cleanup(self) -> None:

@@ -1,0 +1,33 @@
+"""What training measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Direction: TypeAlias = Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that training measures after each epoch, and how it is shown."""
+
+    # In YAML, SQL and code.
+    name: str
+    # In tables, charts and pages; by default the name.
+    title: str = ""
+    # After a difference of two values, with a space before it if it needs one.
+    unit: str = ""
+    # Digits after the decimal point.
+    digits: int = 4
+    # Least difference that matters, unless the space declares another. With 0, no
+    # difference is too small to matter, so no verdict is "no difference".
+    margin: float = 0.0
+    # Whether it is better when it is larger.
+    direction: Direction = "max"
+    # Whether a study may compare its cells by it. The training loss is only drawn.
+    compared: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.name)

@@ -1,0 +1,67 @@
+"""The wide view of each study: one column for each factor, metric and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+
+from ablate.records import Level, Space
+from ablate.space_data import metrics_of
+from ablate.store import views
+from ablate.store.tables import cells, levels, studies
+
+
+def put_declared(connection: Connection, study: int, space: Space) -> None:
+    """Creates or replaces the view of a study by its declaration."""
+    name = connection.execute(
+        select(studies.c.results_view).where(studies.c.id == study)
+    ).scalar_one()
+    numeric = {
+        factor: all(map(is_number, listed)) for factor, listed in space.factors.items()
+    }
+    if space.control:
+        numeric["size.width"] = True
+    metrics = [metric.name for metric in space.metrics]
+    connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
+    connection.exec_driver_sql(views.results_view(name, study, numeric, metrics))
+
+
+def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
+    """Creates the view of a stored study by the levels of its cells.
+
+    Args:
+        study: its row in the table `studies`.
+    """
+    rows = connection.execute(
+        select(levels.c.factor, levels.c.number)
+        .join(cells, cells.c.id == levels.c.cell_id)
+        .where(cells.c.study_id == study["id"])
+        .order_by(cells.c.number, levels.c.position)
+    )
+    numeric: dict[str, bool] = {}
+    for factor, number in rows:
+        numeric[factor] = numeric.get(factor, True) and number is not None
+    metrics = [metric.name for metric in metrics_of(study["space"])]
+    connection.exec_driver_sql(
+        views.results_view(study["results_view"], study["id"], numeric, metrics)
+    )
+
+
+def drop_all(connection: Connection) -> None:
+    """Drops the views of all studies, before a migration changes a table."""
+    names = connection.execute(text("SELECT results_view FROM studies")).scalars()
+    for name in names.all():
+        connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
+
+
+def put_all(connection: Connection) -> None:
+    """Creates the views of all studies after a migration."""
+    for study in connection.execute(select(studies)).mappings().all():
+        put_stored(connection, dict(study))
+
+
+def is_number(level: Level) -> bool:
+    """Whether a level is a number: true is none."""
+    return isinstance(level, int | float) and not isinstance(level, bool)
