@@ -27,17 +27,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ablate.api import create_model, model_cost, open_study, preview, run
+    from ablate.api import create_model, model_cost, open_study, preview, run, use
+    from ablate.factors.factor import Factor, OneOf, Parameter, Real, Whole
+    from ablate.parts import backbone, command, dataset, loss, metric, trainer
+    from ablate.records import Metric
     from ablate.study import Study
 
-__all__ = ["Study", "create_model", "model_cost", "open_study", "preview", "run"]
+# The module of each public name. It is imported when the name is first used.
+_HOMES = {
+    "ablate.api": ("create_model", "model_cost", "open_study", "preview", "run", "use"),
+    "ablate.factors.factor": ("Factor", "OneOf", "Parameter", "Real", "Whole"),
+    "ablate.parts": ("backbone", "command", "dataset", "loss", "metric", "trainer"),
+    "ablate.records": ("Metric",),
+    "ablate.study": ("Study",),
+}
+
+__all__ = [
+    "Factor",
+    "Metric",
+    "OneOf",
+    "Parameter",
+    "Real",
+    "Study",
+    "Whole",
+    "backbone",
+    "command",
+    "create_model",
+    "dataset",
+    "loss",
+    "metric",
+    "model_cost",
+    "open_study",
+    "preview",
+    "run",
+    "trainer",
+    "use",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'ablate' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(
-        import_module("ablate.study" if name == "Study" else "ablate.api"), name
-    )
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'ablate' has no attribute '{name}'")

@@ -12,10 +12,14 @@ from ablate import escape
 from ablate.masking import masked
 
 CHECKPOINTS = "--checkpoints"
+WITH = "--with"
 # The verbs that read or write checkpoints.
 TRAINING = ("run", "resume", "diagnose")
+# The verbs that need the user's own parts.
+USING_PARTS = (*TRAINING, "plan", "cost", "reproduce")
 
-_options: dict[str, str] = {}
+# The values of each option: --with may have several.
+_options: dict[str, tuple[str, ...]] = {}
 # A variable of the process, not of a context: the threads of the loggers report too.
 _is_command_line = False
 
@@ -40,14 +44,14 @@ def option(name: str) -> str:
     return name
 
 
-def keep(option: str, value: str) -> None:
+def keep(option: str, *values: str) -> None:
     """Records an option of the current command, to repeat it in suggested commands.
 
-    An empty value removes the option.
+    An empty value, or none, removes the option.
     """
     _options.pop(option, None)
-    if value:
-        _options[option] = value
+    if any(values):
+        _options[option] = values
 
 
 def place(verb: str = "") -> str:
@@ -55,14 +59,12 @@ def place(verb: str = "") -> str:
 
     Each has a blank before it. A password is masked.
     """
-    needed = {
-        name: value
-        for name, value in _options.items()
-        if name != CHECKPOINTS or verb in TRAINING
-    }
-    said = "".join(
-        f" {name} {escape.shell(masked(value))}" for name, value in needed.items()
-    )
+    readers = {CHECKPOINTS: TRAINING, WITH: USING_PARTS}
+    said = ""
+    for name, values in _options.items():
+        if verb in readers.get(name, (verb,)):
+            for value in values:
+                said += f" {name} {escape.shell(masked(value))}"
     return escape.line(said)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import advice, factors, pipeline, space
+from ablate import advice, factors, pipeline, registry, space
 from ablate.errors import AblateError
 from ablate.pipeline import Options, Preview
 from ablate.records import Cost, Settings, Space
@@ -36,6 +36,18 @@ def _read(declared: Declared) -> tuple[Space, str]:
             name,
         )
     return space.read(Path(declared)), str(declared)
+
+
+def use(*files: str | Path) -> None:
+    """Loads files with parts of your own, as `--with` does on the command line.
+
+    A file that has changed is loaded again.
+
+    Raises:
+        AblateError: a file is missing, fails, or declares no part.
+    """
+    for file in files:
+        registry.load_file(file)
 
 
 def preview(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ablate.declared import declared_space
-from ablate.errors import StoreError
+from ablate.errors import DiagnosticError, StoreError
 from ablate.pipeline import Options
 from ablate.records import PUBLISHED_WEIGHTS, Data, Diagnostics, Measured, Trained
 from ablate.store.reader import Reader
@@ -56,6 +56,11 @@ def diagnose(
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in pairs:
             declared = declared_space(documents[study])
+            if declared.trainer:
+                raise DiagnosticError(
+                    f"{study} is trained by trainer {declared.trainer}, whose networks"
+                    " ablate does not know; diagnostics are not defined on them"
+                )
             for trial in reader.trained(study):
                 if key in (None, trial.hash):
                     # Images are prepared as in training: published weights determine

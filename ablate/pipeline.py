@@ -21,7 +21,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ablate import execution, provenance
+from ablate import execution, provenance, registry
 from ablate.declared import validated_space, was_search
 from ablate.errors import StoreError
 from ablate.filesystems import remove_checkpoint
@@ -348,6 +348,7 @@ def _queue(
             diagnostics=declared.diagnostics,
             beginnings=store.reader.beginnings(trial),
             keep=declared.keep,
+            sources=registry.sources(),
         )
 
     return Queue(source, lambda key: store.writer.claim(key, results), job)

@@ -135,13 +135,17 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
         by = f"strategy {study.declared.strategy.name}"
     elif study.declared.scheduler.name != "fifo":
         by = f"scheduler {study.declared.scheduler.name}"
+    remedy = (
+        " Hold out images for validation: data: {name:"
+        f" {study.declared.data.name}, validation: 0.1}}."
+    )
+    if study.declared.trainer:
+        remedy = " Report a metric that the trainer measures on data held out for it."
     if by:
         yield Finding(
             "chosen on the test set",
             f"{by} selects by {study.results.metric.name} on the test set, and the same"
-            " value is reported, so the best result is too optimistic. Hold out images"
-            f" for validation: data: {{name: {study.declared.data.name}, validation:"
-            " 0.1}.",
+            f" value is reported, so the best result is too optimistic.{remedy}",
             study.again(),
         )
 
@@ -323,7 +327,8 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
-    difference = f"{effect.mean:+.2f}{study.results.metric.unit}"
+    metric = study.results.metric
+    difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
     seeds = "seed" if count == 1 else "seeds"
     if unsure:
         judgement = "which is inconclusive"

@@ -49,6 +49,20 @@ def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
     return value
 
 
+def _load_parts(
+    context: typer.Context, parameter: CallbackParam, files: list[Path] | None
+) -> list[Path]:
+    """Loads the user's own parts, before the verb looks for any name."""
+    from ablate import registry
+
+    named = [str(file) for file in files or ()]
+    advice.keep(advice.WITH, *named)
+    # A process may run several commands, as tests do.
+    registry.clear()
+    registry.load_all(named)
+    return list(files or ())
+
+
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A search space (YAML).")
 ]
@@ -75,6 +89,15 @@ RunsOption = Annotated[
     Path,
     typer.Option(
         "--runs", metavar="DIR", callback=_kept, help="Folder of store and checkpoints."
+    ),
+]
+WithOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with",
+        metavar="FILE",
+        callback=_load_parts,
+        help="Python file with parts of your own; repeatable.",
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]

@@ -50,9 +50,10 @@ class Progress:
         self._running: set[str] = set()
         self._done = 0
         self._best: tuple[float, str] | None = None
-        self._metric = "top1"
+        self._metric = ""
+        self._digits = 2
         self._sign = 1
-        self._word = "top1"
+        self._word = ""
         self._until = False
         self._start = time.monotonic()
         self._bars: Bars | None = None
@@ -85,6 +86,7 @@ class Progress:
         """Shows the plan before training begins."""
         space = shown.plan.space
         self._metric = space.metric
+        self._digits = space.compared.digits
         self._sign = 1 if space.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
         self._baseline = space.baseline
@@ -177,7 +179,7 @@ class Progress:
             )
         if not self._live:
             if happened.status == Status.COMPLETED and value is not None:
-                told = f"{self._word} {value:.2f}"
+                told = f"{self._word} {value:.{self._digits}f}"
             else:
                 told = happened.status.value
             self._say(f"[{self._done}/{len(self._trials)}] {self._labels[key]}: {told}")
@@ -237,7 +239,8 @@ class Progress:
         else:
             left = None
         if self._best:
-            best = f", best {self._word} {self._sign * self._best[0]:.2f} ({self._best[1]})"
+            value = f"{self._sign * self._best[0]:.{self._digits}f}"
+            best = f", best {self._word} {value} ({self._best[1]})"
         else:
             best = ""
         update = self._bars.update

@@ -16,6 +16,7 @@ from ablate.cli.options import (
     FormatOption,
     RunsOption,
     StoreOption,
+    WithOption,
     url_of,
 )
 from ablate.cli.output import Format, duration, show
@@ -76,6 +77,7 @@ def plan(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     cpus: CpusOption = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Show what a search space would train: its cells, their cost, and the time.
@@ -152,6 +154,7 @@ def cost(
     ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Count parameters, FLOPs and activations of the cells of a space, or of one model.
@@ -219,6 +222,7 @@ def factors(
         str | None,
         typer.Argument(metavar="[FACTOR]", help="Name of a factor. [default: all]"),
     ] = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """List the factors with their levels, papers and claims."""
@@ -234,6 +238,7 @@ def backbones(
             metavar="[FAMILY]", help="Family to list in full. [default: all families]"
         ),
     ] = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """List the backbones and the factors that each of them supports."""
@@ -242,7 +247,7 @@ def backbones(
     show(backbones_table(family), form.value)
 
 
-def schema() -> None:
+def schema(own: WithOption = None) -> None:
     """Print the JSON Schema of a search space, for editors.
 
     For example: `ablate schema > space.schema.json`.

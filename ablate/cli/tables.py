@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
-from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Status
+from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Space, Status
 from ablate.report.folding import folding_notes
 from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
 from ablate.report.tables import Table, plain
-from ablate.report.units import Unit, cost_units, size_text
+from ablate.report.units import Unit, cost_text, cost_units, size_text
 
 if TYPE_CHECKING:
     from ablate.disk import Place
@@ -69,7 +69,8 @@ def plan_table(shown: Preview) -> Table:
                 "note": cell.note,
             }
         )
-    costs = [f"params ({units['params'].letter})", f"FLOPs ({units['flops'].letter})"]
+    titles = {"params": "params", "flops": "FLOPs"}
+    costs = [f"{titles[name]} ({unit.letter})" for name, unit in units.items()]
     columns = ["row", *names, *costs, "outcome", "to train", "known", "why"]
     return Table(
         columns=columns,
@@ -93,9 +94,7 @@ def _outcome(cell: Cell, left: int) -> str:
 
 
 def _in_units(cost: Cost | None, units: Mapping[str, Unit]) -> list[str]:
-    if cost is None:
-        return ["" for _ in units]
-    return [unit.text(getattr(cost, name)) for name, unit in units.items()]
+    return [cost_text(cost, name, unit) for name, unit in units.items()]
 
 
 def _plan_notes(plan: Plan) -> list[str]:
@@ -110,6 +109,8 @@ def _plan_notes(plan: Plan) -> list[str]:
         "plackett-burman",
     ):
         notes += [f"Not separable: {line}." for line in aliases(plan.space)]
+    if plan.space.trainer:
+        return [*notes, _own_recipe(plan.space)]
     recipe = ", ".join(
         f"{name} {level_text(level)}"
         for name, level in plan.space.recipe.summary().items()
@@ -123,6 +124,23 @@ def _plan_notes(plan: Plan) -> list[str]:
             "The warm-up of a cell is at least one epoch shorter than its training."
         ]
     return [*notes, f"Recipe: {recipe}; all other fields are off or at their defaults."]
+
+
+def _own_recipe(space: Space) -> str:
+    """How the user's trainer trains, as far as it is known."""
+    from ablate.parts import trainer_named
+
+    trainer = trainer_named(space.trainer)
+    fields = ", ".join(
+        f"{name} {level_text(getattr(space.recipe, name))}"
+        for name in ("epochs", *trainer.recipe)
+    )
+    note = f"Trainer {trainer.name}: {fields}."
+    if trainer.model is None:
+        return f"{note} No costs, because the trainer gives no model."
+    if trainer.inputs is None:
+        return f"{note} No FLOPs, because the trainer gives no inputs."
+    return note
 
 
 def _level_texts(cell: Cell, names: list[str]) -> list[str]:
@@ -195,8 +213,9 @@ def _input(shape: Data | Architecture) -> str:
 def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
     """Headings. A difference has the name of its cost, so that headings are unique."""
     columns = []
-    for name, heading in COSTS.items():
-        columns.append(f"{heading} ({units[name].letter})")
+    for name, unit in units.items():
+        heading = COSTS[name]
+        columns.append(f"{heading} ({unit.letter})")
         if name in WITH_DELTA:
             columns.append(f"Δ {heading}")
     return columns
@@ -206,18 +225,16 @@ def _cost_texts(
     cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]
 ) -> list[str]:
     texts = []
-    for name in COSTS:
+    for name, unit in units.items():
         value = getattr(cost, name) if cost else None
         # By identity: the reference itself shows no difference.
         if value is not None and reference is not None and reference is not cost:
             delta = value - getattr(reference, name)
         else:
             delta = None
-        texts.append(units[name].text(value) if value is not None else "")
+        texts.append(cost_text(cost, name, unit))
         if name in WITH_DELTA:
-            texts.append(
-                units[name].text(delta, signed=True) if delta is not None else ""
-            )
+            texts.append(unit.text(delta, signed=True) if delta is not None else "")
     return texts
 
 

@@ -24,6 +24,7 @@ from ablate.cli.options import (
     RunsOption,
     Service,
     StoreOption,
+    WithOption,
 )
 from ablate.cli.output import Format, show, tell
 from ablate.records import MOST_WHOLE
@@ -52,6 +53,7 @@ def run(
             help="Add seeds to inconclusive cells, up to this number per cell.",
         ),
     ] = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Train the trials of a search space that have no result; print its table."""
@@ -95,6 +97,7 @@ def resume(
     ray_address: AddressOption = "",
     checkpoints: CheckpointsOption = "",
     log: LogOption = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Continue an unfinished study from its last checkpoints, and print its table."""
@@ -180,6 +183,7 @@ def reproduce(
     ],
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
+    own: WithOption = None,
 ) -> None:
     """Train a stored trial again, and report whether the result is the same.
 
@@ -216,6 +220,7 @@ def diagnose(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     checkpoints: CheckpointsOption = "",
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Measure diagnostics of trained networks, layer by layer, from their checkpoints.

@@ -6,15 +6,17 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from ablate.cost.rules import Handle, handles
-from ablate.errors import UncountedOperator
+from ablate.errors import Infeasible, UncountedOperator
 from ablate.layers.circulant import CirculantProjection
 from ablate.models import build
-from ablate.records import Architecture, Cost
+from ablate.parts import trainer_named
+from ablate.records import UNCOUNTED, Architecture, Cost
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
@@ -34,7 +36,45 @@ def count(architecture: Architecture) -> Cost:
         Infeasible: the architecture cannot be built.
         UncountedOperator: an operator of the network has no rule.
     """
+    if architecture.trainer:
+        return _own_cost(architecture)
     return cost_of(*model_and_image(architecture))
+
+
+def _own_cost(architecture: Architecture) -> Cost:
+    """Returns the cost of the network of a user's trainer.
+
+    Without inputs to trace it with, only its parameters are counted.
+
+    Raises:
+        Infeasible: the network cannot be built or traced at these levels.
+    """
+    trainer = trainer_named(architecture.trainer)
+    if trainer.model is None:
+        return UNCOUNTED
+    place = f"trainer {trainer.name}"
+    with torch.random.fork_rng(devices=[]):
+        try:
+            model = trainer.model(architecture.settings).eval()
+        except Exception as error:
+            raise Infeasible(
+                f"{place}: model= fails: {type(error).__name__}: {error}"
+            ) from error
+        if trainer.inputs is None:
+            params = sum(p.numel() for p in model.parameters())
+            return replace(UNCOUNTED, params=params)
+        try:
+            return cost_of(model, trainer.inputs(architecture.settings))
+        except UncountedOperator as error:
+            raise Infeasible(
+                f"{place}: {error}. Or leave inputs= out, so that only parameters are"
+                " counted"
+            ) from error
+        except Exception as error:
+            raise Infeasible(
+                f"{place}: the network cannot be traced with inputs=:"
+                f" {type(error).__name__}: {error}"
+            ) from error
 
 
 def parameters(architecture: Architecture) -> int:

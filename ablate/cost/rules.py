@@ -94,6 +94,15 @@ def _norm(inputs: list[Any], outputs: list[Any]) -> float:
     return float(fvcore_rules.norm_flop_counter(2)(inputs, outputs))
 
 
+def _rms_norm(inputs: list[Any], outputs: list[Any]) -> float:
+    """Counts 4 per element, or 3 without weights.
+
+    A layer norm has one more: it also subtracts the mean.
+    """
+    weighted = get_shape(inputs[2]) is not None
+    return float(elements(inputs[0]) * (4 if weighted else 3))
+
+
 def _batch_norm(inputs: list[Any], outputs: list[Any]) -> float:
     return float(fvcore_rules.batchnorm_flop_jit(inputs, outputs))
 
@@ -112,6 +121,7 @@ MATRIX: dict[str, CountingRule] = {
 OTHER: dict[str, CountingRule] = {
     "aten::layer_norm": _norm,
     "aten::group_norm": _norm,
+    "aten::rms_norm": _rms_norm,
     "aten::batch_norm": _batch_norm,
     "aten::mean": lambda inputs, outputs: elements(inputs[0]),
     "aten::sum": lambda inputs, outputs: elements(inputs[0]),
@@ -136,12 +146,12 @@ def _aten(names: str) -> frozenset[str]:
 ELEMENTWISE = _aten(
     "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
     " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
-    " relu_ silu silu_ elu softplus sigmoid tanh softmax log_softmax clamp_min ceil"
+    " relu_ silu silu_ elu softplus sigmoid square tanh softmax log_softmax clamp_min ceil"
     " hardsigmoid hardswish hardswish_ hardtanh hardtanh_ leaky_relu leaky_relu_"
 )
 FREE = _aten(
     "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
-    " constant_pad_nd contiguous copy_ detach dropout dropout_ empty expand"
+    " constant_pad_nd contiguous copy_ detach dropout dropout_ embedding empty expand"
     " expand_as feature_dropout flatten flip full full_like gather im2col imag index"
     " index_select lift_fresh meshgrid movedim narrow new_empty new_full new_ones"
     " new_zeros numpy_T ones ones_like pad permute real repeat repeat_interleave reshape"

@@ -4,6 +4,12 @@ Batches for training are in `data.batches`, which imports torch. This module imp
 nothing heavy.
 """
 
-from ablate.data.catalogue import SETS, DataSet, describe, refuse_recipe
+from ablate.data.catalogue import (
+    SETS,
+    DataSet,
+    describe,
+    own_sets,
+    refuse_recipe,
+)
 
-__all__ = ["SETS", "DataSet", "describe", "refuse_recipe"]
+__all__ = ["SETS", "DataSet", "describe", "own_sets", "refuse_recipe"]

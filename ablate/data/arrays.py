@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ablate import registry
 from ablate.data.splits import held_out
 from ablate.errors import AblateError, DataError, shortened
 from ablate.records import MOST_CLASSES, MOST_SIDE, Data
@@ -52,7 +53,9 @@ def load(data: Data) -> Arrays:
     Raises:
         DataError: the files are missing or malformed; the message says how to get them.
     """
-    if data.name == "digits":
+    if data.name in registry.of_kind("data set"):
+        images, labels, test_images, test_labels = _own(data.name)
+    elif data.name == "digits":
         images, labels, test_images, test_labels = _digits()
     elif data.path.endswith(".npz"):
         images, labels, test_images, test_labels = _npz(Path(data.path))
@@ -113,6 +116,72 @@ def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
     if repeats == 1:
         return permutation
     return permutation.repeat_interleave(repeats)[:count]
+
+
+@registry.cached
+def _own(name: str) -> Splits:
+    """Calls the function of a user's data set and checks what it returns."""
+    try:
+        given = registry.of_kind("data set")[name]()
+    except Exception as error:
+        raise DataError(
+            f"data: {name} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(given, tuple | list) or len(given) != len(NPZ_KEYS):
+        raise DataError(
+            f"data: {name} must return four arrays: {', '.join(NPZ_KEYS)}; see"
+            " docs/data.md"
+        )
+    arrays = dict(zip(NPZ_KEYS, map(np.asarray, given), strict=True))
+    for split in ("train", "test"):
+        _check_own(name, split, arrays[f"x_{split}"], arrays[f"y_{split}"])
+    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
+        raise DataError(
+            f"data: {name} has training images of {arrays['x_train'].shape[1:]} and"
+            f" test images of {arrays['x_test'].shape[1:]}; they must be equal"
+        )
+    return (
+        _images(arrays["x_train"]),
+        torch.from_numpy(arrays["y_train"].astype(np.int64)),
+        _images(arrays["x_test"]),
+        torch.from_numpy(arrays["y_test"].astype(np.int64)),
+    )
+
+
+def _check_own(
+    name: str, split: str, images: npt.NDArray[Any], labels: npt.NDArray[Any]
+) -> None:
+    """Raises DataError if images and labels of a split are not as documented."""
+    problem = ""
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        problem = (
+            f"x_{split} is {images.dtype} {images.shape}; it must be uint8 (n, height,"
+            " width) or (n, height, width, channels)"
+        )
+    elif images.shape[1] != images.shape[2]:
+        problem = f"x_{split} is {images.shape}; images must be square"
+    elif labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
+        problem = (
+            f"y_{split} is {labels.dtype} {labels.shape}; it must be integers"
+            f" ({len(images)},)"
+        )
+    elif not len(images):
+        problem = f"x_{split} is empty"
+    elif labels.min() < 0:
+        problem = f"y_{split} has the label {labels.min()}; labels begin with 0"
+    if problem:
+        raise DataError(f"data: {name}: {problem}; see docs/data.md")
+
+
+def own_shape(name: str) -> tuple[int, int, int, int]:
+    """Returns side, channels, classes and training images of a user's data set.
+
+    Raises:
+        DataError: its function fails or returns something else.
+    """
+    images, labels, _, test_labels = _own(name)
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    return images.shape[-1], images.shape[1], classes, len(images)
 
 
 def _images(array: npt.NDArray[Any]) -> Tensor:

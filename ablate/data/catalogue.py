@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ablate import registry
 from ablate.data.splits import held_out
 from ablate.errors import (
     DataError,
@@ -21,6 +22,7 @@ from ablate.errors import (
     shortened,
     unknown,
 )
+from ablate.parts import OwnData
 from ablate.records import Data, Recipe
 
 # Image files are normalised with these values unless the data specify others.
@@ -159,9 +161,30 @@ SETS: dict[str, DataSet] = {
 
 def find(name: str) -> DataSet:
     """Returns the data set of that name. Raises UnknownName."""
-    if name not in SETS:
-        raise UnknownName(unknown("data set", name, SETS))
-    return SETS[name]
+    if name in SETS:
+        return SETS[name]
+    if name in own_sets():
+        return DataSet(
+            name=name,
+            kind="memory",
+            image_size=0,
+            channels=0,
+            classes=0,
+            images=0,
+            source="your own file",
+        )
+    raise UnknownName(unknown("data set", name, [*SETS, *own_sets()]))
+
+
+def own_sets() -> dict[str, OwnData]:
+    """Returns the data sets of users' files by name."""
+    found: dict[str, OwnData] = registry.of_kind("data set")
+    for name in found:
+        if name in SETS:
+            raise DataError(
+                f"a data set '{name}' is built in; give your own another name"
+            )
+    return found
 
 
 def describe(
@@ -196,7 +219,14 @@ def describe(
     images = data_set.images
     fingerprint = ""
     where = _location(data_set, path)
-    if name == "npz":
+    if name in own_sets():
+        from ablate.data.arrays import own_shape
+
+        if path:
+            raise DataError(f"data: {name} is a function of your own; leave path out")
+        size, channels, classes, images = own_shape(name)
+        (fingerprint,) = registry.identity("data set", own_sets()[name]).values()
+    elif name == "npz":
         from ablate.data.arrays import npz_shape
 
         if not path:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from ablate import discovery
+from ablate import discovery, registry
 from ablate.diagnostics.diagnostic import Diagnostic
 from ablate.errors import DiagnosticError, UnknownName, unknown
 from ablate.provenance import install_extra
@@ -20,9 +20,24 @@ HELPERS = ("diagnostic", "observe")
 
 
 @cache
-def catalogue() -> Mapping[str, Diagnostic]:
-    """Returns every diagnostic by name, in alphabetical order."""
+def _built_in() -> Mapping[str, Diagnostic]:
     return discovery.parts(__name__, __path__, "DIAGNOSTIC", HELPERS)
+
+
+@registry.cached
+def catalogue() -> Mapping[str, Diagnostic]:
+    """Returns every diagnostic by name: the built-in ones, then those of the user.
+
+    Raises:
+        DiagnosticError: a user's diagnostic has the name of another one.
+    """
+    own = registry.of_kind("diagnostic")
+    for name in own:
+        if name in _built_in():
+            raise DiagnosticError(
+                f"a diagnostic '{name}' is built in; give your own another name"
+            )
+    return {**_built_in(), **own}
 
 
 def find(name: str) -> Diagnostic:

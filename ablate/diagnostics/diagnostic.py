@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -44,7 +44,10 @@ class Diagnostic:
         measure: returns the values of one layer by the ending of their name (`""` for
             the diagnostic's own name), each with one entry per image (or window) in its
             first dimension. It returns an empty mapping if the layer has no such value.
+        revision: has no effect yet, because diagnostics do not change a trial.
     """
+
+    part: ClassVar[str] = "diagnostic"
 
     name: str
     about: str
@@ -53,3 +56,4 @@ class Diagnostic:
     measure: Callable[[Layer], Mapping[str, Tensor]]
     form: Form = "number"
     requires: str = ""
+    revision: int | str | None = None

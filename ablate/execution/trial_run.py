@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 
+from ablate import registry
 from ablate.environment import seconds
 from ablate.errors import ExecutorError, TrialBusy
 from ablate.records import (
@@ -24,6 +25,8 @@ from ablate.records import (
 )
 from ablate.training import Diverged, Training
 from ablate.training.energy import Meter
+from ablate.training.own import make_own
+from ablate.training.own_base import OwnTraining
 
 # A checkpoint is written after an epoch if more seconds than this have passed since the
 # last one, so a kill may cost these seconds and the running epoch. One is also written
@@ -71,7 +74,7 @@ class TrialRun:
 
     def __init__(self, job: Job, executor: str) -> None:
         self._job, self._trial = job, job.trial.hash
-        self._training: Training | None = None
+        self._training: Training | OwnTraining | None = None
         self._place = Place(
             executor, socket.gethostname(), os.getpid(), "", job.resources.threads
         )
@@ -93,18 +96,7 @@ class TrialRun:
         )
         folder = f"{self._job.checkpoints}/{self._trial}"
         try:
-            self._training = Training(
-                self._job.trial,
-                folder,
-                device=device,
-                threads=place.threads,
-                processes=processes,
-                meter=Meter(device, self._job.resources.gpus, self._job.resources.cpus),
-                beginnings={
-                    key: f"{self._job.checkpoints}/{key}"
-                    for key in self._job.beginnings
-                },
-            )
+            self._training = self._make_training(folder, device, place.threads)
         except TrialBusy as error:
             # The worker of another driver still trains this trial: it outlived its
             # driver, or its driver lost the lease. Its result or checkpoint is still to
@@ -144,6 +136,28 @@ class TrialRun:
             yield from self._diagnose(len(done))
         if self._training.finished:
             yield self._end(Status.COMPLETED, self._diagnosis_error)
+
+    def _make_training(
+        self, folder: str, device: str, threads: int
+    ) -> Training | OwnTraining:
+        """The built-in loop, or the user's own training."""
+        job = self._job
+        registry.load_sources(job.sources)
+        registry.verify({**job.trial.architecture.code, **job.trial.code})
+        meter = Meter(device, job.resources.gpus, job.resources.cpus)
+        if job.trial.architecture.trainer:
+            return make_own(
+                job.trial, folder, device=device, threads=threads, meter=meter
+            )
+        return Training(
+            job.trial,
+            folder,
+            device=device,
+            threads=threads,
+            processes=job.resources.processes,
+            meter=meter,
+            beginnings={key: f"{job.checkpoints}/{key}" for key in job.beginnings},
+        )
 
     def step(self) -> Iterator[Event]:
         """Trains one epoch."""

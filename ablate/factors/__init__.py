@@ -8,19 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from ablate import discovery
+from ablate import discovery, registry
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.factors.factor import Factor, Parameter, Values, explain_refusal
 from ablate.records import Level, Settings
 
 
 @cache
-def catalogue() -> Mapping[str, Factor]:
-    """Returns every factor by name, in alphabetical order."""
+def _built_in() -> Mapping[str, Factor]:
     return discovery.parts(__name__, __path__, "FACTOR", ["factor"])
 
 
-@cache
+@registry.cached
+def catalogue() -> Mapping[str, Factor]:
+    """Returns every factor by name: the built-in ones, then those of the user.
+
+    Raises:
+        AblateError: a user's factor has the name of another one.
+    """
+    own = registry.of_kind("factor")
+    for name in own:
+        if name in _built_in():
+            raise AblateError(
+                f"a factor '{name}' is built in; give your own another name"
+            )
+    return {**_built_in(), **own}
+
+
+@registry.cached
 def parameters() -> Mapping[str, tuple[Factor, Parameter]]:
     """Returns every parameter by its full name, as it is written in a space."""
     return {
@@ -76,6 +91,20 @@ def unread_reason(name: str, settings: Settings) -> str:
     if parameter.read(values_of(factor, settings)):
         return ""
     return f"{name} is not read unless {parameter.when}"
+
+
+def identities(settings: Settings) -> dict[str, str]:
+    """Returns what the factors that change a model add to its identity.
+
+    Args:
+        settings: canonical settings, as `canonical` returns them.
+    """
+    code: dict[str, str] = {}
+    for factor in catalogue().values():
+        names = {factor.full_name(parameter.name) for parameter in factor.parameters}
+        if names & set(settings):
+            code |= registry.identity("factor", factor)
+    return code
 
 
 def needs_patch_labels(settings: Settings) -> bool:
@@ -135,6 +164,7 @@ __all__ = [
     "catalogue",
     "check",
     "find",
+    "identities",
     "mixes_patches",
     "needs_patch_labels",
     "parameters",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from ablate.errors import UnreadParameter, did_you_mean, shortened
 from ablate.records import Level, Settings
@@ -284,7 +284,12 @@ class Factor:
         needs: what a backbone must have, beyond what the hooks need.
         kind: what the catalogue calls the factor; by default, what its hooks change.
         decays_as_published: whether one of its layers reads `recipe.factor_decay`.
+        revision: raised when a correction makes old results invalid; it is part of the
+            identity of every trial that the factor changes. In a user's file it takes
+            the place of the file's content.
     """
+
+    part: ClassVar[str] = "factor"
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -301,6 +306,7 @@ class Factor:
     needs: tuple[Slot, ...] = ()
     kind: str = ""
     decays_as_published: bool = False
+    revision: int | str | None = None
 
     def __post_init__(self) -> None:
         hooks = [name for name in HOOKS if getattr(self, name) is not None]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 
-from ablate import discovery, factors
-from ablate.errors import UnknownName, shortened, unknown
+from ablate import discovery, factors, registry
+from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families.family import Family
 from ablate.records import Architecture, Settings
@@ -24,7 +24,7 @@ def families() -> Mapping[str, Family]:
     return discovery.parts(__name__, __path__, "FAMILY", helpers)
 
 
-@cache
+@registry.cached
 def find(backbone: str) -> Family:
     """Returns the family that a backbone belongs to.
 
@@ -36,8 +36,18 @@ def find(backbone: str) -> Family:
         return declared
     for family in sorted(families().values(), key=lambda family: family.rest):
         if backbone in family.members():
+            _refuse_two(backbone, family)
             return family
     raise UnknownName(unknown_backbone(backbone))
+
+
+def _refuse_two(backbone: str, family: Family) -> None:
+    """Raises AblateError if a user's backbone has the name of another one."""
+    own = registry.of_kind("backbone")
+    if backbone in own and not family.own:
+        raise AblateError(
+            f"a backbone '{backbone}' is built in; give your own another name"
+        )
 
 
 def is_known(backbone: str) -> bool:
@@ -56,7 +66,7 @@ def members_of(family: Family) -> list[str]:
     return [name for name in family.members() if name not in others]
 
 
-@cache
+@registry.cached
 def _names() -> frozenset[str]:
     declared = {family.name for family in families().values() if family.declared}
     return frozenset(
@@ -103,7 +113,17 @@ def resolve(
         channels=channels,
         classes=classes,
         settings=kept,
+        code=_code(backbone, kept),
     )
+
+
+def _code(backbone: str, settings: Settings) -> dict[str, str]:
+    """Returns what the user's parts in a network add to its identity."""
+    code = factors.identities(settings)
+    own = registry.of_kind("backbone").get(backbone)
+    if own is not None:
+        code |= registry.identity("backbone", own)
+    return code
 
 
 __all__ = [

@@ -95,6 +95,7 @@ class Family:
             come from `size` factors.
         rest: whether it also has members of other families among its names; a
             backbone belongs to it only if it belongs to no other.
+        own: whether its members are backbones of users' files.
         about: the paper or library.
     """
 
@@ -113,3 +114,9 @@ class Family:
     last_norm: str = "norm"
     declared: bool = False
     rest: bool = False
+    own: bool = False
+
+    @property
+    def blocks_known(self) -> bool:
+        """Whether ablate knows the blocks, so that it must be able to count them."""
+        return not (self.rest or self.own)

@@ -11,12 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, Dimensions
+from ablate.factors.factor import Dimensions
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family, factor_of
+from ablate.families.family import Family, factor_of
+from ablate.families.places import Nowhere, no_blocks
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 # The side of images if timm does not say what the model was made for.
 DEFAULT_SIDE = 224
@@ -90,22 +91,6 @@ def _refused(error: TypeError) -> set[str]:
     return set(re.findall(r"'(\w+)'", found[1])) if found else set()
 
 
-def blocks(model: nn.Module) -> list[BlockPlace]:
-    return []
-
-
-class Algebra:
-    """There are no places, so nothing calls these."""
-
-    @staticmethod
-    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    @staticmethod
-    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        raise NotImplementedError
-
-
 REASON = "ablate does not know the blocks of timm's other models"
 FAMILY = Family(
     name="timm",
@@ -114,8 +99,8 @@ FAMILY = Family(
     dimensions=dimensions,
     image_size=image_size,
     create=create,
-    blocks=blocks,
-    algebra=Algebra,
+    blocks=no_blocks,
+    algebra=Nowhere,
     editable=lambda attention: None,
     sizes=frozenset(ARGUMENTS),
     lacks=dict.fromkeys(

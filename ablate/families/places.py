@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Site
+from ablate.factors.factor import Branch, Site
 from ablate.families.family import BlockPlace
 from ablate.families.timm_models import norm_like
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 def site_of(
@@ -51,6 +54,23 @@ def plain_places(
         site = site_of(block, layer=layer, depth=len(blocks), grid=grid, prefix=prefix)
         places.append(BlockPlace(f"blocks.{layer}", site))
     return places
+
+
+def no_blocks(model: nn.Module) -> list[BlockPlace]:
+    """The places of a model whose blocks are not known."""
+    return []
+
+
+class Nowhere:
+    """The algebra of a model whose blocks are not known. Nothing calls it."""
+
+    @staticmethod
+    def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        raise NotImplementedError
 
 
 def staged_blocks(

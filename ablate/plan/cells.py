@@ -5,16 +5,18 @@ Cells that train the same are folded, and impossible ones explained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate import data, factors, families
+from ablate import data, factors, families, registry
 from ablate.errors import Infeasible, UncountedOperator
+from ablate.parts import own_loss, trainer_named
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.limits import violated, violations
 from ablate.plan.teacher import find_teacher
 from ablate.records import (
+    LOSSES,
     Architecture,
     Cell,
     Cost,
@@ -42,6 +44,8 @@ class _Built:
     start: InitialWeights | None
     teacher: Teacher | None
     cost: Cost
+    # Identity of the user's parts that train it.
+    code: Mapping[str, str]
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -59,6 +63,7 @@ class _Built:
                 seed=seed,
                 start=self.start,
                 teacher=self.teacher,
+                code=self.code,
             )
             for seed in seeds
         )
@@ -181,6 +186,8 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     Raises:
         Infeasible: the levels cannot be built or trained together.
     """
+    if space.trainer:
+        return _build_own(space, levels, costs)
     settings = {**space.fixed, **levels}
     architectural = {
         name: level for name, level in settings.items() if not _is_outside(name)
@@ -203,7 +210,7 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     try:
         cost = costs(architecture)
     except UncountedOperator as error:
-        if not families.find(backbone).rest:
+        if families.find(backbone).blocks_known:
             raise
         raise Infeasible(f"{backbone} cannot be counted: {error}") from None
     refuse_strange(start, architecture)
@@ -214,7 +221,51 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
         start=start,
         teacher=find_teacher(space.teacher, recipe, images),
         cost=cost,
+        code=_code(space, recipe),
     )
+
+
+def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
+    """Returns what the user's own training would build and train at these levels."""
+    trainer = trainer_named(space.trainer)
+    settings = {**trainer.defaults(), **space.fixed, **levels}
+    architecture = Architecture(
+        backbone=space.backbone,
+        image_size=0,
+        channels=0,
+        classes=0,
+        # All levels: a default that changes later must not give old results to new
+        # trials.
+        settings={
+            name: settings[name] for name in sorted(settings) if not _is_outside(name)
+        },
+        code=registry.identity("trainer", trainer),
+    )
+    return _Built(
+        architecture=architecture,
+        recipe=replace(space.recipe, **_changes(levels)),
+        data=space.data,
+        start=None,
+        teacher=None,
+        cost=costs(architecture),
+        code={},
+    )
+
+
+def _code(space: Space, recipe: Recipe) -> dict[str, str]:
+    """Returns what the user's loss and metric add to the identity of a trial."""
+    code: dict[str, str] = {}
+    if recipe.loss not in LOSSES:
+        code |= registry.identity("loss", own_loss(recipe.loss))
+    metric = registry.of_kind("metric").get(space.metric)
+    if metric is not None:
+        code |= registry.identity("metric", metric)
+        if space.resources.processes > 1:
+            raise Infeasible(
+                f"the metric {space.metric} needs all logits in one process; set"
+                " resources.processes to 1"
+            )
+    return code
 
 
 def _recipe(space: Space, levels: Settings, architectural: Settings) -> Recipe:
@@ -297,6 +348,9 @@ def _changes(levels: Settings) -> dict[str, Any]:
 
 def unread_reason(space: Space, name: str, levels: Settings) -> str:
     """Returns why a factor is not read in a cell; empty if it is read."""
+    if space.trainer:
+        # What a training of one's own reads is not known.
+        return ""
     if not _is_outside(name):
         return factors.unread_reason(name, {**space.fixed, **levels})
     recipe = replace(space.recipe, **_changes(levels))

@@ -26,10 +26,16 @@ from ablate.records.events import (
     epochs_of,
 )
 from ablate.records.metric import Direction, Metric
-from ablate.records.model import COST_REVISION, Architecture, Cost
+from ablate.records.model import (
+    COST_REVISION,
+    TRAINER,
+    UNCOUNTED,
+    Architecture,
+    Cost,
+)
 from ablate.records.order import Job, Order
 from ablate.records.plan import Cell, Plan, Role
-from ablate.records.recipe import Recipe
+from ablate.records.recipe import LOSSES, Recipe
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.space import (
     Arithmetic,
@@ -63,6 +69,7 @@ __all__ = [
     "IMAGE_FILES",
     "KNOWN",
     "LONGEST_LEVEL",
+    "LOSSES",
     "MOST_AT_ONCE",
     "MOST_CELLS",
     "MOST_CLASSES",
@@ -70,6 +77,8 @@ __all__ = [
     "MOST_SIDE",
     "MOST_WHOLE",
     "PUBLISHED_WEIGHTS",
+    "TRAINER",
+    "UNCOUNTED",
     "Architecture",
     "Arithmetic",
     "Cell",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 from ablate.identity import canonical_json, text_hash
 from ablate.records.base import Settings
+
+# Stands before the name of a user's trainer in place of a backbone or data set. No
+# backbone and no data set has a colon in its name.
+TRAINER = "trainer:"
 
 
 @dataclass(frozen=True)
@@ -21,10 +26,23 @@ class Architecture:
     classes: int
     # Only settings that the model reads and that differ from the backbone.
     settings: Settings = field(default_factory=dict)
+    # The content or revision of each user's part that builds it.
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trainer(self) -> str:
+        """The trainer that builds the network; empty: this package builds it."""
+        if self.backbone.startswith(TRAINER):
+            return self.backbone.removeprefix(TRAINER)
+        return ""
 
     @cached_property
     def canonical_json(self) -> str:
-        return canonical_json(asdict(self))
+        values = asdict(self)
+        if not self.code:
+            # Left out, so that a new field keeps old hashes.
+            del values["code"]
+        return canonical_json(values)
 
     @cached_property
     def hash(self) -> str:
@@ -40,7 +58,8 @@ COST_REVISION = 2
 class Cost:
     """What a network costs for one image.
 
-    The two counts of FLOPs follow two conventions and are never mixed.
+    The two counts of FLOPs follow two conventions and are never mixed. 0 means that a
+    number was not counted, because a user's trainer gives no model or no inputs.
     """
 
     # Number of parameters.
@@ -55,3 +74,6 @@ class Cost:
     # Operations on single elements, such as additions and activations. fvcore's
     # convention leaves them out of FLOPs.
     elementwise: int
+
+
+UNCOUNTED = Cost(params=0, flops=0, flops_paper=0, activations=0, elementwise=0)

@@ -9,6 +9,7 @@ from typing import Literal
 from ablate.records.events import Epoch
 from ablate.records.space import Diagnostics, Keep, Resources, Scheduler
 from ablate.records.trial import Trial
+from ablate.registry import Source
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Job:
     beginnings: tuple[str, ...] = ()
     # What stays of the checkpoint when the trial is completed.
     keep: Keep = "last"
+    # The files of the user's parts, which a worker loads too.
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from ablate.identity import canonical_json
 from ablate.records.base import LONGEST_LEVEL, MOST_REPEATS, MOST_WHOLE, Level
 
+# The built-in losses.
+LOSSES = ("cross-entropy", "bce")
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -48,7 +51,7 @@ class Recipe:
     min_lr: Annotated[float, Ge(0)] = 0.0
     # Largest norm of the gradient; 0: it is not clipped.
     clip_grad: Annotated[float, Ge(0)] = 0.0
-    loss: Literal["cross-entropy", "bce"] = "cross-entropy"
+    loss: str = "cross-entropy"
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     # Alpha of the Beta distribution that mixup draws from; 0: no mixup.
     mixup: Annotated[float, Ge(0)] = 0.0
@@ -190,6 +193,12 @@ class Recipe:
                 "distillation is soft or soft-code",
             ),
             (self.schedule == "cosine", ("min_lr",), "schedule is cosine"),
+            (
+                # Mixing smooths the targets itself.
+                self.loss in LOSSES or self.mixes,
+                ("label_smoothing",),
+                f"loss is {' or '.join(LOSSES)}, or mixup or cutmix is used",
+            ),
             (
                 bool(self.mixup and self.cutmix),
                 ("mixup_switch",),

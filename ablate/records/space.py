@@ -277,6 +277,8 @@ class Space:
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.
     warmup_fits: bool = False
+    # The user's trainer; empty: built-in training.
+    trainer: str = ""
     # All metrics that training measures; `metric` is one of their names.
     metrics: tuple[Metric, ...] = ()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -69,6 +70,9 @@ class Trial:
     start: InitialWeights | None = None
     # The network that the trial learns from; None: it learns from labels alone.
     teacher: Teacher | None = None
+    # The content or revision of each user's part that trains it, such as a data set or
+    # a loss. Those that build the network are in the architecture.
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def hash(self) -> str:
@@ -84,6 +88,8 @@ class Trial:
             parts.append(f'"start":{canonical_json(self.start.identity)}')
         if self.teacher:
             parts.append(f'"teacher":{canonical_json(self.teacher.identity)}')
+        if self.code:
+            parts.append(f'"code":{canonical_json(self.code)}')
         corrections = _corrections(self.architecture, self.recipe, self.data)
         if corrections:
             parts.append(f'"corrections":{canonical_json(corrections)}')

@@ -430,7 +430,9 @@ def coordinates(results: StudyResults) -> Coordinates:
     axes = [_level_axis(name, cells) for name in results.factors]
     flops = [cell.cost.flops if cell.cost else 0 for cell in cells]
     unit = unit_for(flops)
-    axes.append(Axis(f"FLOPs ({unit.letter})", [value / unit.size for value in flops]))
+    if any(flops):
+        values = [value / unit.size for value in flops]
+        axes.append(Axis(f"FLOPs ({unit.letter})", values))
     means = [statistics.fmean(cell.values.values()) for cell in cells]
     axes.append(Axis(results.metric.title, means))
     return Coordinates(results.question, axes, [cell.index for cell in cells])

@@ -57,9 +57,12 @@ class Effect:
     @property
     def delta_flops(self) -> int | None:
         """FLOPs of the cell minus FLOPs of the reference; None if unknown."""
-        if self.cost and self.reference_cost:
-            return self.cost.flops - self.reference_cost.flops
-        return None
+        if self.cost is None or self.reference_cost is None:
+            return None
+        if not self.cost.flops or not self.reference_cost.flops:
+            # Not counted.
+            return None
+        return self.cost.flops - self.reference_cost.flops
 
     @property
     def verdict(self) -> Verdict:

@@ -16,6 +16,7 @@ from ablate.report.wording import (
     change_text,
     effect_data,
     interval_text,
+    no_difference,
     verdict_text,
 )
 
@@ -54,9 +55,9 @@ def effects_table(
             " hurts below 0.05 (with several looks: divided by their number)."
         ),
         (
-            f"no difference: a difference of {margin:g}{results.metric.unit} or more"
-            " is ruled out (two one-sided tests, 5 %, Holm). inconclusive, about N more"
-            " seeds: N more seeds give an even chance of a verdict."
+            no_difference(metric, margin, "two one-sided tests, 5 %, Holm")
+            + " inconclusive, about N more seeds: N more seeds give an even chance of a"
+            " verdict."
         ),
     ]
     data = [effect_data(effect) for effect in effects]
@@ -109,10 +110,7 @@ def terms_table(
     told = [
         *notes,
         POOLED,
-        (
-            f"no difference: a difference of {margin:g}{results.metric.unit} or more"
-            " is ruled out (5 %, Holm)."
-        ),
+        no_difference(results.metric, margin, "5 %, Holm"),
     ]
     return Table(
         columns=columns,

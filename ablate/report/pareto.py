@@ -157,6 +157,12 @@ def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
     points = np.array([_point(cell, objectives, results.metric.name) for cell in cells])
     costs = [name for name in objectives if name != results.metric.name]
     units = cost_units((cell.cost for cell in cells), costs)
+    for name in costs:
+        if name not in units:
+            raise AblateError(
+                f"{results.name}: {name} were not counted, because the trainer gives no"
+                " model or no inputs; add model= and inputs= to it"
+            )
     return Plane(
         results=results,
         objectives=objectives,

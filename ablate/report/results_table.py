@@ -13,7 +13,7 @@ from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
 from ablate.report.summary import Row, summarise
 from ablate.report.tables import Table
-from ablate.report.units import Unit, cost_units
+from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
 
 
@@ -148,12 +148,10 @@ def _level_column(factor: str) -> Column:
 
 
 def _cost_column(name: str, unit: Unit) -> Column:
-    def text(row: Row) -> str:
-        if row.cost is None:
-            return ""
-        return unit.text(getattr(row.cost, name))
-
-    return Column(f"{COST_HEADINGS[name]} ({unit.letter})", text)
+    return Column(
+        f"{COST_HEADINGS[name]} ({unit.letter})",
+        lambda row: cost_text(row.cost, name, unit),
+    )
 
 
 def _published_column(published: Mapping[int, float]) -> Column:
@@ -193,7 +191,7 @@ def _notes(
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
-        f" {level:.3g} ({', '.join(test)}). FLOPs: executed multiply-adds."
+        f" {level:.3g} ({', '.join(test)}).{_flops_note(shown)}"
     ]
     if _has_controls(shown):
         notes.append(
@@ -204,6 +202,12 @@ def _notes(
     return notes + folding_notes(
         cell for cell in results.cells if cell.note != "proposed again"
     )
+
+
+def _flops_note(rows: list[Row]) -> str:
+    if any(row.cost is not None and row.cost.flops for row in rows):
+        return " FLOPs: executed multiply-adds."
+    return ""
 
 
 def _best(rows: list[Row], direction: str, metric: str) -> frozenset[tuple[int, str]]:

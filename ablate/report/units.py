@@ -36,12 +36,23 @@ def unit_for(values: Iterable[float]) -> Unit:
 
 
 def cost_units(costs: Iterable[Cost | None], names: Iterable[str]) -> dict[str, Unit]:
-    """Returns a unit for each cost, over the rows of a table."""
+    """Returns a unit for each cost, over the rows of a table.
+
+    A cost that was counted in no row is left out.
+    """
     known = [cost for cost in costs if cost is not None]
     units = {}
     for name in names:
-        units[name] = unit_for(getattr(cost, name) for cost in known)
+        values = [getattr(cost, name) for cost in known]
+        if any(values) or not values:
+            units[name] = unit_for(values)
     return units
+
+
+def cost_text(cost: Cost | None, name: str, unit: Unit) -> str:
+    """Returns a cost as a table shows it; empty if it was not counted."""
+    value = getattr(cost, name) if cost is not None else 0
+    return unit.text(value) if value else ""
 
 
 def size_text(size: float) -> str:

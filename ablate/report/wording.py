@@ -15,6 +15,8 @@ from ablate.report.verdicts import Estimate, Verdict
 
 def policy(space: Space) -> str:
     """Returns which value of a trial the metric is, in words."""
+    if space.trainer:
+        return f"last epoch, as trainer {space.trainer} reports it"
     if space.recipe.ema or any(space.factors.get("recipe.ema", ())):
         weights = "EMA weights"
     else:
@@ -71,6 +73,23 @@ def cost_text(effect: Effect) -> str:
     if not 0.001 <= abs(more) / unit.size < 1000:
         unit = unit_for([abs(more)])
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
+
+
+def no_difference(metric: Metric, margin: float, how: str) -> str:
+    """Returns what the verdict `no difference` means.
+
+    Args:
+        how: the test, in words.
+    """
+    if not margin:
+        return (
+            "No verdict is no difference, because the space declares no margin; write"
+            " margin: NUMBER, the least difference that matters."
+        )
+    return (
+        f"no difference: a difference of {margin:g}{metric.unit} or more is ruled out"
+        f" ({how})."
+    )
 
 
 def sentence(effect: Effect, metric: Metric, margin: float) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ablate.errors import Infeasible
-from ablate.records import Architecture, Cost
+from ablate.parts import trainer_named
+from ablate.records import UNCOUNTED, Architecture, Cost
 
 
 class CostCache:
@@ -27,6 +28,9 @@ class CostCache:
         return self._known[key]
 
     def _count(self, architecture: Architecture) -> Cost:
+        if architecture.trainer and trainer_named(architecture.trainer).model is None:
+            # Decided here, so that torch is not imported to count nothing.
+            return UNCOUNTED
         from ablate.cost import count
 
         try:

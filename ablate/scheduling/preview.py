@@ -131,7 +131,8 @@ def _seconds(
         return 0.0
     space = plan.space
     flops = {
-        cell.architecture.hash: cell.cost.flops
+        # A network whose FLOPs were not counted has 0; the time is then per epoch.
+        cell.architecture.hash: cell.cost.flops or 1
         for cell in plan.cells
         if cell.architecture and cell.cost
     }

@@ -15,6 +15,7 @@ from ablate.errors import (
 )
 from ablate.records import (
     PUBLISHED_WEIGHTS,
+    TRAINER,
     DeclaredTeacher,
     Level,
     weights_named,
@@ -26,6 +27,8 @@ from ablate.space.schema import BackboneForm
 
 def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
     """The backbone's name, and the sizes that its full form declares."""
+    if context.form.trainer is not None:
+        return f"{TRAINER}{context.form.trainer}", {}
     form = context.form.backbone
     varied = context.form.factors.get("backbone")
     # Exactly one of the two places must name it.
@@ -143,6 +146,8 @@ def _distillation(context: Context) -> str:
 
 def read_pretrained(context: Context) -> str:
     said = context.form.pretrained
+    if context.form.trainer is not None:
+        return ""
     check_weights(context, ("pretrained",), said)
     if (
         "pretrained" in context.form.factors

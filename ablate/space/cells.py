@@ -70,6 +70,8 @@ def _row(
     for name, listed in levels.items():
         if name in row:
             full[name] = context.listed[name].get(level_key(row[name]), row[name])
+        elif context.trainer is not None:
+            full[name] = context.trainer.defaults().get(name, listed[0])
         elif name == "pretrained":
             full[name] = False
         elif name not in factors.parameters():

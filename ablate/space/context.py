@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import get_args, get_type_hints
 
 from ablate.document import Document, Where
-from ablate.errors import Problem, shortened
+from ablate.errors import Problem, UnknownName, shortened
+from ablate.parts import Trainer, trainer_named
 from ablate.records import Level
 from ablate.space.schema import SpaceForm
 
@@ -24,6 +25,17 @@ class Context:
     document: Document
     form: SpaceForm
     problems: list[Problem] = field(default_factory=list)
+
+    @cached_property
+    def trainer(self) -> Trainer | None:
+        """The user's trainer; None if the space has none, or none that is known."""
+        if self.form.trainer is None:
+            return None
+        try:
+            return trainer_named(self.form.trainer)
+        except UnknownName as error:
+            self.wrong(("trainer",), str(error))
+            return None
 
     def wrong(self, where: Where, text: str | Callable[[], str]) -> None:
         """Notes a mistake. A text that is a function is made only if it is shown."""

@@ -17,8 +17,10 @@ from ablate.errors import (
     unknown,
 )
 from ablate.factors.factor import explain_refusal
-from ablate.records import LONGEST_LEVEL, MOST_SIDE, Design, Level, Recipe
+from ablate.parts import own_loss
+from ablate.records import LONGEST_LEVEL, LOSSES, MOST_SIDE, Design, Level, Recipe
 from ablate.space.context import Context, level_key, shown
+from ablate.space.own import check_own_levels, unread_field
 from ablate.space.schema import RecipeForm
 
 
@@ -122,7 +124,10 @@ def check_levels(
     context: Context, where: Where, name: str, levels: tuple[Level, ...]
 ) -> None:
     """Checks that a factor is known, and that it allows these levels."""
-    if name.startswith("recipe."):
+    own = context.form.trainer is not None
+    if own and not name.startswith("recipe."):
+        check_own_levels(context, where, name, levels)
+    elif name.startswith("recipe."):
         _check_recipe_levels(context, where, name, levels)
     elif name == "backbone":
         _check_backbones(context, where, levels)
@@ -184,6 +189,16 @@ def _check_backbones(context: Context, where: Where, levels: tuple[Level, ...]) 
             )
 
 
+def check_loss(context: Context, where: Where, level: Level) -> None:
+    """Checks that a loss is built in, or declared by a user's file."""
+    if level in LOSSES or context.form.trainer is not None:
+        return
+    try:
+        own_loss(str(level))
+    except UnknownName as error:
+        context.wrong(where, f"recipe.loss: {error}")
+
+
 def check_weights(context: Context, where: Where, said: Level) -> None:
     """Checks that initial weights are true, false, or an existing file."""
     if isinstance(said, bool):
@@ -213,7 +228,14 @@ def _check_recipe_levels(
             where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known])
         )
         return
+    if context.form.trainer is not None:
+        reason = unread_field(context, field)
+        if reason:
+            context.wrong(where, reason)
+            return
     for index, level in enumerate(levels):
+        if field == "loss":
+            check_loss(context, (*where, index), level)
         try:
             RecipeForm.model_validate({field: level})
         except ValidationError as error:

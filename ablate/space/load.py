@@ -26,6 +26,7 @@ from ablate.errors import (
     shortened,
     unknown,
 )
+from ablate.parts import own_metrics
 from ablate.records import (
     Direction,
     Looks,
@@ -46,6 +47,7 @@ from ablate.space.cells import (
 )
 from ablate.space.context import Context
 from ablate.space.levels import check_listed, check_names
+from ablate.space.own import check_own
 from ablate.space.schema import (
     AdaptiveForm,
     Bounded,
@@ -157,7 +159,7 @@ def _read(context: Context) -> Space:
     """
     form = context.form
     backbone, sizes = read_backbone(context)
-    metrics = classification.METRICS
+    metrics = _metrics(context)
     objectives = _objectives(context, metrics)
     # The first metric decides; a search may have further objectives.
     metric = next(iter(objectives))
@@ -213,19 +215,34 @@ def _read(context: Context) -> Space:
         rows=rows,
         published=read_published(context),
         pretrained=read_pretrained(context),
-        teacher=read_teacher(context),
+        teacher=None if form.trainer else read_teacher(context),
         diagnostics=read_diagnostics(context),
         warmup_fits=warmup_fits(context),
+        trainer=form.trainer or "",
     )
+    if form.trainer is not None:
+        check_own(context)
     # These two checks need a space that is otherwise correct.
     if rows and not context.problems:
         check_listed(context, rows, levels)
-    if not context.problems:
+    if not context.problems and form.trainer is None:
         check_shares(context, space)
     if context.problems:
         # Two sections may note the same mistake.
         raise SpaceError(dict.fromkeys(context.problems))
     return space
+
+
+def _metrics(context: Context) -> tuple[Metric, ...]:
+    """What training measures: the metrics of the trainer, else of classification.
+
+    A metric of the user's own is measured only in a study that compares by it.
+    """
+    if context.form.trainer is not None and context.trainer is not None:
+        return context.trainer.metrics
+    own = own_metrics(classification.METRICS)
+    chosen = [own[name].shown for name in context.form.metric if name in own]
+    return (*classification.METRICS, *chosen)
 
 
 def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direction]:
@@ -236,6 +253,9 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
     """
     known = [metric.name for metric in metrics if metric.compared]
     said = context.form.metric
+    if context.form.trainer is not None and context.trainer is None:
+        # The mistake is noted; the metrics are not known.
+        return dict(said) or {metrics[0].name: metrics[0].direction}
     if not said:
         return {metrics[0].name: metrics[0].direction}
     costs = get_args(Bounded)

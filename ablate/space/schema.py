@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
-from ablate import factors
-from ablate.data import SETS
+from ablate import factors, registry
+from ablate.data import SETS, own_sets
 from ablate.families import families
 from ablate.records import (
+    LOSSES,
     MOST_SIDE,
     MOST_WHOLE,
     Design,
@@ -258,6 +259,10 @@ class SpaceForm(Form):
     """The table of a paper that has the same rows, such as augvit/table3; `ablate table
     --published` shows the paper's top-1 beside yours.
     """
+    trainer: Annotated[str, Field(min_length=1)] | None = None
+    """A training of your own, by its name in the file that `--with` loads. It has its
+    own network and data, and `factors` are those that it declares.
+    """
     pretrained: bool | str = False
     """true: start from the weights that timm publishes; or a checkpoint file."""
     teacher: TeacherForm | None = None
@@ -393,7 +398,8 @@ def json_schema() -> dict[str, Any]:
         }
         properties[key] |= {"properties": known, "additionalProperties": False}
     names = [family.name for family in families().values() if family.declared]
-    schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = list(SETS)
+    schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = [*SETS, *own_sets()]
+    recipe["loss"]["enum"] = [*LOSSES, *registry.of_kind("loss")]
     schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -25,6 +25,8 @@ from ablate.records import (
     Space,
 )
 from ablate.space.context import Context, literal
+from ablate.space.levels import check_loss
+from ablate.space.own import own_data, own_recipe
 from ablate.space.recipes import RECIPES, preset
 
 
@@ -83,6 +85,8 @@ def read_scheduler(context: Context) -> Scheduler:
 
 
 def read_data(context: Context) -> Data:
+    if context.form.trainer is not None:
+        return own_data(context.form.trainer)
     form = context.form.data
     if isinstance(form, str):
         if form.endswith(".npz"):
@@ -118,6 +122,8 @@ def _data_name(context: Context) -> str:
 
 
 def read_recipe(context: Context) -> Recipe:
+    if context.form.trainer is not None:
+        return own_recipe(context)
     form: Any = context.form.recipe
     if isinstance(form, str):
         if form not in RECIPES:
@@ -126,6 +132,7 @@ def read_recipe(context: Context) -> Recipe:
         return preset(form, _data_name(context))
     said = form.model_dump(exclude_none=True, exclude={"preset"})
     recipe = replace(preset(form.preset, _data_name(context)), **said)
+    check_loss(context, ("recipe", "loss"), recipe.loss)
     varied = any(name.startswith("recipe.") for name in context.form.factors)
     for name, when in recipe.unread().items():
         # If fields of the recipe vary, some cell may read this one.
@@ -149,6 +156,8 @@ def warmup_fits(context: Context) -> bool:
 
     If so, the warm-up is shortened where it would leave no epoch after it.
     """
+    if context.form.trainer is not None:
+        return False
     form: Any = context.form.recipe
     return isinstance(form, str) or form.warmup_epochs is None
 
@@ -156,16 +165,13 @@ def warmup_fits(context: Context) -> bool:
 def read_resources(context: Context) -> Resources:
     form: Any = context.form.resources
     said = form.model_dump(exclude_none=True)
+    if context.form.trainer is not None:
+        return _own_resources(context, said)
     # By default, one process per GPU and one core per process.
     processes = said.setdefault("processes", max(1, int(said.get("gpus", 0))))
     said.setdefault("cpus", processes)
     resources = Resources(**said)
-    for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
-        if number > 1 and number != int(number):
-            context.wrong(
-                ("resources", name),
-                f"resources.{name} = {number:g}: above 1 it must be a whole number",
-            )
+    _check_whole(context, resources)
     if processes != max(1, int(resources.gpus)) and resources.gpus:
         context.wrong(
             ("resources", "processes"),
@@ -179,6 +185,28 @@ def read_resources(context: Context) -> Resources:
             f"resources.cpus = {resources.cpus:g} is less than one for each of"
             f" {processes} processes; set cpus: {processes}",
         )
+    return resources
+
+
+def _check_whole(context: Context, resources: Resources) -> None:
+    for name, number in (("cpus", resources.cpus), ("gpus", resources.gpus)):
+        if number > 1 and number != int(number):
+            context.wrong(
+                ("resources", name),
+                f"resources.{name} = {number:g}: above 1 it must be a whole number",
+            )
+
+
+def _own_resources(context: Context, said: dict[str, Any]) -> Resources:
+    """What a trial of the user's own training occupies: one process, any GPUs."""
+    if said.pop("processes", 1) != 1:
+        context.wrong(
+            ("resources", "processes"),
+            f"trainer {context.form.trainer} runs in one process, and may start others"
+            " itself; leave processes out",
+        )
+    resources = Resources(**said)
+    _check_whole(context, resources)
     return resources
 
 

@@ -212,6 +212,7 @@ def _trials(
             "architecture_hash": trial.architecture.hash,
             "recipe": trial.recipe.canonical(),
             "data": trial.data.canonical(),
+            "code": dict(trial.code),
             "start": trial.start.identity if trial.start else None,
             "teacher": trial.teacher.identity if trial.teacher else None,
             "seed": trial.seed,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from ablate.records import (
     KNOWN,
@@ -82,7 +82,7 @@ class Reader(TrialReader):
 
         Empty if a longer training does not begin in the same way.
         """
-        if not trial.recipe.extends:
+        if not trial.recipe.extends or trial.architecture.trainer:
             return ()
         wanted = (
             select(trials.c.hash, trials.c.epochs)
@@ -106,7 +106,10 @@ class Reader(TrialReader):
         """
         wanted = (
             select(
-                trials.c.seconds / trials.c.epochs / architectures.c.flops,
+                # FLOPs that were not counted are 0.
+                trials.c.seconds
+                / trials.c.epochs
+                / func.coalesce(func.nullif(architectures.c.flops, 0), 1),
                 trials.c.data,
             )
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)

@@ -112,6 +112,12 @@ architectures = Table(
         nullable=False,
         comment="canonical: what differs from the backbone",
     ),
+    Column(
+        "code",
+        JSON,
+        nullable=True,
+        comment="content or revision of the user's parts that build it",
+    ),
     Column("params", BigInteger, nullable=False),
     Column(
         "flops",
@@ -223,6 +229,12 @@ trials = Table(
         comment="canonical: what differs from the default recipe",
     ),
     Column("data", JSON, nullable=False),
+    Column(
+        "code",
+        JSON,
+        nullable=True,
+        comment="content or revision of the user's parts that train it",
+    ),
     Column(
         "start",
         String(200),

@@ -52,6 +52,7 @@ def _trained(row: Any) -> Trained:
             channels=row.channels,
             classes=row.classes,
             settings=row.settings,
+            code=row.code or {},
         ),
         recipe=Recipe(**row.recipe),
         completed=row.status == Status.COMPLETED,

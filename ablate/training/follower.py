@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from ablate.training.loop import Diverged, Training
+from ablate import registry
+from ablate.training.errors import Diverged
+from ablate.training.loop import Training
 from ablate.training.parallel import UNMENDABLE, Follower, Task
 
 
@@ -41,6 +43,7 @@ def follow(descriptor: int) -> None:
         task: Task = told.get()
         if task.device != "cpu":
             torch.cuda.set_device(task.device)
+        registry.load_sources(task.sources)
         group = Follower(task, pipe, told)
         training = Training(
             task.trial, None, device=task.device, threads=task.threads, group=group

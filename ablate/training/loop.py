@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from timm.optim import create_optimizer_v2, param_groups_weight_decay
-from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
@@ -29,7 +28,7 @@ from ablate.data.batches import batches, first_images
 from ablate.diagnostics.observe import measure
 from ablate.layers.patch_losses import Regions
 from ablate.models import build_from
-from ablate.records import Diagnostics, Epoch, Measurement, Recipe, Tested, Trial
+from ablate.records import Diagnostics, Epoch, Measurement, Tested, Trial
 from ablate.training.checkpoint import (
     CheckpointFolder,
     State,
@@ -43,19 +42,18 @@ from ablate.training.checkpoint import (
 )
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
+from ablate.training.errors import Diverged
 from ablate.training.initial_weights import read_start
 from ablate.training.layers import layers_said
 from ablate.training.loss import MEASURED, mixer, test_sums, training_loss
+from ablate.training.own_metrics import metrics_of, refuse_not_finite
 from ablate.training.parallel import Alone, Leader
 from ablate.training.patches import PatchTerms, mix_on_grid
+from ablate.training.schedule import make_schedule, optimizer_options
 from ablate.training.teacher import Distillation, build_teacher, separate_heads
 
 # The loss is checked after this many updates: reading it makes a GPU wait.
 CHECK_EVERY = 50
-
-
-class Diverged(Exception):
-    """The training loss is no longer a finite number."""
 
 
 class Step(nn.Module):
@@ -129,6 +127,7 @@ class Training:
             self._checkpoint = CheckpointFolder(folder, trial.hash)
         self._group = group or Alone()
         self._beginnings = beginnings or {}
+        self._own_metrics = metrics_of(trial)
         self._meter = meter
         try:
             if processes > 1:
@@ -158,7 +157,7 @@ class Training:
                 lr=recipe.rate,
                 weight_decay=recipe.weight_decay,
                 momentum=recipe.momentum,
-                **_optimizer_options(recipe),
+                **optimizer_options(recipe),
             )
         apply_exceptions(self._optimizer, self._model, recipe)
         if recipe.ema:
@@ -173,7 +172,7 @@ class Training:
         for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
             if group["params"]:
                 self._optimizer.add_param_group(group)
-        self._schedule = _schedule(recipe, self._optimizer, self._batches.updates)
+        self._schedule = make_schedule(recipe, self._optimizer, self._batches.updates)
         loss = training_loss(recipe, offset=self._terms.mixes_patches).to(self._device)
         self._teacher: nn.Module | None = None
         if self._trial.teacher is not None:
@@ -247,6 +246,7 @@ class Training:
                 f"loss is {train_loss} in training and {loss} in evaluation at epoch"
                 f" {len(self.epochs) + 1}"
             )
+        refuse_not_finite(tested, len(self.epochs) + 1)
         first = self._optimizer.param_groups[0]
         # With decay by layer, timm scales the rate of each group; the recipe's rate is
         # recorded.
@@ -471,18 +471,26 @@ class Training:
         self._group.same_buffers(model)
         sums = torch.zeros(len(MEASURED), dtype=torch.float64, device=self._device)
         images = 0
+        all_logits: list[Tensor] = []
+        all_labels: list[Tensor] = []
         for inputs, labels in self._batches.test(validation=validation):
             self._beat()
             with self._autocast():
                 logits = model(inputs)
             sums += test_sums(logits, labels)
             images += len(labels)
+            if self._own_metrics:
+                all_logits.append(logits.float().cpu())
+                all_labels.append(labels.cpu())
         sums, images = self._group.total(sums, images)
         means = (sums / images).tolist()
-        return {
+        measured = {
             name: factor * mean
             for (name, factor), mean in zip(MEASURED.items(), means, strict=True)
         }
+        for metric in self._own_metrics:
+            measured[metric.name] = metric(torch.cat(all_logits), torch.cat(all_labels))
+        return measured
 
     def _state(self) -> State:
         return {
@@ -558,36 +566,3 @@ def _parts_of(
         )
         return [Regions(patches.mask, own, other) for own, other in labels]
     return patches.tensor_split(count)
-
-
-def _optimizer_options(recipe: Recipe) -> dict[str, Any]:
-    """Returns the options of the optimiser that differ from its defaults."""
-    options: dict[str, Any] = {}
-    if recipe.optimizer != "sgd":
-        if recipe.eps:
-            options["eps"] = recipe.eps
-        options["betas"] = (recipe.beta1, recipe.beta2)
-    if recipe.layer_decay < 1:
-        options["layer_decay"] = recipe.layer_decay
-    return options
-
-
-def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int) -> Any:
-    """Returns timm's schedule, stepped at each update.
-
-    Its value depends only on the number of the update.
-    """
-    schedule, _ = create_scheduler_v2(
-        optimizer,
-        sched=recipe.schedule,
-        num_epochs=recipe.epochs,
-        warmup_epochs=recipe.warmup_epochs,
-        warmup_lr=recipe.warmup_lr or recipe.rate / 1000,
-        warmup_prefix=False,
-        min_lr=recipe.min_lr if recipe.schedule == "cosine" else 0.0,
-        step_on_epochs=False,
-        updates_per_epoch=updates,
-    )
-    if schedule is not None and recipe.warmup_epochs:
-        schedule.step_update(0)
-    return schedule

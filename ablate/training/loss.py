@@ -11,8 +11,10 @@ from timm.loss import (
 )
 from torch import Tensor, nn
 
+from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
-from ablate.records import Recipe
+from ablate.parts import OwnLoss, own_loss
+from ablate.records import LOSSES, Recipe
 from ablate.training.patches import PatchMixup
 
 
@@ -33,6 +35,31 @@ class OffsetCrossEntropy(nn.Module):
         )
 
 
+class FunctionLoss(nn.Module):
+    """The loss of a user's file.
+
+    Shape:
+        logits (batch, classes) and targets (batch) or (batch, classes), to a scalar.
+
+    Raises:
+        AblateError: the function returns something else.
+    """
+
+    def __init__(self, own: OwnLoss) -> None:
+        super().__init__()
+        self.own = own
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        loss = self.own(logits, targets)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise AblateError(
+                f"loss {self.own.name} must return a scalar tensor, such as a mean over"
+                f" the batch; found {type(loss).__name__}"
+                f" {tuple(getattr(loss, 'shape', ()))}"
+            )
+        return loss.reshape(())
+
+
 def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
     """Returns timm's loss for the targets of the recipe.
 
@@ -44,7 +71,9 @@ def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
     """
     mixes = recipe.mixes
     loss: nn.Module = nn.CrossEntropyLoss()
-    if offset and recipe.loss == "cross-entropy":
+    if recipe.loss not in LOSSES:
+        loss = FunctionLoss(own_loss(recipe.loss))
+    elif offset and recipe.loss == "cross-entropy":
         loss = OffsetCrossEntropy()
     elif recipe.loss == "bce":
         loss = BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)

@@ -42,9 +42,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import Store, TCPStore
 
+from ablate import registry
 from ablate.data.share import Share
 from ablate.errors import ExecutorError
 from ablate.records import Trial
+from ablate.registry import Source
 from ablate.training.batchnorm import synchronise
 from ablate.training.checkpoint import State
 
@@ -74,6 +76,8 @@ class Task:
     threads: int
     port: int
     timeout: timedelta
+    # The files of the user's parts.
+    sources: tuple[Source, ...] = ()
 
 
 class Alone:
@@ -233,6 +237,7 @@ class Leader(_Group):
                     threads=threads,
                     port=port,
                     timeout=TIMEOUT,
+                    sources=registry.sources(),
                 ),
             )
 

@@ -30,6 +30,8 @@ def to_revision_8(connection: sqlite3.Connection) -> None:
             " m.trial_hash = epochs.trial_hash AND m.epoch = epochs.number AND"
             f" m.name = '{name}')"
         )
+    connection.execute("ALTER TABLE trials DROP COLUMN code")
+    connection.execute("ALTER TABLE architectures DROP COLUMN code")
     connection.execute("DROP TABLE epoch_metrics")
     connection.execute("DROP TABLE trial_metrics")
     connection.execute("UPDATE alembic_version SET version_num = '0008'")

@@ -1,4 +1,4 @@
-"""Metrics as rows instead of columns, so that a task or trainer can have any."""
+"""Metrics as rows instead of columns; the identity of users' parts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,6 +13,14 @@ COLUMNS = ("train_loss", "loss", "top1", "top5")
 
 
 def upgrade() -> None:
+    op.add_column(
+        "architectures",
+        sa.Column("code", sa.JSON(), nullable=True, comment="content or revision of the user's parts that build it"),
+    )
+    op.add_column(
+        "trials",
+        sa.Column("code", sa.JSON(), nullable=True, comment="content or revision of the user's parts that train it"),
+    )
     op.create_table(
         "epoch_metrics",
         sa.Column("trial_hash", sa.String(length=20), nullable=False),

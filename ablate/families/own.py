@@ -1,0 +1,74 @@
+"""Backbones of users' files.
+
+Nothing is known of their blocks, so factors of blocks are not defined on them. The
+recipe and the factors `backbone` and `data.image_size` work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ablate import registry
+from ablate.errors import Infeasible
+from ablate.factors.factor import Dimensions
+from ablate.families import timm_models
+from ablate.families.family import Family
+from ablate.families.places import Nowhere, no_blocks
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def members() -> list[str]:
+    return list(registry.of_kind("backbone"))
+
+
+def dimensions(name: str) -> Dimensions:
+    return Dimensions()
+
+
+def image_size(name: str) -> int:
+    return int(registry.of_kind("backbone")[name].image_size)
+
+
+def create(
+    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+) -> nn.Module:
+    if wanted != Dimensions():
+        raise Infeasible(f"sizes and drop rates cannot be changed on {name}")
+    try:
+        model: nn.Module = registry.of_kind("backbone")[name](
+            image_size, channels, classes
+        )
+    except Infeasible:
+        raise
+    except Exception as error:
+        raise Infeasible(
+            f"{name} cannot be built for images of {image_size} x {image_size} pixels:"
+            f" {timm_models.first_line(error)}"
+        ) from error
+    problem = timm_models.problem_with(model, name, image_size, channels, classes)
+    if problem:
+        raise Infeasible(problem)
+    return model
+
+
+REASON = "ablate does not know the blocks of your own backbones"
+FAMILY = Family(
+    name="own",
+    about="backbones of your own files",
+    members=members,
+    dimensions=dimensions,
+    image_size=image_size,
+    create=create,
+    blocks=no_blocks,
+    algebra=Nowhere,
+    editable=lambda attention: None,
+    sizes=frozenset(),
+    lacks=dict.fromkeys(
+        ("residual", "attention", "heads", "ffn", "tokens", "head"), REASON
+    ),
+    before_head="",
+    last_norm="",
+    own=True,
+)

@@ -1,0 +1,518 @@
+"""What a user's file can declare, beside a Factor: each part is a frozen record.
+
+    backbone    a function that returns a network
+    dataset     a function that returns images and labels
+    loss        a function of logits and targets
+    metric      a function of all test logits and labels
+    trainer     a function or class around a training of the user's own
+    command     a command line that trains in a process of its own
+
+The decorators return the record. `registry` finds it at the top level of the file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+from ablate import registry
+from ablate.advice import option
+from ablate.errors import AblateError, UnknownName, shortened, unknown
+from ablate.factors.factor import OneOf, Real, Whole
+from ablate.records import LOSSES, Direction, Level, Metric, Recipe, Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Allowed: TypeAlias = OneOf | Whole | Real
+Revision: TypeAlias = int | str | None
+R = TypeVar("R")
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
+# Columns of the store's views that stand beside the metrics.
+RESERVED = frozenset(
+    "cell role seed status seconds epochs epochs_done epoch number lr joules params"
+    " flops flops_paper activations elementwise trial row rows n attempts error weights"
+    " train_loss events done".split()
+)
+LONGEST_METRIC = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnBackbone:
+    """A function from (image side, channels, classes) to a network."""
+
+    part: ClassVar[str] = "backbone"
+
+    name: str
+    build: Callable[[int, int, int], nn.Module]
+    # Side of the images that it is made for, in pixels.
+    image_size: int = 224
+    revision: Revision = None
+
+    def __call__(self, image_size: int, channels: int, classes: int) -> nn.Module:
+        return self.build(image_size, channels, classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnData:
+    """A function that returns training images and labels, and those for the test."""
+
+    part: ClassVar[str] = "data set"
+
+    name: str
+    load: Callable[[], tuple[Any, Any, Any, Any]]
+    revision: Revision = None
+
+    def __call__(self) -> tuple[Any, Any, Any, Any]:
+        return self.load()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLoss:
+    """A function from logits and targets to a scalar."""
+
+    part: ClassVar[str] = "loss"
+
+    name: str
+    loss: Callable[[Tensor, Tensor], Tensor]
+    revision: Revision = None
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.loss(logits, targets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMetric:
+    """A function from all test logits and labels to a number."""
+
+    part: ClassVar[str] = "metric"
+
+    measure: Callable[[Tensor, Tensor], float]
+    shown: Metric
+    revision: Revision = None
+
+    @property
+    def name(self) -> str:
+        return self.shown.name
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> float:
+        return float(self.measure(logits, labels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """A training of the user's own.
+
+    Attributes:
+        name: as in `trainer: NAME`.
+        train: receives an `OwnTrial`; None for a command.
+        command: the words of a command line, with places for levels.
+        factors: what a space may vary, by name; the default of a list of levels is its
+            first one.
+        metrics: what each report contains; the first one is a study's default.
+        recipe: the fields of the recipe that the training reads, beside `epochs`.
+        model: builds the network from levels, to count its cost.
+        inputs: what the network is traced with: a tensor, or a tuple of arguments.
+        revision: takes the place of the file's content in the identity of trials.
+    """
+
+    part: ClassVar[str] = "trainer"
+
+    name: str
+    factors: Mapping[str, Allowed]
+    metrics: tuple[Metric, ...]
+    train: Callable[[Any], None] | None = None
+    command: tuple[str, ...] = ()
+    recipe: tuple[str, ...] = ()
+    model: Callable[[Settings], nn.Module] | None = None
+    inputs: Callable[[Settings], Any] | None = None
+    revision: Revision = None
+
+    def __post_init__(self) -> None:
+        place = f"trainer '{self.name}'" if self.name else "a command"
+        self._check_factors(place)
+        self._check_metrics(place)
+        known = [one.name for one in fields(Recipe)]
+        for name in self.recipe:
+            if name not in known:
+                raise AblateError(f"{place}: {unknown('recipe field', name, known)}")
+        if self.inputs is not None and self.model is None:
+            raise AblateError(f"{place}: inputs= is read with model= only")
+
+    def _check_factors(self, place: str) -> None:
+        for name in self.factors:
+            if not NAME.fullmatch(name):
+                raise AblateError(
+                    f"{place}: '{name}' is not a name of a factor; use letters, digits,"
+                    " _ and -"
+                )
+            if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
+                raise AblateError(
+                    f"{place}: the factor '{name}' has a name of built-in training;"
+                    " list fields of the recipe under recipe=[...]"
+                )
+
+    def _check_metrics(self, place: str) -> None:
+        if not self.metrics:
+            raise AblateError(
+                f'{place} needs a metric, as in metrics={{"loss": "min"}}'
+            )
+        seen = set[str]()
+        for metric in self.metrics:
+            if metric.name in seen:
+                raise AblateError(f"{place}: the metric {metric.name} is a duplicate")
+            seen.add(metric.name)
+        if not self.metrics[0].compared:
+            raise AblateError(
+                f"{place}: the first metric, {self.metrics[0].name}, decides a study, so"
+                " it must not have compared=False"
+            )
+
+    def defaults(self) -> dict[str, Level]:
+        """The first level of each factor that lists its levels."""
+        return {
+            name: allowed.levels[0]
+            for name, allowed in self.factors.items()
+            if isinstance(allowed, OneOf)
+        }
+
+
+def trainer_named(name: str) -> Trainer:
+    """The trainer of that name.
+
+    Raises:
+        UnknownName: no loaded file declares it.
+    """
+    known: dict[str, Trainer] = registry.of_kind("trainer")
+    if name not in known:
+        raise UnknownName(_unknown("trainer", name, [*known]))
+    return known[name]
+
+
+def own_loss(name: str) -> OwnLoss:
+    """The user's loss of that name.
+
+    Raises:
+        UnknownName: no loaded file declares it.
+    """
+    known: dict[str, OwnLoss] = registry.of_kind("loss")
+    for other in LOSSES:
+        if other in known:
+            raise AblateError(
+                f"a loss '{other}' is built in; give your own another name"
+            )
+    if name not in known:
+        raise UnknownName(_unknown("loss", name, [*LOSSES, *known]))
+    return known[name]
+
+
+def own_metrics(taken: Sequence[Metric]) -> dict[str, OwnMetric]:
+    """The users' metrics of classification, by name.
+
+    Args:
+        taken: the built-in metrics, whose names are taken.
+    """
+    known: dict[str, OwnMetric] = registry.of_kind("metric")
+    for metric in taken:
+        if metric.name in known:
+            raise AblateError(
+                f"a metric '{metric.name}' is built in; give your own another name"
+            )
+    return known
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """The message for a part that no loaded file declares."""
+    how = f"if it is your own, name its file: {option('with')} FILE"
+    if not known:
+        return f"unknown {kind} '{shortened(name)}'; {how}"
+    return f"{unknown(kind, name, known)}; {how}"
+
+
+def trainer(
+    *,
+    metrics: Mapping[str, Direction] | Sequence[Metric],
+    factors: Mapping[str, Sequence[Level] | Allowed] | None = None,
+    recipe: Sequence[str] = (),
+    model: Callable[[Settings], nn.Module] | None = None,
+    inputs: Callable[[Settings], Any] | None = None,
+    name: str = "",
+    revision: Revision = None,
+) -> Callable[[Callable[..., Any]], Trainer]:
+    """Makes a training of your own available to spaces, as `trainer: NAME`.
+
+    >>> @ablate.trainer(factors={"norm": ["layer", "rms"]}, metrics={"loss": "min"})
+    ... def train(trial):
+    ...     net = build(trial.levels["norm"]).to(trial.device)
+    ...     for epoch in trial.epochs(resume=lambda path: load(net, path)):
+    ...         trial.report(loss=fit(net), save=lambda path: save(net, path))
+
+    It also takes a class whose constructor receives the trial. The class has
+    `epoch(number)`, which returns the metrics by name, and if it can resume, `save(path)`
+    and `load(path)`.
+
+    Args:
+        metrics: what each report contains, each with the direction in which it is
+            better; or records, which also say title, unit, digits and margin.
+        factors: what a space may vary: levels, or Whole or Real.
+        recipe: the fields of the recipe that the training reads, beside `epochs`.
+        model: builds the network from levels, so that its parameters are counted.
+        inputs: returns from levels what the network is traced with to count its FLOPs: a
+            tensor, or a tuple of arguments.
+        name: by default that of the function.
+        revision: raise it if old results are no longer valid. Without it, every change
+            of the file or of the modules beside it that it imports counts as one.
+
+    Raises:
+        AblateError: a name or metric is not allowed.
+    """
+
+    def declare(function: Callable[..., Any]) -> Trainer:
+        train = function
+        if inspect.isclass(function):
+            train = _method_by_method(function)
+        return Trainer(
+            name=name or function.__name__,
+            train=train,
+            factors=_allowed(factors or {}),
+            metrics=_metrics(metrics),
+            recipe=tuple(recipe),
+            model=model,
+            inputs=inputs,
+            revision=revision,
+        )
+
+    return declare
+
+
+def command(
+    words: str | Sequence[str],
+    *,
+    metrics: Mapping[str, Direction] | Sequence[Metric],
+    factors: Mapping[str, Sequence[Level] | Allowed] | None = None,
+    model: Callable[[Settings], nn.Module] | None = None,
+    inputs: Callable[[Settings], Any] | None = None,
+    name: str = "",
+    revision: Revision = None,
+) -> Trainer:
+    """Makes a training script available to spaces, as `trainer: NAME`.
+
+    >>> train = ablate.command(
+    ...     "python train.py --norm {norm} --lr {recipe.lr} --seed {seed}"
+    ...     " --epochs {epochs} --resume {checkpoint}",
+    ...     factors={"norm": ["layer", "rms"]}, metrics={"loss": "min"},
+    ... )
+
+    After each epoch the script prints one line of JSON with every metric, such as
+    `{"epoch": 1, "loss": 0.5}`, and flushes it. `{checkpoint}` is a path that is the
+    same each time the trial starts: if the file exists, the script resumes from it.
+
+    Args:
+        words: the command line; `python` means the Python that runs ablate. Braces hold
+            the name of a factor, `recipe.FIELD`, `seed`, `epochs` or `checkpoint`.
+        name: by default that of the variable.
+
+    For the other arguments, see `trainer`.
+
+    Raises:
+        AblateError: a name is not allowed, or a factor has no place in the command.
+    """
+    import shlex
+
+    if isinstance(words, str):
+        words = shlex.split(words)
+    allowed = _allowed(factors or {})
+    places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
+    reads = [place for place in places if place.startswith("recipe.")]
+    known = {"seed", "epochs", "checkpoint", *allowed, *reads}
+    for place in sorted(places - known):
+        raise AblateError(
+            f"command: {unknown('place', place, known)}; a place is a factor,"
+            " recipe.FIELD, seed, epochs or checkpoint"
+        )
+    for factor in allowed:
+        if factor not in places:
+            raise AblateError(
+                f"command: it does not read the factor {factor}; add {{{factor}}}"
+            )
+    if "seed" not in places:
+        raise AblateError(
+            "command: without {seed} all seeds would train the same; add {seed}"
+        )
+    return Trainer(
+        name=name,
+        command=tuple(words),
+        factors=allowed,
+        metrics=_metrics(metrics),
+        recipe=tuple(sorted(place.removeprefix("recipe.") for place in reads)),
+        model=model,
+        inputs=inputs,
+        revision=revision,
+    )
+
+
+def backbone(
+    *, image_size: int = 224, name: str = "", revision: Revision = None
+) -> Callable[[Callable[[int, int, int], nn.Module]], OwnBackbone]:
+    """Makes a network available to spaces, as `backbone: NAME`.
+
+    >>> @ablate.backbone(image_size=32)
+    ... def tiny(image_size, channels, classes):
+    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+    Shape:
+        the network maps (batch, channels, image_size, image_size) to (batch, classes).
+    """
+
+    def declare(function: Callable[[int, int, int], nn.Module]) -> OwnBackbone:
+        return OwnBackbone(
+            name=name or _name_of(function),
+            build=function,
+            image_size=image_size,
+            revision=revision,
+        )
+
+    return declare
+
+
+def dataset(
+    *, name: str = "", revision: Revision = None
+) -> Callable[[Callable[[], tuple[Any, Any, Any, Any]]], OwnData]:
+    """Makes a data set available to spaces, as `data: NAME`.
+
+    The function returns training images, training labels, test images and test labels
+    as arrays: images uint8 (n, height, width) or (n, height, width, channels), labels
+    integers (n) from 0. It must return the same each time.
+    """
+
+    def declare(function: Callable[[], tuple[Any, Any, Any, Any]]) -> OwnData:
+        return OwnData(
+            name=name or _name_of(function), load=function, revision=revision
+        )
+
+    return declare
+
+
+def loss(
+    *, name: str = "", revision: Revision = None
+) -> Callable[[Callable[[Tensor, Tensor], Tensor]], OwnLoss]:
+    """Makes a loss available to spaces, as `recipe: {loss: NAME}`.
+
+    Shape:
+        the function maps logits (batch, classes) and targets to a scalar. Targets are
+        class numbers (batch), or under Mixup and CutMix shares (batch, classes).
+    """
+
+    def declare(function: Callable[[Tensor, Tensor], Tensor]) -> OwnLoss:
+        return OwnLoss(
+            name=name or _name_of(function), loss=function, revision=revision
+        )
+
+    return declare
+
+
+def metric(
+    *,
+    direction: Direction,
+    name: str = "",
+    title: str = "",
+    unit: str = "",
+    digits: int = 4,
+    margin: float = 0.0,
+    revision: Revision = None,
+) -> Callable[[Callable[[Tensor, Tensor], float]], OwnMetric]:
+    """Makes a metric of classification available to spaces, as `metric: {NAME: max}`.
+
+    For title, unit, digits and margin, see `Metric`.
+
+    Shape:
+        the function maps all test logits, float32 (n, classes), and labels, int64 (n),
+        both on the CPU, to a number.
+
+    Raises:
+        AblateError: the name is not allowed.
+    """
+
+    def declare(function: Callable[[Tensor, Tensor], float]) -> OwnMetric:
+        shown = Metric(
+            name=name or _name_of(function),
+            title=title,
+            unit=unit,
+            digits=digits,
+            margin=margin,
+            direction=direction,
+        )
+        _check_metric(shown)
+        return OwnMetric(measure=function, shown=shown, revision=revision)
+
+    return declare
+
+
+def _name_of(function: Any) -> str:
+    return str(function.__name__)
+
+
+def _allowed(factors: Mapping[str, Sequence[Level] | Allowed]) -> dict[str, Allowed]:
+    allowed: dict[str, Allowed] = {}
+    for name, levels in factors.items():
+        if isinstance(levels, OneOf | Whole | Real):
+            allowed[name] = levels
+        elif isinstance(levels, str) or not levels:
+            raise AblateError(
+                f"factor '{name}': list its levels, as in [4, 6], or give Whole(1) or"
+                f" Real(0); found {levels!r}"
+            )
+        else:
+            allowed[name] = OneOf(tuple(levels))
+    return allowed
+
+
+def _metrics(
+    declared: Mapping[str, Direction] | Sequence[Metric],
+) -> tuple[Metric, ...]:
+    if isinstance(declared, Mapping):
+        made = tuple(
+            Metric(name, direction=direction) for name, direction in declared.items()
+        )
+    else:
+        made = tuple(declared)
+    for one in made:
+        _check_metric(one)
+    return made
+
+
+def _check_metric(metric: Metric) -> None:
+    if metric.direction not in ("max", "min"):
+        raise AblateError(
+            f"metric '{metric.name}': the direction is max or min, found"
+            f" {metric.direction!r}"
+        )
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", metric.name):
+        raise AblateError(
+            f"metric '{metric.name}': a name has letters, digits and _ only, and begins"
+            " with a letter"
+        )
+    if len(metric.name) > LONGEST_METRIC:
+        raise AblateError(
+            f"metric '{metric.name}': a name has at most {LONGEST_METRIC} characters"
+        )
+    if metric.name.lower() in RESERVED - {"train_loss"}:
+        raise AblateError(
+            f"metric '{metric.name}': the store has a column of this name; use another"
+        )
+
+
+def _method_by_method(kind: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A training function that calls the methods of a class."""
+
+    def train(trial: Any) -> None:
+        work = kind(trial)
+        save = getattr(work, "save", None)
+        for epoch in trial.epochs(resume=getattr(work, "load", None)):
+            trial.report(**work.epoch(epoch), save=save)
+
+    return train

@@ -1,0 +1,454 @@
+"""Parts that users add from their own files: factors, backbones, data sets, trainers, ...
+
+There are three ways in: `--with FILE` on the command line, `with = ["FILE"]` under
+`[tool.ablate]` in the pyproject.toml of the working directory, and the entry-point group
+`ablate` of an installed package. Each leads to a Python module. The parts are the
+records that it holds at its top level, so nothing has to be registered. A space, a
+checkpoint or a store never names a module to import.
+
+The content of a part's files is part of the identity of every trial that uses the part,
+unless the part declares a `revision`, which then takes its place. Workers get the content
+from the driver, so they never run other code than the driver planned with.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import os
+import sys
+import tempfile
+import tomllib
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from ablate.errors import AblateError
+from ablate.identity import content_hash
+
+# What a part can be. The class of a part has one of these as its attribute `part`.
+KINDS = (
+    "factor",
+    "backbone",
+    "data set",
+    "loss",
+    "metric",
+    "diagnostic",
+    "trainer",
+)
+ENTRY_POINTS = "ablate"
+
+
+class PartRecord(Protocol):
+    """What every part has. A name that is empty is that of its variable."""
+
+    part: ClassVar[str]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> int | str | None:
+        """Declared by its author; None: the content of its files counts instead."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of parts, with the modules beside it that it imports.
+
+    Attributes:
+        path: the file.
+        files: the text of each file, by its path below the folder of `path`.
+        module: the name of an installed module; empty for a file that a user names.
+    """
+
+    path: str
+    files: Mapping[str, str]
+    module: str = ""
+
+    @cached_property
+    def hash(self) -> str:
+        """Equal for equal content, wherever the files are."""
+        return content_hash(dict(self.files))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a user's file."""
+
+    kind: str
+    name: str
+    record: Any
+    source: Source
+
+    @property
+    def identity(self) -> str:
+        """What enters the hash of a trial that uses the part."""
+        revision = self.record.revision
+        if revision is not None:
+            return f"revision {revision}"
+        scripts = _scripts(self.record, Path(self.source.path).parent)
+        if not scripts:
+            return self.source.hash
+        return content_hash({**self.source.files, **scripts})
+
+
+def _scripts(record: Any, folder: Path) -> dict[str, str]:
+    """The text of the scripts in a trainer's command, and of what they import."""
+    texts: dict[str, str] = {}
+    for word in getattr(record, "command", ()):
+        path = folder / word
+        if path.suffix in (".py", ".sh") and path.is_file():
+            found = _read(path.resolve(), path.resolve().parent)
+            texts |= {f"{word}: {name}": text for name, text in found.items()}
+    return texts
+
+
+_parts: dict[tuple[str, str], Part] = {}
+_sources: dict[str, Source] = {}
+_caches: list[Any] = []
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cached(function: F) -> F:
+    """Caches results until parts are added. The function must not change them."""
+    remembering: Any = cache(function)
+    _caches.append(remembering)
+    return remembering  # type: ignore[no-any-return]
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    """The users' parts of one kind, by name."""
+    return {part.name: part.record for part in _parts.values() if part.kind == kind}
+
+
+def identity(kind: str, record: PartRecord) -> dict[str, str]:
+    """What a part adds to the identity of a trial that uses it.
+
+    It is empty for a built-in part of revision 1, so that adding this mechanism changed
+    no hash.
+    """
+    own = _parts.get((kind, record.name))
+    if own is not None:
+        return {f"{kind} {record.name}": own.identity}
+    if record.revision in (None, 1):
+        return {}
+    return {f"{kind} {record.name}": f"revision {record.revision}"}
+
+
+def folder_of(kind: str, name: str) -> str:
+    """The folder of the file that declares a part, on the driver's machine."""
+    return str(Path(_parts[kind, name].source.path).parent)
+
+
+def verify(code: Mapping[str, str]) -> None:
+    """Checks that the parts of a trial are here as the driver planned with them.
+
+    Args:
+        code: the identities in the trial and its architecture.
+
+    Raises:
+        AblateError: a part is missing or has other content.
+    """
+    here: dict[str, str] = {}
+    for part in _parts.values():
+        here[f"{part.kind} {part.name}"] = part.identity
+    for name, wanted in code.items():
+        # Revisions of built-in parts are those of this version.
+        if name in here and here[name] != wanted:
+            raise AblateError(
+                f"the files of the {name} changed while the study runs, or differ on this"
+                " machine; run the study again, with the same files on all nodes"
+            )
+
+
+def sources() -> tuple[Source, ...]:
+    """All files that parts were loaded from, for workers."""
+    return tuple(_sources.values())
+
+
+def clear() -> None:
+    """Forgets all parts of users."""
+    for source in list(_sources.values()):
+        _forget(source)
+
+
+def load_all(files: Sequence[str]) -> None:
+    """Loads files, what pyproject.toml names, and what installed packages offer.
+
+    Raises:
+        AblateError: a file is missing, fails, or declares no part.
+    """
+    for entry in entry_points(group=ENTRY_POINTS):
+        _load_entry(entry)
+    for file in (*_named_by_project(), *files):
+        load_file(file)
+
+
+def load_file(file: str | Path) -> Source:
+    """Loads the parts of a file. Loading unchanged content again does nothing.
+
+    Raises:
+        AblateError: the file is missing, fails, or declares no part.
+    """
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise AblateError(f"with {file}: there is no such file")
+    if path.suffix != ".py":
+        raise AblateError(f"with {file}: not a Python file; its name must end in .py")
+    source = Source(str(path), _read(path, path.parent))
+    known = _sources.get(source.path)
+    if known is not None and known.hash == source.hash:
+        return known
+    if known is not None:
+        _forget(known)
+    _import_and_add(source, path)
+    return source
+
+
+def load_sources(wanted: Sequence[Source]) -> None:
+    """Makes a worker's parts those of the driver.
+
+    The content decides: if a file here is missing or differs, the driver's content is
+    written to a temporary folder and loaded from there.
+
+    Raises:
+        AblateError: an installed package differs from that of the driver.
+    """
+    for source in wanted:
+        if source.module:
+            _load_installed(source)
+            continue
+        known = _sources.get(source.path)
+        if known is not None and known.hash == source.hash:
+            continue
+        if known is not None:
+            _forget(known)
+        path = Path(source.path)
+        if not _is_equal(path, source):
+            path = _written(source)
+        _import_and_add(source, path)
+
+
+def _load_installed(source: Source) -> None:
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.module == source.module:
+            _load_entry(entry)
+    known = _sources.get(source.module)
+    if known is None or known.hash != source.hash:
+        raise AblateError(
+            f"the installed package of {source.module} on this machine is not that of"
+            " the driver; install the same version"
+        )
+
+
+def _is_equal(path: Path, source: Source) -> bool:
+    if not path.is_file():
+        return False
+    return Source(str(path), _read(path, path.parent)).hash == source.hash
+
+
+def _written(source: Source) -> Path:
+    """The driver's content in a temporary folder of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="ablate-parts-"))
+    for name, text in source.files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    return folder / Path(source.path).name
+
+
+def _named_by_project() -> list[str]:
+    """The files under `with` in `[tool.ablate]` of ./pyproject.toml."""
+    project = Path("pyproject.toml")
+    if not project.is_file():
+        return []
+    try:
+        said = tomllib.loads(project.read_text()).get("tool", {}).get("ablate", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        # Other tools report a broken project file.
+        return []
+    named = said.get("with", [])
+    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        raise AblateError(
+            "pyproject.toml: [tool.ablate] with must be a list of files, as in with ="
+            ' ["mine.py"]'
+        )
+    return named
+
+
+def _load_entry(entry: EntryPoint) -> None:
+    if entry.module in _sources:
+        return
+    with _readable(f"the installed package of {entry.module}"):
+        module = importlib.import_module(entry.module)
+    path = Path(str(module.__file__))
+    depth = entry.module.count(".") + (path.name == "__init__.py")
+    root = path.parents[depth]
+    top = entry.module.partition(".")[0]
+    source = Source(str(path), _read(path, root, only=top), module=entry.module)
+    _add(source, entry.module, module)
+
+
+def _import_and_add(source: Source, path: Path) -> None:
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        raise AblateError(
+            f"with {source.path}: a module '{name}' is loaded already; give the file"
+            " another name"
+        )
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # As for a script: what lies beside the file can be imported.
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module
+    try:
+        with _readable(source.path):
+            spec.loader.exec_module(module)
+        _add(source, source.path, module)
+    except BaseException:
+        _forget(source)
+        raise
+
+
+@contextlib.contextmanager
+def _readable(place: str) -> Iterator[None]:
+    """Turns an error of a user's file into one message with its line."""
+    try:
+        yield
+    except AblateError:
+        raise
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}:{last.lineno}"
+        if isinstance(error, SyntaxError):
+            where = f"{error.filename}:{error.lineno}"
+        raise AblateError(
+            f"with {place}: {where}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _add(source: Source, key: str, module: ModuleType) -> None:
+    """Adds the parts at the top level of a module."""
+    found: dict[tuple[str, str], Part] = {}
+    others = [part.record for part in _parts.values()] + _built_in()
+    for variable, record in list(vars(module).items()):
+        kind = getattr(type(record), "part", None)
+        # A module may import built-in parts, and those of another file.
+        if kind not in KINDS or any(record is other for other in others):
+            continue
+        if not record.name:
+            # A frozen record takes its name from its variable.
+            object.__setattr__(record, "name", variable)
+        if any(part.record is record for part in found.values()):
+            continue
+        other = _parts.get((kind, record.name)) or found.get((kind, record.name))
+        if other is not None:
+            raise AblateError(
+                f"with {key}: a {kind} '{record.name}' is declared by"
+                f" {other.source.path} already; rename one of them"
+            )
+        found[kind, record.name] = Part(kind, record.name, record, source)
+    if not found and not source.module:
+        raise AblateError(
+            f"with {key}: the file declares no part, such as a Factor or a function"
+            " with @ablate.trainer"
+        )
+    _sources[key] = source
+    _parts.update(found)
+    _changed()
+
+
+def _built_in() -> list[Any]:
+    """The parts of this package, as far as they are imported."""
+    records = []
+    for name, module in list(sys.modules.items()):
+        if name.startswith("ablate."):
+            for value in vars(module).values():
+                if getattr(type(value), "part", None) in KINDS:
+                    records.append(value)
+    return records
+
+
+def _forget(source: Source) -> None:
+    key = source.module or source.path
+    _sources.pop(key, None)
+    for name in [name for name, part in _parts.items() if part.source == source]:
+        del _parts[name]
+    for file in source.files:
+        dotted = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        sys.modules.pop(dotted, None)
+    importlib.invalidate_caches()
+    _changed()
+
+
+def _changed() -> None:
+    for remembering in _caches:
+        remembering.cache_clear()
+
+
+def _read(file: Path, root: Path, only: str = "") -> dict[str, str]:
+    """The text of a file and of the modules that it imports from below a folder.
+
+    Imports inside functions count, and those of imported modules. Imports by computed
+    names are not seen.
+
+    Args:
+        root: the folder from which modules are imported.
+        only: the top-level package to stay in; empty: any module below the folder.
+    """
+    texts: dict[str, str] = {}
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        name = path.relative_to(root).as_posix()
+        if name in texts:
+            continue
+        try:
+            texts[name] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AblateError(f"with {file}: {path} cannot be read: {error}") from error
+        with contextlib.suppress(SyntaxError):
+            for dotted in _imports(texts[name], path, root):
+                if not only or dotted.partition(".")[0] == only:
+                    waiting += _files_of(dotted, root)
+    return dict(sorted(texts.items()))
+
+
+def _imports(text: str, path: Path, root: Path) -> Iterator[str]:
+    """The dotted names that a module may import."""
+    package = path.parent.relative_to(root).parts
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *filter(None, [node.module])))
+            if base:
+                yield base
+            for alias in node.names:
+                # `from a import b` may import the module a.b.
+                yield f"{base}.{alias.name}" if base else alias.name
+
+
+def _files_of(dotted: str, root: Path) -> Iterator[Path]:
+    """The files that importing a dotted name runs, as far as they are below a folder."""
+    parts = dotted.split(".")
+    for length in range(1, len(parts) + 1):
+        place = root.joinpath(*parts[:length])
+        for candidate in (place.with_suffix(".py"), place / "__init__.py"):
+            if candidate.is_file() and os.access(candidate, os.R_OK):
+                yield candidate

@@ -1,0 +1,124 @@
+"""The sections of a space whose training is the user's own: `trainer: NAME`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ablate.document import Where
+from ablate.errors import did_you_mean, unknown
+from ablate.factors.factor import OneOf
+from ablate.parts import Trainer
+from ablate.records import TRAINER, Data, Level, Recipe
+from ablate.space.context import Context, shown
+
+# Sections that only built-in training reads.
+BUILT_IN = (
+    "backbone",
+    "pretrained",
+    "teacher",
+    "data",
+    "diagnostics",
+    "control",
+    "published",
+)
+
+
+def check_own(context: Context) -> None:
+    """Notes what does not go with the user's own training."""
+    form = context.form
+    for section in BUILT_IN:
+        if section in form.model_fields_set:
+            context.wrong(
+                (section,),
+                f"{section} is read by built-in training, not by trainer"
+                f" {form.trainer}; leave it out",
+            )
+    trainer = context.trainer
+    if trainer is None:
+        return
+    for name, allowed in trainer.factors.items():
+        if isinstance(allowed, OneOf) or name in form.factors or name in form.fixed:
+            continue
+        context.wrong(
+            ("factors",),
+            f"{name} has no default in trainer {trainer.name}; name it under factors or"
+            " under fixed",
+        )
+    if trainer.model is not None:
+        return
+    if form.limits:
+        context.wrong(("limits",), _no_cost("limits", trainer))
+    if len(form.metric) > 1:
+        context.wrong(("metric",), _no_cost("further objectives", trainer))
+
+
+def _no_cost(what: str, trainer: Trainer) -> str:
+    return (
+        f"{what} are about costs, and trainer {trainer.name} gives no model to count;"
+        " add model= and inputs= to it"
+    )
+
+
+def own_data(name: str) -> Data:
+    """The data of a trainer, of which only the trainer knows more."""
+    return Data(
+        name=f"{TRAINER}{name}", path="", image_size=0, channels=0, classes=0, images=0
+    )
+
+
+def own_recipe(context: Context) -> Recipe:
+    """The recipe: `epochs`, and the fields that the trainer reads."""
+    form: Any = context.form.recipe
+    if "recipe" not in context.form.model_fields_set:
+        return Recipe()
+    if isinstance(form, str):
+        context.wrong(
+            ("recipe",),
+            f"the recipe {form} is one of built-in training; write the fields that"
+            " trainer"
+            f" {context.form.trainer} reads, as in recipe: {{epochs: 10}}",
+        )
+        return Recipe()
+    said = form.model_dump(exclude_unset=True)
+    for field in said:
+        reason = unread_field(context, field)
+        if reason:
+            context.wrong(("recipe", field), reason)
+    return replace(Recipe(), **{name: said[name] for name in said if name != "preset"})
+
+
+def unread_field(context: Context, field: str) -> str:
+    """Why the trainer does not read a field of the recipe; empty if it does."""
+    trainer = context.trainer
+    if trainer is None or field in ("epochs", *trainer.recipe):
+        return ""
+    return (
+        f"trainer {trainer.name} does not read recipe.{field}; it reads"
+        f" {', '.join(('epochs', *trainer.recipe))}"
+    )
+
+
+def check_own_levels(
+    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+) -> None:
+    """Checks that the trainer has a factor, and that it allows these levels."""
+    trainer = context.trainer
+    if trainer is None:
+        return
+    if name not in trainer.factors:
+        known = [*trainer.factors, *(f"recipe.{field}" for field in trainer.recipe)]
+        context.wrong(where, partial(unknown, "factor", name, known))
+        return
+    allowed = trainer.factors[name]
+    for index, level in enumerate(levels):
+        if not allowed.accepts(level):
+            known = []
+            if isinstance(allowed, OneOf):
+                known = [str(one) for one in allowed.levels]
+            context.wrong(
+                (*where, index),
+                f"{name}: {shown(level)} is not a level; allowed:"
+                f" {allowed}{did_you_mean(level, known)}",
+            )

@@ -1,0 +1,31 @@
+"""Which of the user's trainings trains a trial: a function, or a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablate.parts import trainer_named
+from ablate.records import Trial
+from ablate.training.energy import Meter
+from ablate.training.own_base import OwnTraining
+from ablate.training.own_command import CommandTraining
+from ablate.training.own_function import FunctionTraining
+
+
+def make_own(
+    trial: Trial,
+    folder: str | Path,
+    *,
+    device: str,
+    threads: int,
+    meter: Meter | None = None,
+) -> OwnTraining:
+    """Returns the training of a trial by the user's function or command.
+
+    Raises:
+        UnknownName: the trainer's file is not loaded.
+        TrialBusy: another process trains the trial.
+    """
+    trainer = trainer_named(trial.architecture.trainer)
+    kind = CommandTraining if trainer.command else FunctionTraining
+    return kind(trial, folder, device=device, threads=threads, meter=meter)

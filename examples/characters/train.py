@@ -1,0 +1,133 @@
+"""Trains a small character model on a text. It knows nothing of ablate.
+
+python train.py --norm rms --activation relu2 --lr 3e-3 --seed 0 --epochs 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+TEXT = Path(__file__).parents[2] / "LICENSE"
+CONTEXT = 48
+BATCH = 32
+STEPS = 40
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, norm: str, activation: str) -> None:
+        super().__init__()
+        make = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}[norm]
+        self.norm1, self.norm2 = make(width), make(width)
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        hidden = self.up(self.norm2(x))
+        if self.activation == "relu2":
+            hidden = F.relu(hidden).square()
+        else:
+            hidden = F.gelu(hidden)
+        return x + self.down(hidden)
+
+
+class CharacterModel(nn.Module):
+    def __init__(
+        self, characters: int, depth: int, norm: str, activation: str, width: int = 64
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(characters, width)
+        self.places = nn.Embedding(CONTEXT, width)
+        blocks = [Block(width, 4, norm, activation) for _ in range(depth)]
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(width, characters)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.tokens(tokens) + self.places(places)
+        return self.head(self.blocks(x))
+
+
+def read_text() -> tuple[Tensor, Tensor, int]:
+    """Returns the first 90 % and the rest of the text as tokens, and their number."""
+    text = TEXT.read_text()
+    characters = sorted(set(text))
+    number = {character: index for index, character in enumerate(characters)}
+    tokens = torch.tensor([number[character] for character in text])
+    split = int(0.9 * len(tokens))
+    return tokens[:split], tokens[split:], len(characters)
+
+
+def bits(model: nn.Module, tokens: Tensor) -> Tensor:
+    """Mean loss per character, in bits. Tokens are (batch, context + 1)."""
+    logits = model(tokens[:, :-1])
+    nats = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    return nats / math.log(2)
+
+
+def fit_epoch(
+    model: nn.Module, optimizer: torch.optim.Optimizer, text: Tensor
+) -> float:
+    """Makes STEPS updates; returns the mean loss in bits."""
+    model.train()
+    total = 0.0
+    for _ in range(STEPS):
+        starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1))
+        loss = bits(model, text[starts + torch.arange(CONTEXT + 1)])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total / STEPS
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, text: Tensor) -> float:
+    model.eval()
+    rows = len(text) // (CONTEXT + 1)
+    return bits(model, text[: rows * (CONTEXT + 1)].view(rows, -1)).item()
+
+
+def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+
+
+def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    state = torch.load(path, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--norm", default="layer")
+    parser.add_argument("--activation", default="gelu")
+    parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=5)
+    said = parser.parse_args()
+    torch.manual_seed(said.seed)
+    train, test, characters = read_text()
+    model = CharacterModel(characters, said.depth, said.norm, said.activation)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=said.lr)
+    for epoch in range(1, said.epochs + 1):
+        loss = fit_epoch(model, optimizer, train)
+        print(f"epoch {epoch}: {loss:.3f} bits, test {evaluate(model, test):.3f} bits")
+
+
+if __name__ == "__main__":
+    main()
