@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ablate import space
+from ablate import escape, registry, space
+from ablate.advice import option
+from ablate.errors import StoreError
 from ablate.records import Space
 from ablate.store.catalogue import StudyStatus
 from ablate.store.reader import Reader
@@ -26,7 +28,13 @@ def validated_space(study: StudyStatus) -> Space:
 
     Raises:
         SpaceError: the YAML text is not valid today.
+        StoreError: the study was run with files of the user, and none is named now.
     """
+    parts = study.space.parts if study.space is not None else ()
+    if parts and not registry.named():
+        # A message of the loader would only say that a name is unknown.
+        said = " ".join(f"{option('with')} {escape.shell(part)}" for part in parts)
+        raise StoreError(f"{study.name} was last run with your own parts; add {said}")
     validated = space.load(study.document, study.file)
     if study.space is not None and study.space.looks and not validated.looks:
         # The text declares a fixed number of seeds; the run had the option.

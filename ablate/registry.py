@@ -113,6 +113,8 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
 _parts: dict[tuple[str, str], Part] = {}
 _sources: dict[str, Source] = {}
 _caches: list[Any] = []
+# The files that the user named for this command, as they were typed.
+_named: list[str] = []
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -176,6 +178,7 @@ def sources() -> tuple[Source, ...]:
 
 def clear() -> None:
     """Forgets all parts of users."""
+    _named.clear()
     for source in list(_sources.values()):
         _forget(source)
 
@@ -190,6 +193,12 @@ def load_all(files: Sequence[str]) -> None:
         _load_entry(entry)
     for file in (*_named_by_project(), *files):
         load_file(file)
+    _named[:] = files
+
+
+def named() -> tuple[str, ...]:
+    """The files that the user named for this command, for commands in messages."""
+    return tuple(_named)
 
 
 def load_file(file: str | Path) -> Source:

@@ -51,7 +51,9 @@ def command(declared: Space, file: str, more: str = "") -> str:
         until = f"--until-decided {declared.looks.most}"
     else:
         until = ""
-    return " ".join(filter(None, ("ablate run", escape.shell(file), until, more)))
+    parts = " ".join(f"--with {escape.shell(part)}" for part in declared.parts)
+    words = ("ablate run", escape.shell(file), parts, until, more)
+    return " ".join(filter(None, words))
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,16 @@ def find(backbone: str) -> Family:
         return declared
     for family in sorted(families().values(), key=lambda family: family.rest):
         if backbone in family.members():
-            _refuse_two(backbone, family)
+            if family.own:
+                _refuse_two(backbone)
             return family
     raise UnknownName(unknown_backbone(backbone))
 
 
-def _refuse_two(backbone: str, family: Family) -> None:
+def _refuse_two(backbone: str) -> None:
     """Raises AblateError if a user's backbone has the name of another one."""
-    own = registry.of_kind("backbone")
-    if backbone in own and not family.own:
+    others = [family for family in families().values() if not family.own]
+    if any(backbone in family.members() for family in others):
         raise AblateError(
             f"a backbone '{backbone}' is built in; give your own another name"
         )

@@ -279,6 +279,9 @@ class Space:
     warmup_fits: bool = False
     # The user's trainer; empty: built-in training.
     trainer: str = ""
+    # Files of the user's parts, as the command that read the space named them. They are
+    # for messages; nothing loads them from here.
+    parts: tuple[str, ...] = ()
     # All metrics that training measures; `metric` is one of their names.
     metrics: tuple[Metric, ...] = ()
 

@@ -18,6 +18,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from ablate import registry
 from ablate.advice import option
 from ablate.document import parse, read_text
 from ablate.errors import (
@@ -219,6 +220,7 @@ def _read(context: Context) -> Space:
         diagnostics=read_diagnostics(context),
         warmup_fits=warmup_fits(context),
         trainer=form.trainer or "",
+        parts=registry.named(),
     )
     if form.trainer is not None:
         check_own(context)

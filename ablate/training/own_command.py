@@ -3,10 +3,10 @@
 What it guarantees: the process ends with the worker, however the worker ends. An epoch is
 reported once. A script that keeps its own checkpoint goes on from it.
 
-How: the script prints a line of JSON after each epoch. Reported epochs are written down
-at once, so what the script has saved and what was reported differ by one epoch at most.
-If the script resumes beyond an epoch that was never reported, its checkpoint is removed
-and the trial begins again.
+How: the script prints a line of JSON after each epoch, and may run ahead of what ablate
+has read. When it is stopped, the rest of its reports is read and written down. After a
+kill, its checkpoint may be ahead of the reports: if it resumes beyond an epoch that was
+never reported, its checkpoint is removed and the trial begins again.
 
 What would break it: a script whose report is not flushed (PYTHONUNBUFFERED is set for
 Python), or one that closes its output.
@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -36,6 +37,7 @@ from ablate.errors import AblateError, CheckpointError
 from ablate.records import Epoch, Trial
 from ablate.training.checkpoint import epoch_of
 from ablate.training.energy import Meter
+from ablate.training.errors import Diverged
 from ablate.training.own_base import LOOK_SECONDS, STOP_SECONDS, OwnTraining
 from ablate.training.own_trial import checked, recipe_of
 
@@ -71,6 +73,7 @@ class CommandTraining(OwnTraining):
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._output: deque[str] = deque(maxlen=KEPT_LINES)
         self._worked = -1.0
+        self._resumed = False
         try:
             self._place = self._checkpoint_path(folder)
             state = self._checkpoint.load() or {}
@@ -107,20 +110,25 @@ class CommandTraining(OwnTraining):
         while True:
             if self._process is None:
                 self._start()
-            number, metrics = self._next_report()
-            if number <= len(self.epochs) + 1:
+            report = self._next_report()
+            if report is not None and report[0] <= len(self.epochs) + 1:
                 break
+            if not self._resumed:
+                raise AblateError(self._ended_early())
             # It resumed beyond what it has reported: a kill came in between.
             self._end_process()
             self._remove_checkpoint()
             self.epochs.clear()
-        # A script that went back reports epochs again.
-        del self.epochs[number - 1 :]
-        epoch = self._finish_epoch(checked(metrics, self._trainer), began)
+        epoch = self._add(*report, began)
         self._write_down()
         if self.finished:
             self._wait_for_end()
         return epoch
+
+    def _add(self, number: int, metrics: Mapping[str, Any], began: float) -> Epoch:
+        # A script that went back reports epochs again.
+        del self.epochs[number - 1 :]
+        return self._finish_epoch(checked(metrics, self._trainer), began)
 
     def save(self, *, weights_only: bool = False) -> None:
         """Writes down the reported epochs. The script saves its own state."""
@@ -131,8 +139,26 @@ class CommandTraining(OwnTraining):
 
     def close(self) -> None:
         """Ends the script's process, and releases the trial's folder."""
+        was_running = self._process is not None
         self._end_process()
+        if was_running:
+            # The script may have saved epochs whose reports were not read yet.
+            with contextlib.suppress(queue.Empty, AblateError, Diverged, OSError):
+                self._read_rest()
         self._checkpoint.release()
+
+    def _read_rest(self) -> None:
+        """Writes down the reports that the script made before it was ended."""
+        known = len(self.epochs)
+        while not self.finished:
+            line = self._lines.get(timeout=STOP_SECONDS)
+            if line is None:
+                break
+            report = self._report_in(line)
+            if report is not None and report[0] <= len(self.epochs) + 1:
+                self._add(*report, time.perf_counter())
+        if len(self.epochs) > known:
+            self._write_down()
 
     def _words(self) -> list[str]:
         """The command line, with the levels of the trial in their places."""
@@ -171,6 +197,7 @@ class CommandTraining(OwnTraining):
         if self._device == "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self._output.clear()
+        self._resumed = self._place is not None and self._place.exists()
         self._lines = queue.SimpleQueue()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", START, *words],
@@ -189,23 +216,36 @@ class CommandTraining(OwnTraining):
             target=_read_lines, args=(self._process, self._lines), daemon=True
         ).start()
 
-    def _next_report(self) -> tuple[int, dict[str, Any]]:
-        """The number of the next reported epoch, and its metrics."""
+    def _next_report(self) -> tuple[int, dict[str, Any]] | None:
+        """The number of the next reported epoch, and its metrics.
+
+        Returns:
+            None if the script ended without a failure.
+        """
+        assert self._process is not None
         while True:
             line = self._next_line()
             if line is None:
-                raise AblateError(self._ended_early())
-            report = _report_in(line)
-            if report is None:
-                self._output.append(line[:LONGEST_LINE].rstrip())
-                continue
-            number = report.pop("epoch", len(self.epochs) + 1)
-            if type(number) is not int or number < 1:
-                raise AblateError(
-                    f"trainer {self._trainer.name} reported the epoch {number!r}; epochs"
-                    " are numbered from 1"
-                )
-            return number, report
+                if self._process.wait():
+                    raise AblateError(self._ended_early())
+                return None
+            report = self._report_in(line)
+            if report is not None:
+                return report
+            self._output.append(line[:LONGEST_LINE].rstrip())
+
+    def _report_in(self, line: str) -> tuple[int, dict[str, Any]] | None:
+        """The report in a line of output; None if the line is something else."""
+        report = _object_in(line)
+        if report is None:
+            return None
+        number = report.pop("epoch", len(self.epochs) + 1)
+        if type(number) is not int or number < 1:
+            raise AblateError(
+                f"trainer {self._trainer.name} reported the epoch {number!r}; epochs"
+                " are numbered from 1"
+            )
+        return number, report
 
     def _next_line(self) -> str | None:
         """The next line of output; None at its end."""
@@ -254,7 +294,7 @@ class CommandTraining(OwnTraining):
             line = self._next_line()
             if line is None:
                 break
-            if _report_in(line) is not None:
+            if self._report_in(line) is not None:
                 raise AblateError(
                     f"trainer {self._trainer.name} reported more than"
                     f" {self._trial.recipe.epochs} epochs; train {{epochs}} epochs"
@@ -291,8 +331,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _report_in(line: str) -> dict[str, Any] | None:
-    """The report in a line of output; None if the line is something else."""
+def _object_in(line: str) -> dict[str, Any] | None:
+    """The JSON object in a line of output; None if the line is something else."""
     if not line.lstrip().startswith("{"):
         return None
     try:
@@ -306,7 +346,7 @@ def _read_lines(
     process: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]
 ) -> None:
     assert process.stdout is not None
-    with contextlib.suppress(ValueError, OSError):
+    with contextlib.suppress(ValueError, OSError), process.stdout:
         for line in process.stdout:
             lines.put(line)
     lines.put(None)

@@ -1,0 +1,59 @@
+"""Files of users' parts, and a runner for spaces that use them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ablate import pipeline, registry, space
+from ablate.execution import make
+from ablate.pipeline import Hooks, Options, Outcome
+from ablate.study import Study
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """No test sees the parts of another one."""
+    before = list(sys.path)
+    registry.clear()
+    yield
+    registry.clear()
+    sys.path[:] = before
+
+
+Use = Callable[..., Path]
+
+
+@pytest.fixture
+def use(tmp_path: Path) -> Use:
+    """Writes a file of parts and loads it."""
+
+    def load(text: str, name: str = "own_parts.py") -> Path:
+        file = tmp_path / name
+        file.write_text(text)
+        registry.load_file(file)
+        return file
+
+    return load
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(options: Options) -> Run:
+    """Runs a YAML text under the name `own`, in this process."""
+
+    def train(text: str, hooks: Hooks | None = None) -> Outcome:
+        declared = space.load(text, "own.yaml")
+        return pipeline.run(declared, "own.yaml", options, hooks, make("inline"))
+
+    return train
+
+
+@pytest.fixture
+def study(options: Options) -> Study:
+    return Study("own", options.url)
