@@ -70,6 +70,7 @@ VERBS: tuple[Callable[..., None], ...] = (
     results.import_,
     training.reproduce,
     training.diagnose,
+    spaces.check,
     spaces.factors,
     spaces.backbones,
     spaces.schema,

@@ -49,7 +49,7 @@ def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
     return value
 
 
-def _load_parts(
+def load_parts(
     context: typer.Context, parameter: CallbackParam, files: list[Path] | None
 ) -> list[Path]:
     """Loads the user's own parts, before the verb looks for any name."""
@@ -96,7 +96,7 @@ WithOption = Annotated[
     typer.Option(
         "--with",
         metavar="FILE",
-        callback=_load_parts,
+        callback=load_parts,
         help="Python file with parts of your own; repeatable.",
     ),
 ]

@@ -17,6 +17,7 @@ from ablate.cli.options import (
     RunsOption,
     StoreOption,
     WithOption,
+    load_parts,
     url_of,
 )
 from ablate.cli.output import Format, duration, show
@@ -245,6 +246,29 @@ def backbones(
     from ablate.cli.tables import backbones_table
 
     show(backbones_table(family), form.value)
+
+
+def check(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Python files with parts of your own.",
+            callback=load_parts,
+        ),
+    ],
+    form: FormatOption = Format.table,
+) -> None:
+    """Check parts of your own by the rules that built-in parts keep.
+
+    The exit code is 1 if a part breaks one.
+    """
+    from ablate.cli.verb_output import checked
+
+    table, broken = checked()
+    show(table, form.value)
+    if broken:
+        raise typer.Exit(1)
 
 
 def schema(own: WithOption = None) -> None:

@@ -330,6 +330,39 @@ def drawn(
     save_chart(to, chart(results, of, rows=rows, metric=metric, cost=cost))
 
 
+def checked() -> tuple[Table, int]:
+    """Runs the checks of all loaded parts; returns a table, and how many failed."""
+    import warnings
+
+    from ablate.contracts import checks
+
+    rows = []
+    data = []
+    broken = 0
+    steps = Steps("check")
+    wanted = list(checks())
+    for number, (part, check) in enumerate(wanted, 1):
+        steps(number, len(wanted))
+        with warnings.catch_warnings():
+            # Of a part's own code, which the user sees when it trains.
+            warnings.simplefilter("ignore")
+            found = check.problem()
+        broken += bool(found)
+        result = "BROKEN" if found else "ok"
+        rows.append([part, check.what, result, found])
+        data.append({"part": part, "check": check.what, "ok": not found, "why": found})
+    notes = [
+        f"{len(rows)} checks, {broken} broken."
+        if broken
+        else f"{len(rows)} checks, all ok."
+    ]
+    columns = ["part", "check", "result", "why"]
+    if not broken:
+        columns = columns[:-1]
+        rows = [row[:-1] for row in rows]
+    return Table(columns=columns, rows=rows, data=data, notes=notes), broken
+
+
 def _check_option(
     option: str, value: str, allowed: Sequence[str], *, reader: str, of: str
 ) -> None:

@@ -120,7 +120,15 @@ def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:
 
 @registry.cached
 def _own(name: str) -> Splits:
-    """Calls the function of a user's data set and checks what it returns."""
+    return read_own(name)
+
+
+def read_own(name: str) -> Splits:
+    """Calls the function of a user's data set and checks what it returns.
+
+    Raises:
+        DataError: it fails, or returns something else than documented.
+    """
     try:
         given = registry.of_kind("data set")[name]()
     except Exception as error:

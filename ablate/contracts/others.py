@@ -1,0 +1,186 @@
+"""What users' backbones, data sets, losses, metrics and diagnostics keep."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ablate.contracts.check import BrokenContract, Check, require
+from ablate.contracts.factor import refuse_dead, small
+from ablate.cost import count
+from ablate.data import describe
+from ablate.data.arrays import read_own
+from ablate.diagnostics.diagnostic import Diagnostic
+from ablate.diagnostics.observe import measure
+from ablate.errors import UncountedOperator
+from ablate.families import resolve
+from ablate.models import build
+from ablate.parts import OwnBackbone, OwnData, OwnLoss, OwnMetric
+
+CLASSES = 7
+
+
+def backbone_checks(own: OwnBackbone) -> Iterator[Check]:
+    """Yields the checks of one backbone."""
+    yield Check("is built by its name", partial(_check_builds, own))
+    yield Check("equal seeds give equal weights", partial(_check_seeded, own))
+    yield Check(
+        "every parameter gets a finite gradient",
+        partial(_check_backbone_gradients, own),
+    )
+    yield Check("every operator is counted", partial(_check_backbone_cost, own))
+    yield Check("a deep copy gives the same output", partial(_check_copy, own))
+
+
+def _built(own: OwnBackbone, seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return build(resolve(own.name, own.image_size, 3, CLASSES, {}))
+
+
+def _images(own: OwnBackbone) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(4, 3, own.image_size, own.image_size, generator=generator)
+
+
+def _check_builds(own: OwnBackbone) -> None:
+    shape = tuple(_built(own).eval()(_images(own)).shape)
+    require(shape == (4, CLASSES), f"its output is {shape}, not {(4, CLASSES)}")
+
+
+def _check_seeded(own: OwnBackbone) -> None:
+    one, other = _built(own).state_dict(), _built(own).state_dict()
+    for name, tensor in one.items():
+        require(
+            torch.equal(tensor, other[name]),
+            f"{name} differs between two networks of one seed",
+        )
+
+
+def _check_backbone_gradients(own: OwnBackbone) -> None:
+    refuse_dead(_built(own).train(), _images(own), torch.arange(4))
+
+
+def _check_backbone_cost(own: OwnBackbone) -> None:
+    try:
+        count(resolve(own.name, own.image_size, 3, CLASSES, {}))
+    except UncountedOperator as error:
+        raise BrokenContract(str(error)) from error
+
+
+def _check_copy(own: OwnBackbone) -> None:
+    model = _built(own).eval()
+    with torch.no_grad():
+        same = torch.equal(copy.deepcopy(model)(_images(own)), model(_images(own)))
+    require(same, "a deep copy gives another output")
+
+
+def data_checks(own: OwnData) -> Iterator[Check]:
+    """Yields the checks of one data set."""
+    yield Check("has images and labels as documented", partial(_check_described, own))
+    yield Check("is the same each time", partial(_check_repeatable, own))
+    yield Check("has every class in both splits", partial(_check_classes, own))
+
+
+def _check_described(own: OwnData) -> None:
+    described = describe(own.name)
+    require(described.classes > 1, f"it has {described.classes} class only")
+
+
+def _check_repeatable(own: OwnData) -> None:
+    for one, other in zip(read_own(own.name), read_own(own.name), strict=True):
+        require(torch.equal(one, other), "two calls return other images or labels")
+
+
+def _check_classes(own: OwnData) -> None:
+    _, train, _, test = read_own(own.name)
+    for split, labels in (("training", train), ("test", test)):
+        missing = set(range(int(max(train.max(), test.max())) + 1)) - set(
+            labels.tolist()
+        )
+        require(not missing, f"the {split} labels lack the classes {sorted(missing)}")
+
+
+def loss_checks(own: OwnLoss) -> Iterator[Check]:
+    """Yields the checks of one loss."""
+    numbers = torch.tensor([0, 1, 2, 3])
+    yield Check(
+        "is a finite scalar with a gradient, for class numbers",
+        partial(_check_loss, own, numbers),
+    )
+    yield Check(
+        "is smaller if the right class has the largest logit",
+        partial(_check_loss_order, own, numbers),
+    )
+
+
+def _check_loss(own: OwnLoss, targets: Tensor) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, CLASSES, generator=generator, requires_grad=True)
+    loss = own(logits, targets)
+    require(isinstance(loss, Tensor), f"it returns {type(loss).__name__}, not a tensor")
+    require(loss.numel() == 1, f"it returns a tensor of {tuple(loss.shape)}")
+    require(math.isfinite(loss.item()), f"it is {loss.item()}")
+    loss.reshape(()).backward()
+    require(logits.grad is not None, "it has no gradient")
+    assert logits.grad is not None
+    require(bool(logits.grad.isfinite().all()), "its gradient is not finite")
+
+
+def _check_loss_order(own: OwnLoss, targets: Tensor) -> None:
+    right = torch.nn.functional.one_hot(targets, CLASSES) * 4.0
+    good, bad = own(right, targets).item(), own(-right, targets).item()
+    require(good < bad, f"it is {good:g} for right and {bad:g} for wrong logits")
+
+
+def metric_checks(own: OwnMetric) -> Iterator[Check]:
+    """Yields the checks of one metric."""
+    yield Check("is a finite number", partial(_check_metric, own))
+    yield Check(
+        f"is better for right logits, as its direction {own.shown.direction} says",
+        partial(_check_direction, own),
+    )
+
+
+def _perfect() -> tuple[Tensor, Tensor]:
+    labels = torch.arange(4 * CLASSES) % CLASSES
+    return torch.nn.functional.one_hot(labels, CLASSES) * 4.0, labels
+
+
+def _check_metric(own: OwnMetric) -> None:
+    _, labels = _perfect()
+    generator = torch.Generator().manual_seed(0)
+    value = own(torch.randn(len(labels), CLASSES, generator=generator), labels)
+    require(math.isfinite(value), f"it is {value}")
+
+
+def _check_direction(own: OwnMetric) -> None:
+    logits, labels = _perfect()
+    good, bad = own(logits, labels), own(-logits, labels)
+    better = good > bad if own.shown.direction == "max" else good < bad
+    require(better, f"it is {good:g} for right and {bad:g} for wrong logits")
+
+
+def diagnostic_checks(own: Diagnostic) -> Iterator[Check]:
+    """Yields the checks of one diagnostic."""
+    yield Check("says what it is", partial(_check_diagnostic_text, own))
+    yield Check("measures every layer of a small ViT", partial(_check_measures, own))
+
+
+def _check_diagnostic_text(own: Diagnostic) -> None:
+    for field in ("about", "source", "axis"):
+        require(bool(getattr(own, field)), f"{field} is empty")
+
+
+def _check_measures(own: Diagnostic) -> None:
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    taken = measure(small({}).eval(), "vit", iter([images]), (own.name,), 1)
+    layers = {one.layer for one in taken}
+    require(layers == {0, 1, 2}, f"it has values of the layers {sorted(layers)}")
+    for one in taken:
+        if one.value is not None:
+            require(math.isfinite(one.value), f"layer {one.layer}: it is {one.value}")
