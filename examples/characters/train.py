@@ -46,7 +46,12 @@ class Block(nn.Module):
 
 class CharacterModel(nn.Module):
     def __init__(
-        self, characters: int, depth: int, norm: str, activation: str, width: int = 64
+        self,
+        characters: int,
+        norm: str,
+        activation: str,
+        depth: int = 2,
+        width: int = 64,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(characters, width)
@@ -78,55 +83,57 @@ def bits(model: nn.Module, tokens: Tensor) -> Tensor:
     return nats / math.log(2)
 
 
-def fit_epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, text: Tensor
-) -> float:
-    """Makes STEPS updates; returns the mean loss in bits."""
-    model.train()
-    total = 0.0
-    for _ in range(STEPS):
-        starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1))
-        loss = bits(model, text[starts + torch.arange(CONTEXT + 1)])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        total += loss.item()
-    return total / STEPS
+class Learner:
+    """A model and its optimiser."""
 
+    def __init__(self, model: nn.Module, lr: float) -> None:
+        self.model = model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
 
-@torch.no_grad()
-def evaluate(model: nn.Module, text: Tensor) -> float:
-    model.eval()
-    rows = len(text) // (CONTEXT + 1)
-    return bits(model, text[: rows * (CONTEXT + 1)].view(rows, -1)).item()
+    def fit(self, text: Tensor) -> float:
+        """Makes STEPS updates; returns the mean loss in bits."""
+        self.model.train()
+        total = 0.0
+        for _ in range(STEPS):
+            starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1))
+            loss = bits(self.model, text[starts + torch.arange(CONTEXT + 1)])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item()
+        return total / STEPS
 
+    @torch.no_grad()
+    def evaluate(self, text: Tensor) -> float:
+        self.model.eval()
+        rows = len(text) // (CONTEXT + 1)
+        tokens = text[: rows * (CONTEXT + 1)].view(rows, -1)
+        return bits(self.model, tokens).item()
 
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    def save(self, path: Path) -> None:
+        torch.save([self.model.state_dict(), self.optimizer.state_dict()], path)
 
-
-def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    state = torch.load(path, weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    def load(self, path: Path) -> None:
+        model, optimizer = torch.load(path, weights_only=True)
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--norm", default="layer")
     parser.add_argument("--activation", default="gelu")
-    parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=5)
     said = parser.parse_args()
     torch.manual_seed(said.seed)
     train, test, characters = read_text()
-    model = CharacterModel(characters, said.depth, said.norm, said.activation)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=said.lr)
+    model = CharacterModel(characters, said.norm, said.activation)
+    learner = Learner(model, said.lr)
     for epoch in range(1, said.epochs + 1):
-        loss = fit_epoch(model, optimizer, train)
-        print(f"epoch {epoch}: {loss:.3f} bits, test {evaluate(model, test):.3f} bits")
+        loss = learner.fit(train)
+        print(f"epoch {epoch}: {loss:.3f} bits, test {learner.evaluate(test):.3f} bits")
 
 
 if __name__ == "__main__":

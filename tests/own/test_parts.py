@@ -206,13 +206,9 @@ def test_a_study_outlives_its_parts(
         run(VIT)
 
 
-def test_the_factor_of_the_readme_trains(use: Use, run: Run, tmp_path: Path) -> None:
-    """Exactly as printed; its layer is in a file of its own beside it."""
-    printed = readme_factor()
-    assert "from ablate.layers.scale import Scaled" in printed
-    layers = tmp_path / "layers_of_mine.py"
-    layers.write_text(f"from torch import nn\n{SCALED}")
-    use(printed.replace("ablate.layers.scale", "layers_of_mine"))
+def test_the_factor_of_the_readme_trains(use: Use, run: Run) -> None:
+    """Exactly as printed."""
+    use(readme_factor())
     assert run(VIT_WITH_README).trained == 4
 
 

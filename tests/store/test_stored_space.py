@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from ablate import factors, layers, pipeline, space
+from ablate import factors, pipeline, registry, space
 from ablate.errors import SpaceError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.html_report import write_report
@@ -23,7 +23,7 @@ from ablate.review import review
 from ablate.space_data import from_data, to_data
 from ablate.study import Study
 from tests.conftest import Say
-from tests.contract.test_own_factor import BLOCKS, LAYER
+from tests.own.test_registry import readme_factor
 
 ROOT = Path(__file__).parents[2]
 SPACES = sorted((ROOT / "search_spaces").rglob("*.yaml"))
@@ -44,21 +44,13 @@ limits: {flops: "<= 3 * baseline"}
 
 @contextmanager
 def own_factor(folder: Path) -> Iterator[None]:
-    """The README's factor `scale` is part of the package while this lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        for package, content in (
-            (factors, next(block for block in BLOCKS if "FACTOR = " in block)),
-            (layers, LAYER),
-        ):
-            place = folder / package.__name__.rpartition(".")[2]
-            place.mkdir(parents=True)
-            (place / "scale.py").write_text(content)
-            patch.setattr(package, "__path__", [*package.__path__, str(place)])
-        factors.catalogue.cache_clear()
-        factors.parameters.cache_clear()
-        yield
-    factors.catalogue.cache_clear()
-    factors.parameters.cache_clear()
+    """The README's factor `scale` is loaded while this lasts."""
+    folder.mkdir()
+    file = folder / "scale.py"
+    file.write_text(readme_factor())
+    registry.load_file(file)
+    yield
+    registry.clear()
 
 
 def curve(trial: Trial, number: int) -> Epoch:
