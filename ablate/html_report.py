@@ -15,7 +15,7 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import svg
 from ablate.report.tables import html, plain
 from ablate.report.wording import policy, sentence
-from ablate.review import command, review
+from ablate.review import command, review, with_parts
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
 from ablate.study import Study
@@ -92,6 +92,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     for effect in verdicts[:MOST_ROWS]:
         kind = str(effect.verdict).replace(" ", "-")
         sentences.append((kind, sentence(effect, results.metric, declared.margin)))
+    again = f"{with_parts(declared)}{where}"
     return {
         "name": study.name,
         "question": results.question,
@@ -119,7 +120,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             f"{command(declared, status.file)}{where}\nablate report"
             f" {escape.shell(study.name)}{where}\n"
             + "".join(
-                f"ablate reproduce {escape.shell(one['trial'])}{where}\n"
+                f"ablate reproduce {escape.shell(one['trial'])}{again}\n"
                 for one in circumstances[:1]
             )
         ),

@@ -51,9 +51,13 @@ def command(declared: Space, file: str, more: str = "") -> str:
         until = f"--until-decided {declared.looks.most}"
     else:
         until = ""
-    parts = " ".join(f"--with {escape.shell(part)}" for part in declared.parts)
-    words = ("ablate run", escape.shell(file), parts, until, more)
+    words = (f"ablate run {escape.shell(file)}{with_parts(declared)}", until, more)
     return " ".join(filter(None, words))
+
+
+def with_parts(declared: Space) -> str:
+    """Returns the options that name the files of the user's parts, each after a blank."""
+    return "".join(f" --with {escape.shell(part)}" for part in declared.parts)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,11 @@ class Read:
     @property
     def is_search(self) -> bool:
         return self.declared.strategy is not None
+
+    @property
+    def parts(self) -> str:
+        """The options with which a command finds the user's parts and the store."""
+        return f"{with_parts(self.declared)}{self.where}"
 
     def again(self, more: str = "") -> str:
         """Returns the command that runs the study again."""
@@ -124,7 +133,7 @@ def _unfinished(study: Read) -> Iterator[Finding]:
             yield Finding(
                 "unfinished",
                 f"Trials {what}: {count}.",
-                f"ablate resume {escape.shell(study.results.name)}{study.where}",
+                f"ablate resume {escape.shell(study.results.name)}{study.parts}",
             )
 
 
@@ -206,7 +215,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             yield Finding(
                 f"mixed {what}",
                 f"the compared rows ran with different {what}: {_group_texts(groups)}.",
-                f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.where}",
+                f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.parts}",
             )
     changed = [one for one in study.circumstances if one["dirty"]]
     if changed:
@@ -215,7 +224,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             f"{len(changed)} trials were trained from a checkout with uncommitted"
             " changes, so their code cannot be recovered. Commit the changes, then"
             " check whether the trials give the same results.",
-            f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.where}",
+            f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.parts}",
         )
 
 

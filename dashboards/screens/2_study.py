@@ -40,7 +40,7 @@ from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
 from ablate.report.tables import comma_separated
 from ablate.report.wording import policy, sentence
-from ablate.review import review
+from ablate.review import review, with_parts
 from ablate.study import Study
 
 VIEWS = (
@@ -245,10 +245,17 @@ def show_curves(found: StudyResults, name: str, rows: set[int]) -> None:
 def show_layers(name: str, rows: set[int]) -> None:
     study = Study(name, URL)
     stored = list(study.diagnostics())
+    declared = study.declared()
+    if not stored and declared.trainer:
+        words.notice(
+            f"Diagnostics are not defined on the networks of trainer {declared.trainer}."
+        )
+        return
     if not stored:
+        parts = with_parts(declared)
         words.notice(
             "No diagnostics are stored. Measure them with:",
-            command=f"ablate diagnose {escape.shell(name)}{WHERE}",
+            command=f"ablate diagnose {escape.shell(name)}{parts}{WHERE}",
         )
         return
     diagnostic = inside.choose(stored)

@@ -20,6 +20,7 @@ from ablate.report.layers import Line
 from ablate.report.plotly_charts import draw
 from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
+from ablate.review import with_parts
 from ablate.store.reader import Reader
 
 LOG_LINES = 30
@@ -79,12 +80,8 @@ def show_difference(trial: Mapping[str, Any]) -> None:
 
 def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
     """Learning curves: one chart for metrics to maximise, one for the others."""
-    for place, title, direction in zip(
-        st.columns(2),
-        ("larger is better", "smaller is better"),
-        ("max", "min"),
-        strict=True,
-    ):
+    charts = []
+    for title, direction in (("larger is better", "max"), ("smaller is better", "min")):
         series = []
         for metric in metrics:
             if metric.direction != direction:
@@ -93,9 +90,15 @@ def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
             numbers = [epoch.number for epoch in measured]
             values = [epoch.metrics[metric.name] for epoch in measured]
             series.append(Series(metric.title, numbers, values, joined=True))
+        if len(series) == 1:
+            # A single curve has no legend.
+            title = f"{series[0].name}: {title}"
         if series:
-            chart = Chart(title="", x="epoch", y=title, series=series, form="lines")
-            place.plotly_chart(draw(chart), key=title)
+            charts.append(
+                Chart(title="", x="epoch", y=title, series=series, form="lines")
+            )
+    for place, chart in zip(st.columns(2), charts, strict=False):
+        place.plotly_chart(draw(chart), key=chart.y)
 
 
 def show_layers(layers: list[dict[str, Any]]) -> None:
@@ -153,7 +156,7 @@ def body(key: str) -> None:
     columns = st.columns(5)
     columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))
-    found, _ = results(trial["study"])
+    found, declared = results(trial["study"])
     value = known.final.get(found.metric.name)
     shown = "" if value is None else f"{value:.{found.metric.digits}f}"
     columns[2].metric(found.metric.title, shown)
@@ -168,10 +171,10 @@ def body(key: str) -> None:
     show_layers(layers)
     st.subheader("Run it again")
     if known.status == Status.COMPLETED:
-        again = f"ablate reproduce {escape.shell(trial['hash'])}{WHERE}"
+        again = f"ablate reproduce {escape.shell(trial['hash'])}"
     else:
-        again = f"ablate resume {escape.shell(trial['study'])}{WHERE}"
-    st.code(again, language="bash")
+        again = f"ablate resume {escape.shell(trial['study'])}"
+    st.code(f"{again}{with_parts(declared)}{WHERE}", language="bash")
     if attempts:
         show_attempts(attempts)
     for one in circumstances:

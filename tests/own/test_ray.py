@@ -1,0 +1,104 @@
+"""Users' trainings on Ray: the same numbers as inline, and workers that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ablate.errors import AblateError
+from ablate.store.reader import Reader
+from tests.own.test_command import PARTS as COMMAND
+from tests.own.test_command import SCRIPT
+from tests.own.test_trainer import PARTS as TRAINER
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+SPACES = {
+    "fit": "question: a?\ntrainer: fit\nfactors: {act: [relu, tanh]}\nfixed: {width: 8}\n"
+    "seeds: 2\nrecipe: {epochs: 6, lr: 1e-2}\n",
+    "add": "question: b?\ntrainer: add\nfactors: {scale: [1, 2]}\nseeds: 2\n"
+    "recipe: {epochs: 6, lr: 0.5}\n",
+}
+# Long enough to be killed within.
+SLOW = TRAINER.replace(
+    "        drawn = ", "        __import__('time').sleep(0.4)\n        drawn = "
+)
+
+
+def ablate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ablate", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.01"},
+    )
+
+
+def epochs_stored(store: Path) -> int:
+    if not store.exists():
+        return 0
+    try:
+        with Reader(str(store)) as reader:
+            return int(reader.query("SELECT COUNT(*) FROM epochs")[1][0][0])
+    except AblateError:
+        return 0
+
+
+def a_worker(folder: Path) -> psutil.Process | None:
+    """A process that trains: it holds the lock of a trial's folder."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+                file = os.readlink(entry)
+                if file.endswith("/lock") and file.startswith(f"{folder}/runs/check"):
+                    return process
+    return None
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_killed_worker_changes_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{SLOW}\n{COMMAND}")
+    (tmp_path / "add.py").write_text(SCRIPT.replace("BODY", "time.sleep(0.4)"))
+    (tmp_path / "own.yaml").write_text(SPACES[name])
+    own = ("own.yaml", "--with", "mine.py")
+    plain = ablate(tmp_path, "run", *own, "--executor", "inline", "--runs", "whole")
+    assert plain.returncode == 0, plain.stderr
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "ablate", "run", *own],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.01"},
+    )
+    store = tmp_path / "runs" / "ablate.db"
+    deadline = time.monotonic() + 120
+    while epochs_stored(store) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    worker = a_worker(tmp_path)
+    assert worker is not None
+    children = worker.children(recursive=True)
+    worker.send_signal(signal.SIGKILL)
+    out, err = driver.communicate(timeout=240)
+    assert driver.returncode == 0, err
+    assert out == plain.stdout
+    _, alive = psutil.wait_procs(children, 10)
+    assert not alive, "a script ends with its worker"
+    with Reader(str(store)) as reader:
+        _, lost = reader.query("SELECT COUNT(*) FROM attempts WHERE status = 'lost'")
+        _, doubled = reader.query(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM epoch_metrics GROUP BY trial_hash,"
+            " epoch, name HAVING COUNT(*) > 1)"
+        )
+    assert lost == [(1,)]
+    assert doubled == [(0,)]
