@@ -22,7 +22,15 @@ from ablate import registry
 from ablate.advice import option
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
-from ablate.records import LOSSES, Direction, Level, Metric, Recipe, Settings
+from ablate.records import (
+    LOSSES,
+    METRIC_NAME,
+    Direction,
+    Level,
+    Metric,
+    Recipe,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,7 +46,6 @@ RESERVED = frozenset(
     " flops flops_paper activations elementwise trial row rows n attempts error weights"
     " train_loss events done".split()
 )
-LONGEST_METRIC = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +151,22 @@ class Trainer:
             raise AblateError(f"{place}: inputs= is read with model= only")
 
     def _check_factors(self, place: str) -> None:
+        # SQLite does not tell the columns `Depth` and `depth` apart.
+        lower = [name.lower() for name in self.factors]
         for name in self.factors:
+            if lower.count(name.lower()) > 1:
+                raise AblateError(
+                    f"{place}: two factors are named {name.lower()}, except for capitals"
+                )
             if not NAME.fullmatch(name):
                 raise AblateError(
                     f"{place}: '{name}' is not a name of a factor; use letters, digits,"
                     " _ and -"
+                )
+            if name.lower() in RESERVED or name in {one.name for one in self.metrics}:
+                raise AblateError(
+                    f"{place}: the factor '{name}' has the name of a column of the"
+                    " store; use another"
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
@@ -326,6 +344,12 @@ def command(
     if isinstance(words, str):
         words = shlex.split(words)
     allowed = _allowed(factors or {})
+    for name_ in ("seed", "epochs", "checkpoint"):
+        if name_ in allowed:
+            raise AblateError(
+                f"command: the factor '{name_}' has the name of another place; use"
+                " another"
+            )
     places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
     reads = [place for place in places if place.startswith("recipe.")]
     known = {"seed", "epochs", "checkpoint", *allowed, *reads}
@@ -491,14 +515,10 @@ def _check_metric(metric: Metric) -> None:
             f"metric '{metric.name}': the direction is max or min, found"
             f" {metric.direction!r}"
         )
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", metric.name):
+    if not METRIC_NAME.fullmatch(metric.name):
         raise AblateError(
-            f"metric '{metric.name}': a name has letters, digits and _ only, and begins"
-            " with a letter"
-        )
-    if len(metric.name) > LONGEST_METRIC:
-        raise AblateError(
-            f"metric '{metric.name}': a name has at most {LONGEST_METRIC} characters"
+            f"metric '{metric.name}': a name has letters, digits and _ only, begins with"
+            " a letter, and has at most 20 characters"
         )
     if metric.name.lower() in RESERVED - {"train_loss"}:
         raise AblateError(

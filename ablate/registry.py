@@ -14,9 +14,13 @@ from the driver, so they never run other code than the driver planned with.
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
+import importlib.abc
 import importlib.util
 import os
+import re
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -24,6 +28,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +78,11 @@ class Source:
     module: str = ""
 
     @cached_property
+    def modules(self) -> Mapping[str, str]:
+        """The file of each module, by the module's dotted name."""
+        return {_dotted(file): file for file in self.files}
+
+    @cached_property
     def hash(self) -> str:
         """Equal for equal content, wherever the files are."""
         return content_hash(dict(self.files))
@@ -100,14 +110,36 @@ class Part:
 
 
 def _scripts(record: Any, folder: Path) -> dict[str, str]:
-    """The text of the scripts in a trainer's command, and of what they import."""
+    """The text of the files in a trainer's command, and of what scripts import.
+
+    A word with a place, such as `train_{norm}.py`, stands for all files that fit.
+    """
     texts: dict[str, str] = {}
-    for word in getattr(record, "command", ()):
-        path = folder / word
-        if path.suffix in (".py", ".sh") and path.is_file():
-            found = _read(path.resolve(), path.resolve().parent)
+    words = getattr(record, "command", ())
+    for before, word in zip(("", *words), words, strict=False):
+        for path in _files_in(word, folder, is_module=before == "-m"):
+            if path.suffix == ".py":
+                found = _read(path, path.parent)
+            else:
+                found = {path.name: path.read_text(errors="replace")}
             texts |= {f"{word}: {name}": text for name, text in found.items()}
     return texts
+
+
+def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
+    """The files that a word of a command names."""
+    if is_module:
+        return [path.resolve() for path in _files_of(word, folder)]
+    pattern = re.sub(r"\{[^{}]*\}", "*", word)
+    if not pattern.strip("*"):
+        # Nothing but a level.
+        return []
+    if Path(pattern).is_absolute():
+        # A program or a file elsewhere.
+        found = [Path(pattern)] if Path(pattern).suffix else []
+    else:
+        found = sorted(folder.glob(pattern))
+    return [path.resolve() for path in found if path.is_file()]
 
 
 _parts: dict[tuple[str, str], Part] = {}
@@ -267,10 +299,11 @@ def _is_equal(path: Path, source: Source) -> bool:
 def _written(source: Source) -> Path:
     """The driver's content in a temporary folder of this process."""
     folder = Path(tempfile.mkdtemp(prefix="ablate-parts-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, text in source.files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_text(text, encoding="utf-8")
     return folder / Path(source.path).name
 
 
@@ -307,29 +340,92 @@ def _load_entry(entry: EntryPoint) -> None:
 
 
 def _import_and_add(source: Source, path: Path) -> None:
-    name = path.stem
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        raise AblateError(
-            f"with {source.path}: a module '{name}' is loaded already; give the file"
-            " another name"
-        )
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    _refuse_loaded(source, path.parent)
     # As for a script: what lies beside the file can be imported.
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    _finder.add(source, path.parent)
     try:
-        with _readable(source.path):
-            spec.loader.exec_module(module)
+        # Prints of the file must not mix with the results on stdout.
+        with _readable(source.path), contextlib.redirect_stdout(sys.stderr):
+            module = importlib.import_module(path.stem)
         _add(source, source.path, module)
     except BaseException:
         _forget(source)
         raise
+
+
+def _refuse_loaded(source: Source, folder: Path) -> None:
+    """Raises AblateError if another module of a needed name is loaded already.
+
+    Python would use that one, although the identity has the content of this one.
+    """
+    for name, file in source.modules.items():
+        loaded = sys.modules.get(name)
+        if loaded is None:
+            continue
+        other = getattr(loaded, "__file__", None) or "Python itself"
+        if other == str(folder / file) and name not in _main_modules():
+            # Another file of the user has imported the same helper.
+            continue
+        raise AblateError(
+            f"with {source.path}: {file} needs the module name '{name}', which {other}"
+            " has; give the file another name"
+        )
+
+
+def _main_modules() -> set[str]:
+    """The names of the files that parts were loaded from."""
+    return {Path(source.path).stem for source in _sources.values()}
+
+
+class _Loader(importlib.abc.Loader):
+    """Runs the text that was read, not a file or its compiled form on the disk."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._text = text
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._text, str(self._path), "exec"), module.__dict__)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of users' files: with the text that their identity covers."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, Path, str]] = {}
+
+    def add(self, source: Source, folder: Path) -> None:
+        for name, file in source.modules.items():
+            self._known[name] = (source.path, folder / file, source.files[file])
+
+    def forget(self, source: Source) -> list[str]:
+        """Returns the names of the modules that it no longer finds."""
+        names = [name for name, one in self._known.items() if one[0] == source.path]
+        for name in names:
+            del self._known[name]
+        return names
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._known:
+            return None
+        _, file, text = self._known[fullname]
+        places = [str(file.parent)] if file.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(
+            fullname,
+            file,
+            loader=_Loader(file, text),
+            submodule_search_locations=places,
+        )
+
+
+_finder = _Finder()
+sys.meta_path.insert(0, _finder)
 
 
 @contextlib.contextmanager
@@ -370,6 +466,8 @@ def _add(source: Source, key: str, module: ModuleType) -> None:
                 f" {other.source.path} already; rename one of them"
             )
         found[kind, record.name] = Part(kind, record.name, record, source)
+    for part in found.values():
+        _refuse_unseen(part)
     if not found and not source.module:
         raise AblateError(
             f"with {key}: the file declares no part, such as a Factor or a function"
@@ -378,6 +476,20 @@ def _add(source: Source, key: str, module: ModuleType) -> None:
     _sources[key] = source
     _parts.update(found)
     _changed()
+
+
+def _refuse_unseen(part: Part) -> None:
+    """Raises AblateError if nothing of what a command runs is in its identity."""
+    words = getattr(part.record, "command", ())
+    if not words or part.record.revision is not None:
+        return
+    if not _scripts(part.record, Path(part.source.path).parent):
+        raise AblateError(
+            f"with {part.source.path}: trainer {part.name}: no word of its command names"
+            f" a file in {Path(part.source.path).parent}, so a changed program would"
+            " keep old results; name the script, or declare a revision, as in"
+            " revision=1"
+        )
 
 
 def _built_in() -> list[Any]:
@@ -396,9 +508,13 @@ def _forget(source: Source) -> None:
     _sources.pop(key, None)
     for name in [name for name, part in _parts.items() if part.source == source]:
         del _parts[name]
-    for file in source.files:
-        dotted = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        sys.modules.pop(dotted, None)
+    for module in _finder.forget(source):
+        loaded = sys.modules.get(module)
+        if isinstance(getattr(loaded, "__loader__", None), _Loader):
+            del sys.modules[module]
+    folder = str(Path(source.path).parent)
+    if folder in sys.path:
+        sys.path.remove(folder)
     importlib.invalidate_caches()
     _changed()
 
@@ -426,14 +542,21 @@ def _read(file: Path, root: Path, only: str = "") -> dict[str, str]:
         if name in texts:
             continue
         try:
-            texts[name] = path.read_text(encoding="utf-8")
+            # Python accepts the mark with which some editors begin a file.
+            texts[name] = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise AblateError(f"with {file}: {path} cannot be read: {error}") from error
         with contextlib.suppress(SyntaxError):
             for dotted in _imports(texts[name], path, root):
-                if not only or dotted.partition(".")[0] == only:
+                top = dotted.partition(".")[0]
+                # This package itself may lie beside the file, in its checkout.
+                if top != "ablate" and only in ("", top):
                     waiting += _files_of(dotted, root)
     return dict(sorted(texts.items()))
+
+
+def _dotted(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _imports(text: str, path: Path, root: Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ablate.records import (
+    METRIC_NAME,
     Arithmetic,
     CostOf,
     Data,
@@ -85,7 +86,12 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
     if not stored:
         # Older versions knew one task only.
         return classification.METRICS
-    return tuple(Metric(**_known(Metric, one)) for one in stored)
+    # The names become columns of views, and the store may be that of somebody else.
+    return tuple(
+        Metric(**_known(Metric, one))
+        for one in stored
+        if METRIC_NAME.fullmatch(str(one.get("name")))
+    )
 
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:

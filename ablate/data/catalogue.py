@@ -220,12 +220,13 @@ def describe(
     fingerprint = ""
     where = _location(data_set, path)
     if name in own_sets():
-        from ablate.data.arrays import own_shape
+        from ablate.data.arrays import own_fingerprint, own_shape
 
         if path:
             raise DataError(f"data: {name} is a function of your own; leave path out")
         size, channels, classes, images = own_shape(name)
-        (fingerprint,) = registry.identity("data set", own_sets()[name]).values()
+        (code,) = registry.identity("data set", own_sets()[name]).values()
+        fingerprint = f"{code}, {own_fingerprint(name)}"
     elif name == "npz":
         from ablate.data.arrays import npz_shape
 

@@ -213,16 +213,24 @@ class TrialRun:
 
     def interrupt(self) -> Ended:
         """Saves a checkpoint and leaves the job to be resumed."""
-        self.save()
-        return self._end(Status.RUNNING)
+        return self._saved_and_ended(Status.RUNNING)
 
     def prune(self) -> Ended:
         """Saves a checkpoint and ends the job early.
 
         From the checkpoint, another study can continue the training.
         """
-        self.save()
-        return self._end(Status.PRUNED)
+        return self._saved_and_ended(Status.PRUNED)
+
+    def _saved_and_ended(self, status: Status) -> Ended:
+        try:
+            self.save()
+        except FAILURES:
+            if not self._job.trial.architecture.trainer:
+                raise
+            # The user's `save` failed. That ends the trial, not the run.
+            return self._failed()
+        return self._end(status)
 
     def close(self) -> None:
         """Releases the training and its memory."""

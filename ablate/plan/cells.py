@@ -46,12 +46,18 @@ class _Built:
     cost: Cost
     # Identity of the user's parts that train it.
     code: Mapping[str, str]
+    # Fields of the recipe that the user's trainer reads.
+    reads: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
         """A key that is equal for cells that train the same model alike."""
         start = self.start.identity if self.start else ""
-        return self.architecture.hash, repr(self.recipe.canonical()), start
+        if self.architecture.trainer:
+            recipe = self.recipe.verbatim(self.reads)
+        else:
+            recipe = self.recipe.canonical()
+        return self.architecture.hash, repr(recipe), start
 
     def trials(self, seeds: Sequence[int]) -> tuple[Trial, ...]:
         """One trial per seed."""
@@ -64,6 +70,7 @@ class _Built:
                 start=self.start,
                 teacher=self.teacher,
                 code=self.code,
+                reads=self.reads,
             )
             for seed in seeds
         )
@@ -249,6 +256,7 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
         teacher=None,
         cost=costs(architecture),
         code={},
+        reads=trainer.recipe,
     )
 
 

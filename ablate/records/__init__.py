@@ -25,7 +25,7 @@ from ablate.records.events import (
     Tested,
     epochs_of,
 )
-from ablate.records.metric import Direction, Metric
+from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
     COST_REVISION,
     TRAINER,
@@ -70,6 +70,7 @@ __all__ = [
     "KNOWN",
     "LONGEST_LEVEL",
     "LOSSES",
+    "METRIC_NAME",
     "MOST_AT_ONCE",
     "MOST_CELLS",
     "MOST_CLASSES",

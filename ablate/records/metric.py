@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Direction: TypeAlias = Literal["max", "min"]
+
+
+# Letters, digits and _, beginning with a letter; the store's column has 20 characters.
+METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,19}")
 
 
 @dataclass(frozen=True)

@@ -267,6 +267,13 @@ class Recipe:
         # A trial's number of epochs is always there to read, even the default.
         return self._unusual(["epochs"])
 
+    def verbatim(self, names: Collection[str]) -> dict[str, Level]:
+        """The epochs and these fields, as a training of the user's own reads them.
+
+        What built-in training reads under which condition does not matter there.
+        """
+        return {name: getattr(self, name) for name in sorted({"epochs", *names})}
+
     @cached_property
     def canonical_json(self) -> str:
         return canonical_json(self.canonical())

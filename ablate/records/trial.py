@@ -73,6 +73,22 @@ class Trial:
     # The content or revision of each user's part that trains it, such as a data set or
     # a loss. Those that build the network are in the architecture.
     code: Mapping[str, str] = field(default_factory=dict)
+    # The fields of the recipe that the user's trainer reads, beside the epochs.
+    reads: tuple[str, ...] = ()
+
+    @property
+    def canonical_recipe(self) -> dict[str, Level]:
+        """What decides the numbers: equal recipes give equal values here."""
+        if self.architecture.trainer:
+            return self.recipe.verbatim(self.reads)
+        return self.recipe.canonical()
+
+    @property
+    def _recipe_json(self) -> str:
+        if self.architecture.trainer:
+            return canonical_json(self.canonical_recipe)
+        # Cached in the recipe, which many trials share.
+        return self.recipe.canonical_json
 
     @cached_property
     def hash(self) -> str:
@@ -81,7 +97,7 @@ class Trial:
         parts = [
             f'"architecture":{self.architecture.canonical_json}',
             f'"data":{self.data.canonical_json}',
-            f'"recipe":{self.recipe.canonical_json}',
+            f'"recipe":{self._recipe_json}',
             f'"seed":{self.seed}',
         ]
         if self.start:

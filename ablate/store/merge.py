@@ -25,6 +25,7 @@ from ablate.store.tables import (
     trial_metrics,
     trials,
 )
+from ablate.store.views import results_view_name
 from ablate.store.wide_views import put_stored
 
 # The states by how much they say; planned and running trials say nothing.
@@ -136,7 +137,8 @@ def _put_study(
     target: Connection, study: dict[str, Any], rows_of: dict[str, list[dict[str, Any]]]
 ) -> int:
     """Inserts a study that is new here, with its cells, levels and wide view."""
-    view = study["results_view"]
+    # Not the name that the other store gives: it becomes part of a statement.
+    view = results_view_name(study["name"])
     taken = set(target.execute(select(studies.c.results_view)).scalars())
     while view in taken:
         view += "_"

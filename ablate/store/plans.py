@@ -210,7 +210,7 @@ def _trials(
         {
             "hash": key,
             "architecture_hash": trial.architecture.hash,
-            "recipe": trial.recipe.canonical(),
+            "recipe": trial.canonical_recipe,
             "data": trial.data.canonical(),
             "code": dict(trial.code),
             "start": trial.start.identity if trial.start else None,

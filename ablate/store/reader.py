@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from ablate.errors import StoreError
 from ablate.records import (
     KNOWN,
     CellResult,
@@ -178,7 +179,13 @@ class Reader(TrialReader):
         for cell, seed, status, value in trained:
             by_cell_trials[cell].append((seed, Status(status), value))
         metrics = metrics_of(study["space"])
-        (metric,) = (one for one in metrics if one.name == study["metric"])
+        by_name = {one.name: one for one in metrics}
+        if study["metric"] not in by_name:
+            raise StoreError(
+                f"the store says that {name} compares by {study['metric']!r}, which its"
+                " space does not have, so it was changed by hand; use a backup copy"
+            )
+        metric = by_name[study["metric"]]
         return StudyResults(
             name=study["name"],
             question=study["question"],

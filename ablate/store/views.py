@@ -20,9 +20,11 @@ NAMES = tuple(metric.name for metric in classification.METRICS)
 
 def _value(table: str, condition: str, name: str) -> str:
     """Returns a lookup of one metric by the primary key."""
+    literal = name.replace("'", "''")
+    quoted = name.replace('"', '""')
     return (
-        f"(SELECT m.value FROM {table} m WHERE {condition} AND m.name = '{name}') AS"
-        f' "{name}"'
+        f"(SELECT m.value FROM {table} m WHERE {condition} AND m.name = '{literal}') AS"
+        f' "{quoted}"'
     )
 
 
@@ -130,8 +132,9 @@ def results_view(
     costs = ", ".join(
         f"a.{cost}" for cost in "params flops flops_paper activations".split()
     )
+    view = name.replace('"', '""')
     return f"""
-CREATE VIEW "{name}" AS
+CREATE VIEW "{view}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,
        {wide}{results}, {costs}, t.hash AS trial
 FROM cells c

@@ -53,7 +53,8 @@ def drop_all(connection: Connection) -> None:
     """Drops the views of all studies, before a migration changes a table."""
     names = connection.execute(text("SELECT results_view FROM studies")).scalars()
     for name in names.all():
-        connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
+        quoted = name.replace('"', '""')
+        connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
 
 
 def put_all(connection: Connection) -> None:

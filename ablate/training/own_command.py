@@ -8,6 +8,9 @@ has read. When it is stopped, the rest of its reports is read and written down. 
 kill, its checkpoint may be ahead of the reports: if it resumes beyond an epoch that was
 never reported, its checkpoint is removed and the trial begins again.
 
+A script that fails before its first report although it had a checkpoint begins again
+too: the checkpoint may be damaged.
+
 What would break it: a script whose report is not flushed (PYTHONUNBUFFERED is set for
 Python), or one that closes its output.
 """
@@ -18,6 +21,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -44,14 +48,27 @@ from ablate.training.own_trial import checked, recipe_of
 # Lines of output that an error shows.
 KEPT_LINES = 40
 LONGEST_LINE = 2_000
-# Runs the command, and has the kernel kill it when the process that started it ends.
-# Only Linux can do so.
-START = (
-    "import ctypes, os, sys\n"
-    "try: ctypes.CDLL(None).prctl(1, 9)\n"
-    "except Exception: pass\n"
-    "os.execvp(sys.argv[1], sys.argv[1:])"
-)
+# The program of the process that runs the command and waits for it. It holds one end of
+# a pipe whose other end the worker holds. If the worker ends, however it ends, the pipe
+# closes, and the process kills its whole group: the script with all its children.
+START = """
+import os, signal, sys, threading
+pipe = int(sys.argv[1])
+script = os.fork()
+if script == 0:
+    os.close(pipe)
+    os.execvp(sys.argv[2], sys.argv[2:])
+# The script decides how it ends; this process ends after it.
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def watch():
+    os.read(pipe, 1)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=watch, daemon=True).start()
+_, status = os.waitpid(script, 0)
+code = os.waitstatus_to_exitcode(status)
+# As a shell does: a signal is 128 and its number.
+os._exit(code if code >= 0 else 128 - code)
+"""
 
 
 class CommandTraining(OwnTraining):
@@ -114,16 +131,28 @@ class CommandTraining(OwnTraining):
             if report is not None and report[0] <= len(self.epochs) + 1:
                 break
             if not self._resumed:
-                raise AblateError(self._ended_early())
-            # It resumed beyond what it has reported: a kill came in between.
+                raise AblateError(self._why_not(report))
+            # It resumed beyond what it has reported, because a kill came in between. Or
+            # it failed to read its checkpoint.
             self._end_process()
-            self._remove_checkpoint()
+            self._set_checkpoint_aside()
             self.epochs.clear()
+        self._resumed = False
+        if report[0] >= self._trial.recipe.epochs:
+            # Before the last epoch counts: a script that fails at its end has failed.
+            self._wait_for_end()
         epoch = self._add(*report, began)
         self._write_down()
-        if self.finished:
-            self._wait_for_end()
         return epoch
+
+    def _why_not(self, report: tuple[int, dict[str, Any]] | None) -> str:
+        if report is None:
+            return self._ended_early()
+        self._end_process()
+        return (
+            f"trainer {self._trainer.name} reported epoch {report[0]} after epoch"
+            f" {len(self.epochs)}; report each epoch once, from 1"
+        )
 
     def _add(self, number: int, metrics: Mapping[str, Any], began: float) -> Epoch:
         # A script that went back reports epochs again.
@@ -170,11 +199,11 @@ class CommandTraining(OwnTraining):
             "epochs": self._trial.recipe.epochs,
             "checkpoint": self._place,
         }
-        words = []
-        for word in self._trainer.command:
-            for name, value in values.items():
-                word = word.replace(f"{{{name}}}", _text(value))
-            words.append(word)
+        words = [
+            # In one pass, so that braces in a level stay.
+            re.sub(r"\{([^{}]*)\}", lambda place: _text(values[place[1]]), word)
+            for word in self._trainer.command
+        ]
         if words[0] in ("python", "python3"):
             words[0] = sys.executable
         return words
@@ -199,8 +228,10 @@ class CommandTraining(OwnTraining):
         self._output.clear()
         self._resumed = self._place is not None and self._place.exists()
         self._lines = queue.SimpleQueue()
+        theirs, self._pipe = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", START, *words],
+            [sys.executable, "-I", "-S", "-c", START, str(theirs), *words],
+            pass_fds=[theirs],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -212,6 +243,7 @@ class CommandTraining(OwnTraining):
             # two epochs.
             start_new_session=True,
         )
+        os.close(theirs)
         threading.Thread(
             target=_read_lines, args=(self._process, self._lines), daemon=True
         ).start()
@@ -220,14 +252,11 @@ class CommandTraining(OwnTraining):
         """The number of the next reported epoch, and its metrics.
 
         Returns:
-            None if the script ended without a failure.
+            None if the script ended.
         """
-        assert self._process is not None
         while True:
             line = self._next_line()
             if line is None:
-                if self._process.wait():
-                    raise AblateError(self._ended_early())
                 return None
             report = self._report_in(line)
             if report is not None:
@@ -249,14 +278,26 @@ class CommandTraining(OwnTraining):
 
     def _next_line(self) -> str | None:
         """The next line of output; None at its end."""
+        silent = 0.0
         while True:
             try:
-                return self._lines.get(timeout=LOOK_SECONDS)
+                line = self._lines.get(timeout=LOOK_SECONDS)
             except queue.Empty:
                 worked = self._seconds_worked()
-                if worked > self._worked:
+                # It may fall, when children of the script end.
+                if worked != self._worked:
                     self._worked = worked
                     self._beat()
+                silent += LOOK_SECONDS
+                if self._has_ended() and silent > STOP_SECONDS / 2:
+                    # A child of the script keeps the output open.
+                    self._kill_group()
+                continue
+            self._beat()
+            return line
+
+    def _has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def _seconds_worked(self) -> float:
         """Time of processors that the script and its children have used."""
@@ -275,8 +316,8 @@ class CommandTraining(OwnTraining):
         status = self._process.wait()
         if status:
             how = f"ended with status {status}"
-            if status < 0:
-                how = f"was killed by signal {-status}"
+            if status < 0 or status > 128:
+                how = f"was killed by signal {-status if status < 0 else status - 128}"
         else:
             wanted = ", ".join(metric.name for metric in self._trainer.metrics)
             how = (
@@ -284,7 +325,7 @@ class CommandTraining(OwnTraining):
                 f' after each, print a line such as {{"epoch": 1, ...}} with {wanted}'
             )
         words = " ".join(self._words())
-        self._process = None
+        self._end_process()
         output = "\n".join(self._output) or "(no output)"
         return f"trainer {self._trainer.name} {how}: {words}\n{output}"
 
@@ -303,26 +344,34 @@ class CommandTraining(OwnTraining):
         assert self._process is not None
         if self._process.wait():
             raise AblateError(self._ended_early())
-        self._process = None
+        self._end_process()
 
     def _end_process(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+                os.killpg(self._process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
-                break
-        # Children that outlived the script.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+                self._process.wait(STOP_SECONDS)
+        # Also children that outlived the script.
+        self._kill_group()
+        self._process.wait()
+        self._process = None
+        os.close(self._pipe)
 
-    def _remove_checkpoint(self) -> None:
-        if self._place is not None:
-            shutil.rmtree(self._place.parent, ignore_errors=True)
-            self._place.parent.mkdir()
+    def _kill_group(self) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _set_checkpoint_aside(self) -> None:
+        if self._place is not None and self._place.exists():
+            aside = self._place.with_name(f"{self._place.name}.unreadable")
+            shutil.rmtree(aside, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                aside.unlink()
+            self._place.replace(aside)
 
 
 def _text(value: object) -> str:
@@ -337,7 +386,7 @@ def _object_in(line: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     return dict(found) if isinstance(found, Mapping) else None
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -77,6 +78,8 @@ class FunctionTraining(OwnTraining):
         self._state: State = {}
         self._save: Saver | None = None
         self._is_first_report = True
+        self._clock: int | None = None
+        self._worked = -1.0
         # What `save` wrote after the last epoch, before the function went on to its
         # end.
         self._last_files: State | None = None
@@ -150,6 +153,9 @@ class FunctionTraining(OwnTraining):
         self._thread.start()
 
     def _run(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            # Not every system can tell the time of a thread to another one.
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             # Of this thread: torch keeps the number of threads for each.
             torch.set_num_threads(self._threads)
@@ -177,13 +183,26 @@ class FunctionTraining(OwnTraining):
     def _next(self) -> Report | Returned:
         """Waits for the function; gives a sign of life while it works."""
         assert self._thread is not None
-        watch = Pulse(self._thread)
-        while True:
-            try:
-                return self._own.next_message(LOOK_SECONDS)
-            except queue.Empty:
-                if watch.beats():
-                    self._beat()
+        # Prints of the function must not mix with the results on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
+            while True:
+                try:
+                    return self._own.next_message(LOOK_SECONDS)
+                except queue.Empty:
+                    if self._has_worked():
+                        self._beat()
+
+    def _has_worked(self) -> bool:
+        """Whether the function's thread has used a processor since the last call."""
+        if self._clock is None:
+            return True
+        try:
+            now = time.clock_gettime(self._clock)
+        except OSError:
+            # The thread has ended.
+            return False
+        before, self._worked = self._worked, now
+        return now > before
 
     def _refuse_return(self, told: Returned) -> None:
         if told.error is not None:
@@ -207,29 +226,6 @@ class FunctionTraining(OwnTraining):
             )
         if told.error is not None:
             raise told.error
-
-
-class Pulse:
-    """Whether a thread works: it uses time of a processor."""
-
-    def __init__(self, thread: threading.Thread) -> None:
-        self._clock: int | None = None
-        # Not every system can tell the time of another thread.
-        if hasattr(time, "pthread_getcpuclockid") and thread.ident is not None:
-            with contextlib.suppress(OSError):
-                self._clock = time.pthread_getcpuclockid(thread.ident)
-        self._last = -1.0
-
-    def beats(self) -> bool:
-        """Whether it has worked since the last call."""
-        if self._clock is None:
-            return True
-        try:
-            now = time.clock_gettime(self._clock)
-        except OSError:
-            return False
-        before, self._last = self._last, now
-        return now > before
 
 
 def written_by(save: Saver) -> State:

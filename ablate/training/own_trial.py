@@ -121,10 +121,10 @@ class OwnTrial:
         Raises:
             AblateError: a metric is missing, unknown or not a number.
         """
+        if self._stopping:
+            # The function went on although it was told to stop.
+            raise Stopped
         self._told.put(Report(checked(metrics, self._trainer), save))
-        self._wait()
-
-    def _wait(self) -> None:
         self._go_on.wait()
         self._go_on.clear()
         if self._stopping:
@@ -176,7 +176,7 @@ def checked(metrics: Mapping[str, Any], trainer: Trainer) -> dict[str, float]:
             # A tensor may still carry its gradient.
             detach = getattr(value, "detach", None)
             values[name] = float(detach() if detach else value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise AblateError(
                 f"trainer {trainer.name} reported {name} = {metrics[name]!r}; it must"
                 " be a number"

@@ -24,10 +24,12 @@ MOST_OFFERED = 500
 def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
     """The levels and the results of a row, as texts."""
     values = list(cell.values.values())
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    digits = found.metric.digits
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    mean = f"{statistics.fmean(values):.{digits}f}{spread}" if values else ""
     return {
         **{name: level_text(level) for name, level in shown_levels(cell).items()},
-        found.metric.name: f"{statistics.fmean(values):.2f}{spread}" if values else "",
+        found.metric.name: mean,
         "n": str(len(values)),
         "params": f"{cell.cost.params:,}" if cell.cost else "",
         "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",

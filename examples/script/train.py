@@ -38,5 +38,8 @@ if said.resume.exists():
 for epoch in range(done + 1, said.epochs + 1):
     order = np.random.default_rng([said.seed, epoch]).permutation(len(x_train))
     network.partial_fit(x_train[order], y_train[order], classes=np.arange(10))
-    said.resume.write_bytes(pickle.dumps((epoch, network)))
+    part = said.resume.with_suffix(".part")
+    part.write_bytes(pickle.dumps((epoch, network)))
+    # In one step: the script may be ended at any time.
+    part.replace(said.resume)
     print(json.dumps({"epoch": epoch, "accuracy": network.score(x_test, y_test)}))

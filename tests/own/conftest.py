@@ -29,10 +29,12 @@ Use = Callable[..., Path]
 
 @pytest.fixture
 def use(tmp_path: Path) -> Use:
-    """Writes a file of parts and loads it."""
+    """Writes a file of parts, and scripts beside it, and loads it."""
 
-    def load(text: str, name: str = "own_parts.py") -> Path:
-        file = tmp_path / name
+    def load(text: str, **scripts: str) -> Path:
+        for name, script in scripts.items():
+            (tmp_path / f"{name}.py").write_text(script)
+        file = tmp_path / "own_parts.py"
         file.write_text(text)
         registry.load_file(file)
         return file

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ablate import pipeline, space
-from ablate.errors import SpaceError
+from ablate.errors import AblateError, SpaceError
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event, Progressed
 from ablate.store.reader import Reader
@@ -63,8 +63,7 @@ recipe: {epochs: 4, lr: 0.5}
 
 def prepare(use: Use, body: str = "", parts: str = PARTS) -> None:
     """Writes the script with some lines in its loop, and the file that declares it."""
-    script = SCRIPT.replace("BODY", body or "pass")
-    use(parts).with_name("add.py").write_text(script)
+    use(parts, add=SCRIPT.replace("BODY", body or "pass"))
 
 
 def totals(options: Options) -> list[tuple[object, ...]]:
@@ -207,16 +206,17 @@ def test_other_output_is_shown_if_the_script_fails(
 
 
 def test_a_script_that_is_missing(use: Use, run: Run, options: Options) -> None:
-    use(PARTS.replace("python add.py", "no-such-program"))
+    parts = PARTS.replace("python add.py", "no-such-program")
+    with pytest.raises(AblateError, match="no word of its command names a file"):
+        use(parts)
+    use(parts.replace("factors=", "revision=1, factors="))
     assert run(SPACE).failed == 4
     assert any("there is no program no-such-program" in one for one in errors(options))
 
 
 def test_the_script_is_part_of_the_identity(use: Use, run: Run, tmp_path: Path) -> None:
-    file = use(PARTS)
+    file = use(PARTS, add=SCRIPT.replace("BODY", "import helping"), helping="")
     script = tmp_path / "add.py"
-    script.write_text(SCRIPT.replace("BODY", "import helping"))
-    (tmp_path / "helping.py").write_text("")
     assert run(SPACE).trained == 4
     assert run(SPACE).trained == 0
     script.write_text(SCRIPT.replace("BODY", "import helping  # changed"))
@@ -288,3 +288,117 @@ def test_epochs_arrive_while_the_script_runs(use: Use, run: Run) -> None:
 
     run(SPACE.replace("seeds: 2", "seeds: 1"), Hooks(event=event))
     assert times[3] - times[0] > 0.6
+
+
+def test_a_script_that_fails_at_its_end_has_failed(
+    use: Use, run: Run, options: Options
+) -> None:
+    prepare(use)
+    script = options.runs.parent / "add.py"
+    script.write_text(f"{script.read_text()}\nsys.exit('at the end')\n")
+    assert run(SPACE).failed == 4
+    assert run(SPACE).failed == 4, "its reports alone make no result"
+    assert all("at the end" in one for one in errors(options))
+
+
+def test_a_damaged_checkpoint_begins_again(
+    use: Use, run: Run, options: Options
+) -> None:
+    prepare(use, "if epoch == 3 and not done: sys.exit('first time')")
+    run(SPACE.replace("seeds: 2", "seeds: 1"))
+    for saved in (options.runs / "checkpoints").rglob("script/checkpoint"):
+        saved.write_text("[2,")
+    again = SPACE.replace("seeds: 2", "seeds: 1")
+    assert run(again).failed == 2, "this script fails whenever it begins"
+    assert len(list(options.runs.rglob("checkpoint.unreadable"))) == 2
+
+
+def test_files_with_a_place_in_their_name_count(use: Use, run: Run) -> None:
+    parts = PARTS.replace("add.py --scale {scale}", "add_{scale}.py --scale 1")
+    script = SCRIPT.replace("BODY", "pass")
+    use(parts, add_1=script, add_2=script)
+    assert run(SPACE).trained == 4
+    use(parts, add_1=script, add_2=script.replace("total +=", "total -="))
+    assert run(SPACE).trained == 4
+
+
+def test_a_module_of_a_command_counts(use: Use, run: Run) -> None:
+    parts = PARTS.replace("python add.py", "python -m add")
+    script = SCRIPT.replace("BODY", "pass")
+    use(parts, add=script)
+    assert run(SPACE).trained == 4
+    use(parts, add=script.replace("total +=", "total -="))
+    assert run(SPACE).trained == 4
+
+
+def test_a_first_report_with_a_wrong_number(
+    use: Use, run: Run, options: Options
+) -> None:
+    prepare(use, "epoch += 1; time.sleep(0.1)")
+    began = time.monotonic()
+    assert run(SPACE).failed == 4
+    assert time.monotonic() - began < 30
+    assert any("reported epoch 2 after epoch 0" in one for one in errors(options))
+
+
+def test_braces_in_a_level_stay(use: Use, run: Run) -> None:
+    parts = PARTS.replace("[1, 2]", "['{seed}', 'x']")
+    parts = parts.replace("--scale {scale} --lr {recipe.lr}", "--scale 1 --lr {scale}")
+    prepare(use, "assert said.lr in ('{seed}', 'x'), said.lr", parts)
+    text = SPACE.replace("[1, 2]", "['{seed}', x]").replace(", lr: 0.5", "")
+    assert run(text).trained == 4
+
+
+def test_children_of_a_script_end_with_the_worker(use: Use, tmp_path: Path) -> None:
+    """Also those that the script started: they could write its checkpoint."""
+    child = "import time; time.sleep(99)  # the child"
+    prepare(
+        use, f"import subprocess; subprocess.run([sys.executable, '-c', {child!r}])"
+    )
+    (tmp_path / "own.yaml").write_text(SPACE)
+    words = ["run", "own.yaml", "--with", "own_parts.py", "--executor", "inline"]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "ablate", *words],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    found = None
+    deadline = time.monotonic() + 60
+    while found is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+        for one in psutil.Process(worker.pid).children(recursive=True):
+            if child in one.cmdline():
+                found = one
+    assert found is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    found.wait(10)
+    assert not found.is_running()
+
+
+def test_a_child_that_keeps_the_output_open_does_not_hold_the_trial(
+    use: Use, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablate.training.own_command.STOP_SECONDS", 2.0)
+    body = "import subprocess; subprocess.Popen(['sleep', '60'])"
+    prepare(use, body)
+    began = time.monotonic()
+    assert run(SPACE.replace("seeds: 2", "seeds: 1")).trained == 2
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    "body", ["print('a line'); time.sleep(0.2)", "time.sleep(0.2)"]
+)
+def test_a_script_gives_signs_of_life(
+    use: Use, run: Run, options: Options, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    beats: list[float] = []
+    monkeypatch.setattr(
+        "ablate.training.own_base.OwnTraining._beat",
+        lambda self: beats.append(time.monotonic()),
+    )
+    prepare(use, f"for _ in range(4): {body}")
+    run(SPACE.replace("seeds: 2", "seeds: 1"))
+    assert len(beats) >= 8

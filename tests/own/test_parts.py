@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.records import Status
 from ablate.store.reader import Reader
+from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import readme_factor
@@ -382,3 +385,47 @@ def test_a_killed_study_on_ray_resumes_with_its_parts(tmp_path: Path) -> None:
     with Reader(str(store)) as reader:
         statuses = reader.study("own").by_status
     assert statuses == {Status.COMPLETED: 4}
+
+
+def test_data_that_a_function_reads_count(use: Use, run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "offset.txt"
+    place.write_text("0")
+    read = f"150 - int(__import__('pathlib').Path({str(place)!r}).read_text())"
+    parts = PARTS.replace("label] += 150", f"label] += {read}")
+    use(parts)
+    assert run(PLAIN).trained == 4
+    registry.clear()
+    place.write_text("9")
+    use(parts)
+    assert run(PLAIN).trained == 4
+
+
+def test_a_foreign_store_puts_no_statements_into_views(
+    use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    use(PARTS)
+    run(PLAIN)
+    evil = (
+        "x') AS a FROM cells c, cell_trials ct, trials t; CREATE TABLE pwned(i int) --"
+    )
+    with sqlite3.connect(options.url) as store:
+        (text,) = store.execute("SELECT space FROM studies").fetchone()
+        declared = json.loads(text)
+        declared["metrics"].append({**declared["metrics"][0], "name": evil})
+        view = 'v" AS SELECT 1; CREATE TABLE pwned2(i int) --'
+        store.execute(
+            "UPDATE studies SET space = ?, results_view = ?",
+            (json.dumps(declared), view),
+        )
+    store.close()
+    other = tmp_path / "other.db"
+    with Writer(str(other)) as writer:
+        writer.merge(options.url, [])
+    with sqlite3.connect(other) as store:
+        names = {row[0] for row in store.execute("SELECT name FROM sqlite_master")}
+        (sql,) = store.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'results_own'"
+        ).fetchone()
+    store.close()
+    assert not {"pwned", "pwned2"} & names
+    assert "pwned" not in sql

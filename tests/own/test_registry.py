@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import re
 import sys
 from importlib.metadata import EntryPoint
@@ -133,7 +135,7 @@ def test_built_in_parts_count_from_revision_two_on() -> None:
         ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
         (
             f"{TRAINER}\nother = ablate.command('true {{seed}}', metrics={{'a': 'max'}},"
-            " name='train')",
+            " name='train', revision=1)",
             "a trainer 'train' is declared by",
         ),
         (
@@ -220,7 +222,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_module_name_that_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(AblateError, match="a module 'json' is loaded already"):
+    with pytest.raises(AblateError, match="needs the module name 'json', which"):
         registry.load_file(write(tmp_path, TRAINER, "json.py"))
 
 
@@ -301,3 +303,74 @@ def test_the_schema_and_the_lists_show_ones_own_parts(say: Say, tmp_path: Path) 
     code, _, err = say("factors", "scale")
     assert code == 2
     assert "unknown factor 'scale'" in err
+
+
+def test_two_helpers_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
+    """Python would give the second file the helper of the first one."""
+    for number in (1, 2):
+        write(tmp_path / f"m{number}", f"VALUE = {number}\n", "helper.py")
+        text = TRAINER.replace("def train(", f"def train{number}(")
+        text = f"from helper import VALUE\n{text}"
+        write(tmp_path / f"m{number}", text, f"mine{number}.py")
+    registry.load_file(tmp_path / "m1" / "mine1.py")
+    with pytest.raises(AblateError, match=r"helper\.py needs the module name 'helper'"):
+        registry.load_file(tmp_path / "m2" / "mine2.py")
+    assert trainer_named("train1")
+
+
+def test_two_files_share_a_helper(tmp_path: Path) -> None:
+    write(tmp_path, "VALUE = 1\n", "helper.py")
+    for number in (1, 2):
+        text = TRAINER.replace("def train(", f"def train{number}(")
+        write(tmp_path, f"from helper import VALUE\n{text}", f"mine{number}.py")
+        registry.load_file(tmp_path / f"mine{number}.py")
+    assert trainer_named("train1").name != trainer_named("train2").name
+
+
+def test_compiled_files_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their time stamps may say that they are new although they are old."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    helper = write(tmp_path, "VALUE = 5\n", "helper.py")
+    file = write(tmp_path, f"import helper\n{TRAINER}")
+    py_compile.compile(str(helper))
+    py_compile.compile(str(file))
+    stamp = helper.stat().st_mtime
+    helper.write_text("VALUE = 7\n")
+    os.utime(helper, (stamp, stamp))
+    registry.load_file(file)
+    assert sys.modules["helper"].VALUE == 7
+
+
+def test_a_byte_order_mark_hides_no_import(tmp_path: Path) -> None:
+    write(tmp_path, "VALUE = 1\n", "helper.py")
+    file = tmp_path / "own_parts.py"
+    file.write_bytes(b"\xef\xbb\xbf" + f"import helper\n{TRAINER}".encode())
+    assert set(registry.load_file(file).files) == {"helper.py", "own_parts.py"}
+
+
+def test_the_package_beside_a_file_is_not_the_users(tmp_path: Path) -> None:
+    write(tmp_path, "", "ablate/__init__.py")
+    source = registry.load_file(write(tmp_path, TRAINER))
+    assert list(source.files) == ["own_parts.py"]
+    registry.clear()
+    assert "ablate" in sys.modules
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("name", ["seed", "Status", "trial", "a"])
+def test_a_factor_must_not_have_the_name_of_a_column(tmp_path: Path, name: str) -> None:
+    text = (
+        f"import ablate\n@ablate.trainer(metrics={{'a': 'max'}}, factors={{'{name}':"
+        " [1, 2]})\ndef f(t): ..."
+    )
+    with pytest.raises(AblateError, match="has the name of a column of the store"):
+        registry.load_file(write(tmp_path, text))
+
+
+def test_prints_of_a_file_are_no_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.load_file(write(tmp_path, f"print('hello')\n{TRAINER}"))
+    assert capsys.readouterr() == ("", "hello\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 import pytest
@@ -398,3 +399,66 @@ def test_events_name_each_epoch_once(use: Use, run: Run) -> None:
 
     run(SPACE, Hooks(event=event))
     assert numbers == list(itertools.chain.from_iterable([range(1, 5)] * 4))
+
+
+def test_fields_that_built_in_training_would_not_read_count(
+    use: Use, run: Run, study: Study
+) -> None:
+    """The momentum is one of SGD there; here the function reads it."""
+    use(
+        PARTS.replace('recipe=["lr"]', 'recipe=["lr", "momentum"]').replace(
+            "mse=loss,", 'mse=loss + trial.recipe["momentum"],'
+        )
+    )
+    text = SPACE.replace("{act: [relu, tanh]}", "{recipe.momentum: [0.5, 0.9]}")
+    assert run(text).trained == 4
+    first, second = (cell.values for cell in study.results().cells)
+    assert second == pytest.approx({seed: first[seed] + 0.4 for seed in first})
+    fixed = SPACE.replace("lr: 1e-2", "lr: 1e-2, momentum: 0.7")
+    assert run(fixed).trained == 4
+    assert run(fixed.replace("0.7", "0.8")).trained == 4
+
+
+def test_a_function_that_catches_everything_stops_too(
+    use: Use, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablate.training.own_function.STOP_SECONDS", 60.0)
+    use(
+        """
+import ablate
+
+@ablate.trainer(metrics={"a": "max"}, factors={"act": [1, 2]})
+def fit(trial):
+    for _ in trial.epochs():
+        try:
+            trial.report(a=trial.seed)
+        except:
+            pass
+"""
+    )
+    text = SPACE.replace("[relu, tanh]", "[1, 2]").replace("fixed: {width: 8}\n", "")
+    began = time.monotonic()
+    run(text.replace(", lr: 1e-2", ""), stopping_after(1))
+    assert time.monotonic() - began < 20
+
+
+def test_prints_of_a_training_are_no_results(
+    use: Use, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(
+        PARTS.replace(
+            "    net = trial.model()", "    print('hello')\n    net = trial.model()"
+        )
+    )
+    run(SPACE)
+    out, err = capsys.readouterr()
+    assert "hello" not in out
+    assert "hello" in err
+
+
+def test_a_save_that_fails_while_stopping_fails_its_trial_only(
+    use: Use, run: Run
+) -> None:
+    use(PARTS.replace("    def save(path):\n", "    def save(path):\n        1 / 0\n"))
+    outcome = run(SPACE, stopping_after(1))
+    assert outcome.failed == 1
