@@ -58,6 +58,8 @@ class OwnBackbone:
     build: Callable[[int, int, int], nn.Module]
     # Side of the images that it is made for, in pixels.
     image_size: int = 224
+    # The family whose conventions its blocks follow; empty: they are not known.
+    like: str = ""
     revision: Revision = None
 
     def __call__(self, image_size: int, channels: int, classes: int) -> nn.Module:
@@ -380,13 +382,25 @@ def command(
 
 
 def backbone(
-    *, image_size: int = 224, name: str = "", revision: Revision = None
+    *,
+    image_size: int = 224,
+    like: str = "",
+    name: str = "",
+    revision: Revision = None,
 ) -> Callable[[Callable[[int, int, int], nn.Module]], OwnBackbone]:
     """Makes a network available to spaces, as `backbone: NAME`.
 
     >>> @ablate.backbone(image_size=32)
     ... def tiny(image_size, channels, classes):
     ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+    Args:
+        image_size: side of the images that it is made for, in pixels.
+        like: a family of `ablate backbones`, such as vit or swin, if the network names
+            its blocks and their parts as timm's networks of this family do. The factors
+            of the family then work on it too.
+        name: by default that of the function.
+        revision: see `trainer`.
 
     Shape:
         the network maps (batch, channels, image_size, image_size) to (batch, classes).
@@ -397,6 +411,7 @@ def backbone(
             name=name or _name_of(function),
             build=function,
             image_size=image_size,
+            like=like,
             revision=revision,
         )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import atexit
 import contextlib
+import hashlib
 import importlib.abc
 import importlib.util
 import os
@@ -121,7 +122,10 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
             if path.suffix == ".py":
                 found = _read(path, path.parent)
             else:
-                found = {path.name: path.read_text(errors="replace")}
+                # Perhaps a large file of data.
+                with path.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                found = {path.name: digest}
             texts |= {f"{word}: {name}": text for name, text in found.items()}
     return texts
 
@@ -131,8 +135,8 @@ def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
     if is_module:
         return [path.resolve() for path in _files_of(word, folder)]
     pattern = re.sub(r"\{[^{}]*\}", "*", word)
-    if not pattern.strip("*"):
-        # Nothing but a level.
+    if not pattern.strip("*") or "{checkpoint}" in word:
+        # Nothing but a level, or a file that the script writes.
         return []
     if Path(pattern).is_absolute():
         # A program or a file elsewhere.

@@ -14,6 +14,7 @@ from ablate import discovery, factors, registry
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families.family import Family
+from ablate.families.own import family_like
 from ablate.records import Architecture, Settings
 
 
@@ -37,9 +38,21 @@ def find(backbone: str) -> Family:
     for family in sorted(families().values(), key=lambda family: family.rest):
         if backbone in family.members():
             if family.own:
-                _refuse_two(backbone)
+                return _own_family(backbone, family)
             return family
     raise UnknownName(unknown_backbone(backbone))
+
+
+def _own_family(backbone: str, family: Family) -> Family:
+    """Returns the family of a user's backbone: that which it is like, if it says so."""
+    _refuse_two(backbone)
+    like = registry.of_kind("backbone")[backbone].like
+    if not like:
+        return family
+    known = [name for name, one in families().items() if one.blocks_known]
+    if like not in known:
+        raise UnknownName(f"backbone {backbone}: {unknown('family', like, known)}")
+    return family_like(backbone, families()[like])
 
 
 def _refuse_two(backbone: str) -> None:

@@ -6,6 +6,7 @@ recipe and the factors `backbone` and `data.image_size` work.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ablate import registry
@@ -51,6 +52,36 @@ def create(
     if problem:
         raise Infeasible(problem)
     return model
+
+
+def family_like(name: str, base: Family) -> Family:
+    """The family of one backbone whose blocks are as in another family."""
+
+    def create_checked(
+        backbone: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    ) -> nn.Module:
+        model = create(backbone, image_size, channels, classes, wanted)
+        try:
+            base.blocks(model)
+        except (AttributeError, TypeError) as error:
+            raise Infeasible(
+                f"{backbone} is not built as timm's networks of the family {base.name}:"
+                f" {timm_models.first_line(error)}; leave like= out, or name its parts"
+                " as they do"
+            ) from error
+        return model
+
+    return replace(
+        base,
+        members=lambda: [name],
+        dimensions=dimensions,
+        image_size=image_size,
+        create=create_checked,
+        sizes=frozenset(),
+        declared=False,
+        rest=False,
+        own=True,
+    )
 
 
 REASON = "ablate does not know the blocks of your own backbones"

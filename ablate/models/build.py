@@ -194,7 +194,8 @@ def _dimensions(
         if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
             can = ", ".join(sorted(factor_of(size) for size in family.sizes))
             raise Infeasible(
-                f"{factor_of(name)} cannot be changed on {backbone}; what can: {can}"
+                f"{factor_of(name)} cannot be changed on {backbone}; what can:"
+                f" {can or 'no size and no drop rate'}"
             )
     for factor in _active(values):
         for slot in factor.needs:

@@ -15,10 +15,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from ablate import data, families, pipeline, registry, space
 from ablate.errors import AblateError, DataError, SpaceError
 from ablate.html_report import write_report
+from ablate.models import build
 from ablate.pipeline import Options
 from ablate.records import Status
 from ablate.store.reader import Reader
@@ -429,3 +431,74 @@ def test_a_foreign_store_puts_no_statements_into_views(
     store.close()
     assert not {"pwned", "pwned2"} & names
     assert "pwned" not in sql
+
+
+LIKE = """
+import torch
+import ablate
+from timm.models.vision_transformer import VisionTransformer
+
+
+class Shifted(VisionTransformer):
+    def forward(self, x):
+        return super().forward(x + 0.25)
+
+
+@ablate.backbone(image_size=8, like="vit")
+def shifted(image_size, channels, classes):
+    return Shifted(
+        img_size=image_size, patch_size=4, in_chans=channels, num_classes=classes,
+        embed_dim=16, depth=2, num_heads=2,
+    )
+
+
+@ablate.backbone(image_size=8, like="vit")
+def unlike(image_size, channels, classes):
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(channels * image_size**2, classes)
+    )
+
+
+@ablate.backbone(image_size=8, like="resnet")
+def other(image_size, channels, classes): ...
+"""
+ON_LIKE = """
+question: Do factors work on a network of my own?
+backbone: shifted
+factors: {shortcuts.count: [0, 2], ffn.kernel: [none, 3]}
+seeds: 1
+data: {name: digits, train_images: 100, test_images: 50}
+diagnostics: [token_cosine]
+recipe: {epochs: 1, batch_size: 50}
+"""
+
+
+def test_factors_work_on_a_backbone_like_timms(
+    use: Use, run: Run, study: Study
+) -> None:
+    use(LIKE)
+    assert run(ON_LIKE).trained == 4
+    costs = {cell.cost.params for cell in study.results().cells if cell.cost}
+    assert len(costs) == 4
+    neutral = build(families.resolve("shifted", 8, 1, 10, {"shortcuts.count": 0}))
+    torch.manual_seed(0)
+    ours = build(families.resolve("shifted", 8, 1, 10, {})).eval()
+    torch.manual_seed(0)
+    theirs = registry.of_kind("backbone")["shifted"](8, 1, 10).eval()
+    image = torch.rand(1, 1, 8, 8)
+    assert type(neutral) is type(theirs)
+    assert torch.equal(ours(image), theirs(image))
+
+
+def test_a_backbone_that_is_not_like_its_family(use: Use) -> None:
+    use(LIKE)
+    text = ON_LIKE.replace("backbone: shifted", "backbone: unlike")
+    plan = pipeline.cost_plan(space.load(text, "own.yaml"), "none.db")
+    assert "unlike is not built as timm's networks of the family vit" in str(
+        plan.cells[0].note
+    )
+    with pytest.raises(AblateError, match="backbone other: unknown family 'resnet'"):
+        families.find("other")
+    text = ON_LIKE.replace("ffn.kernel: [none, 3]", "size.width: [16, 24]")
+    plan = pipeline.cost_plan(space.load(text, "own.yaml"), "none.db")
+    assert "size.width cannot be changed on shifted" in plan.cells[1].note
