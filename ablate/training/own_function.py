@@ -98,6 +98,11 @@ class FunctionTraining(OwnTraining):
             Diverged: a metric is not a finite number.
             AblateError: the function returned too early or reported too often.
         """
+        # Prints of the function must not mix with the results on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
+            return self._epoch()
+
+    def _epoch(self) -> Epoch:
         began = self._begin_epoch()
         if self._thread is None:
             self._start()
@@ -183,14 +188,12 @@ class FunctionTraining(OwnTraining):
     def _next(self) -> Report | Returned:
         """Waits for the function; gives a sign of life while it works."""
         assert self._thread is not None
-        # Prints of the function must not mix with the results on stdout.
-        with contextlib.redirect_stdout(sys.stderr):
-            while True:
-                try:
-                    return self._own.next_message(LOOK_SECONDS)
-                except queue.Empty:
-                    if self._has_worked():
-                        self._beat()
+        while True:
+            try:
+                return self._own.next_message(LOOK_SECONDS)
+            except queue.Empty:
+                if self._has_worked():
+                    self._beat()
 
     def _has_worked(self) -> bool:
         """Whether the function's thread has used a processor since the last call."""

@@ -92,13 +92,16 @@ def heard(
     return events
 
 
+METRICS = ("train_loss", "loss", "top1", "top5")
+
+
 def numbers(events: list[Event]) -> dict[str, list[tuple[float, ...]]]:
     found: dict[str, dict[int, tuple[float, ...]]] = {}
     for event in events:
         if isinstance(event, Progressed):
             for e in event.epochs:
                 found.setdefault(event.trial, {})[e.number] = (
-                    *sorted(e.metrics.values()),
+                    *(e.metrics[name] for name in METRICS),
                     e.lr or 0.0,
                 )
     return {key: [epochs[n] for n in sorted(epochs)] for key, epochs in found.items()}
