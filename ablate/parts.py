@@ -148,7 +148,10 @@ class Trainer:
         known = [one.name for one in fields(Recipe)]
         for name in self.recipe:
             if name not in known:
-                raise AblateError(f"{place}: {unknown('recipe field', name, known)}")
+                raise AblateError(
+                    f"{place}: {unknown('recipe field', name, known)}; a number of your"
+                    " own is a factor, as in factors={...: ablate.Whole(1)}"
+                )
         if self.inputs is not None and self.model is None:
             raise AblateError(f"{place}: inputs= is read with model= only")
 
@@ -168,7 +171,7 @@ class Trainer:
             if name.lower() in RESERVED or name in {one.name for one in self.metrics}:
                 raise AblateError(
                     f"{place}: the factor '{name}' has the name of a column of the"
-                    " store; use another"
+                    " study's view in SQL; use another"
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
@@ -290,6 +293,9 @@ def trainer(
     Raises:
         AblateError: a name or metric is not allowed.
     """
+
+    if isinstance(recipe, str):
+        raise AblateError(f"recipe= is a list of fields, as in [{recipe!r}]")
 
     def declare(function: Callable[..., Any]) -> Trainer:
         train = function
@@ -520,6 +526,11 @@ def _metrics(
     else:
         made = tuple(declared)
     for one in made:
+        if not isinstance(one, Metric):
+            raise AblateError(
+                f'metrics: {one!r} has no direction; write {{{one!r}: "min"}} or'
+                f' ablate.Metric({one!r}, direction="min")'
+            )
         _check_metric(one)
     return made
 

@@ -85,8 +85,15 @@ class Source:
 
     @cached_property
     def hash(self) -> str:
-        """Equal for equal content, wherever the files are."""
-        return content_hash(dict(self.files))
+        """Equal for equal content, wherever the files are.
+
+        The name of the file itself does not count; those of other modules are imported.
+        """
+        own = Path(self.path).name
+        if self.module:
+            return content_hash(dict(self.files))
+        texts = {name: text for name, text in self.files.items() if name != own}
+        return content_hash({**texts, "": self.files[own]})
 
 
 @dataclass(frozen=True)

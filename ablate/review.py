@@ -240,12 +240,17 @@ def _left_out(study: Read) -> Iterator[Finding]:
     """Some seeds have no result, and no mean includes them."""
     diverged = _seeds_of(study, Status.DIVERGED)
     if diverged:
+        remedy = (
+            "or train with a lower recipe.lr or with clipped gradients"
+            " (recipe.clip_grad)"
+        )
+        if study.declared.trainer:
+            remedy = "or change what the trainer does"
         yield _left_out_finding(
             study,
             Status.DIVERGED,
             diverged,
-            "Report this number beside the mean, or train with a lower recipe.lr or"
-            " with clipped gradients (recipe.clip_grad)",
+            f"Report this number beside the mean, {remedy}",
         )
     # Pruning is the purpose of a scheduler. But if other seeds of the row are in a
     # mean, the pruned ones bias it.

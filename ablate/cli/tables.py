@@ -200,6 +200,8 @@ def _title(plan: Plan) -> str:
         backbone = "several backbones"
     else:
         backbone = plan.space.backbone
+    if plan.space.trainer:
+        return f"{plan.space.name}: trainer {plan.space.trainer}"
     return f"{plan.space.name}: {backbone}, {_input(plan.space.data)}"
 
 

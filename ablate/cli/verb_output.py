@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import advice
 from ablate.cli.output import Steps, say, tell
-from ablate.errors import AblateError, UnknownName, unknown
+from ablate.errors import AblateError, UnknownName, counted, unknown
 from ablate.report.tables import Table
 
 if TYPE_CHECKING:
@@ -256,7 +258,7 @@ def reviewed(study: str, url: str, where: str) -> Table:
         for finding in findings
     ]
     if findings:
-        notes = [f"{len(findings)} findings."]
+        notes = [counted(len(findings), "finding") + "."]
     else:
         notes = ["No findings."]
     return Table(
@@ -343,7 +345,7 @@ def checked() -> tuple[Table, int]:
     wanted = list(checks())
     for number, (part, check) in enumerate(wanted, 1):
         steps(number, len(wanted))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(sys.stderr):
             # Of a part's own code, which the user sees when it trains.
             warnings.simplefilter("ignore")
             found = check.problem()

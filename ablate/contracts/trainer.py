@@ -15,6 +15,7 @@ from ablate.errors import Infeasible
 from ablate.factors.factor import OneOf, Whole
 from ablate.parts import Trainer
 from ablate.records import TRAINER, Architecture, Data, Epoch, Level, Recipe, Trial
+from ablate.training.checkpoint import read_checkpoint
 from ablate.training.own import make_own
 
 EPOCHS = 2
@@ -109,6 +110,14 @@ def _check_reports(trainer: Trainer) -> None:
     require(numbers == [1, 2], f"it reported the epochs {numbers}")
 
 
+def _saved(folder: Path) -> bool:
+    """Whether a trial can go on from its folder."""
+    if (folder / "script" / "checkpoint").exists():
+        return True
+    state = read_checkpoint(str(folder), folder.name)
+    return bool(state and state.get("files"))
+
+
 def _values(epochs: list[Epoch]) -> list[dict[str, float]]:
     return [dict(epoch.metrics) for epoch in epochs]
 
@@ -132,6 +141,11 @@ def _check_resume(trainer: Trainer) -> None:
     expected = _in_folder(trial)
     with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
         _trained(trial, Path(folder), stop_after=1)
+        require(
+            _saved(Path(folder) / trial.hash),
+            "nothing is saved, so an interrupted trial starts again; give save= to"
+            " trial.report and resume= to trial.epochs, or {checkpoint} to a command",
+        )
         found = _trained(trial, Path(folder))
     _require_equal(
         _values(found),

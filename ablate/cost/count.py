@@ -67,8 +67,8 @@ def _own_cost(architecture: Architecture) -> Cost:
             return cost_of(model, trainer.inputs(architecture.settings))
         except UncountedOperator as error:
             raise Infeasible(
-                f"{place}: {error}. Or leave inputs= out, so that only parameters are"
-                " counted"
+                f"{place}: FLOPs cannot be counted: {error}. To count parameters only,"
+                " leave inputs= out"
             ) from error
         except Exception as error:
             raise Infeasible(

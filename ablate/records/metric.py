@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Direction: TypeAlias = Literal["max", "min"]
@@ -29,7 +29,7 @@ class Metric:
     # difference is too small to matter, so no verdict is "no difference".
     margin: float = 0.0
     # Whether it is better when it is larger.
-    direction: Direction = "max"
+    direction: Direction = field(kw_only=True)
     # Whether a study may compare its cells by it. The training loss is only drawn.
     compared: bool = True
 

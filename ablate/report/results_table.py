@@ -253,7 +253,8 @@ def _data(
         "paired": row.paired,
     }
     for name in ("params", "flops", "flops_paper"):
-        data[name] = getattr(row.cost, name, None)
+        # 0 was not counted.
+        data[name] = getattr(row.cost, name, None) or None
     data["note"] = row.note
     if _has_controls(rows):
         data |= {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd}

@@ -69,6 +69,7 @@ from ablate.tasks import classification
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.
 LONGEST_NAME = 200
+WORDS = {"max": "larger", "min": "smaller"}
 # Seeds between two looks, unless the space says otherwise.
 LOOK_STEP = 3
 
@@ -268,6 +269,7 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
             f"the first metric must be one of {', '.join(known)}, as in"
             f" {{{known[0]}: {metrics[0].direction}}}; found {shortened(first)}",
         )
+    _check_direction(context, metrics, first)
     for name in others:
         where = ("metric", name)
         if name in known and context.form.strategy is None:
@@ -283,6 +285,20 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
         elif name not in costs:
             context.wrong(where, partial(unknown, "objective", name, [*known, *costs]))
     return dict(said)
+
+
+def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
+    """Notes a direction that contradicts what the user's own file says."""
+    said = context.form.metric[name]
+    for metric in metrics:
+        is_own = metric not in classification.METRICS
+        if is_own and metric.name == name and metric.direction != said:
+            context.wrong(
+                ("metric", name),
+                f"metric: {{{name}: {said}}} contradicts your file, in which {name} is"
+                f" better when it is {WORDS[metric.direction]}; write {{{name}:"
+                f" {metric.direction}}}, or leave `metric` out",
+            )
 
 
 def _margin(context: Context, name: str, metrics: Sequence[Metric]) -> float:

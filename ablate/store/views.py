@@ -39,13 +39,18 @@ _OF_EPOCH = ",\n       ".join(
     _value("epoch_metrics", "m.trial_hash = e.trial_hash AND m.epoch = e.number", name)
     for name in NAMES
 )
+# A cost of 0 was not counted.
+COSTS = ", ".join(
+    f"NULLIF(a.{name}, 0) AS {name}"
+    for name in ("params", "flops", "flops_paper", "activations")
+)
 _SHOWN = ", ".join(f"r.{name}" for name in NAMES)
 
 TRIAL_RESULTS = f"""
 CREATE VIEW trial_results AS
 SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done,
        {_final(NAMES)}, t.seconds,
-       a.params, a.flops, a.flops_paper, a.activations, a.backbone,
+       {COSTS}, a.backbone,
        t.architecture_hash AS architecture
 FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
 """
@@ -129,14 +134,11 @@ def results_view(
     # A study that was never planned has no levels.
     wide = "".join(f"{column},\n       " for column in columns)
     results = f"{_final(metrics)}, t.seconds, t.epochs, t.epochs_done"
-    costs = ", ".join(
-        f"a.{cost}" for cost in "params flops flops_paper activations".split()
-    )
     view = name.replace('"', '""')
     return f"""
 CREATE VIEW "{view}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,
-       {wide}{results}, {costs}, t.hash AS trial
+       {wide}{results}, {COSTS}, t.hash AS trial
 FROM cells c
 JOIN cell_trials ct ON ct.cell_id = c.id
 JOIN trials t ON t.hash = ct.trial_hash

@@ -11,6 +11,7 @@ METRICS = (
         unit=" points",
         digits=2,
         margin=0.5,
+        direction="max",
     ),
     Metric(
         "top5",
@@ -18,6 +19,7 @@ METRICS = (
         unit=" points",
         digits=2,
         margin=0.5,
+        direction="max",
     ),
     Metric("loss", digits=4, margin=0.02, direction="min"),
     Metric("train_loss", digits=4, direction="min", compared=False),

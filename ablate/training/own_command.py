@@ -326,8 +326,12 @@ class CommandTraining(OwnTraining):
             )
         words = " ".join(self._words())
         self._end_process()
-        output = "\n".join(self._output) or "(no output)"
-        return f"trainer {self._trainer.name} {how}: {words}\n{output}"
+        # The output first: lists of errors show the last line.
+        output = "\n".join([*self._output, ""])
+        last = next((line for line in reversed(self._output) if line.strip()), "")
+        if status and last:
+            how += f" ({last})"
+        return f"{output}trainer {self._trainer.name} {how}: {words}"
 
     def _wait_for_end(self) -> None:
         """Lets the script end after its last report."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import AblateError
+from ablate.errors import AblateError, shortened
 from ablate.parts import Trainer
 from ablate.records import Level, Trial
 
@@ -165,9 +165,11 @@ def checked(metrics: Mapping[str, Any], trainer: Trainer) -> dict[str, float]:
     missing = [name for name in wanted if name not in metrics]
     unknown = [name for name in metrics if name not in wanted]
     if missing or unknown:
+        wrong = [f"{name} is missing" for name in missing]
+        wrong += [f"{name} is not declared" for name in unknown]
         raise AblateError(
             f"trainer {trainer.name} declares the metrics {', '.join(wanted)}; it"
-            f" reported {', '.join(metrics) or 'none'}"
+            f" reported {', '.join(metrics) or 'none'}: {', '.join(wrong)}"
         )
     values = {}
     for name in wanted:
@@ -176,10 +178,13 @@ def checked(metrics: Mapping[str, Any], trainer: Trainer) -> dict[str, float]:
             # A tensor may still carry its gradient.
             detach = getattr(value, "detach", None)
             values[name] = float(detach() if detach else value)
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+            found = repr(metrics[name])
+            if hasattr(metrics[name], "shape"):
+                found = f"an array of {tuple(metrics[name].shape)}"
             raise AblateError(
-                f"trainer {trainer.name} reported {name} = {metrics[name]!r}; it must"
-                " be a number"
+                f"trainer {trainer.name} reported {name} = {shortened(found)}; it must"
+                " be one number"
             ) from error
     return values
 

@@ -86,6 +86,7 @@ def test_a_broken_part_is_named(
     ("old", "new", "check", "message"),
     [
         ("torch.load(path)", "[]", "resumes", "a resumed trial gives another result"),
+        (", save=save", "", "resumes", "nothing is saved, so an interrupted trial"),
         ("torch.randn(16, 4)", "torch.ones(16, 4)", "", ""),
         ("drawn=drawn", "drawn=__import__('os').urandom(1)[0]", "same seed", "another"),
         ('nn.Linear(levels["width"], 1)', "nn.Linear(7, 1)", "counted", "cannot be"),

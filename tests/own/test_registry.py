@@ -365,7 +365,7 @@ def test_a_factor_must_not_have_the_name_of_a_column(tmp_path: Path, name: str) 
         f"import ablate\n@ablate.trainer(metrics={{'a': 'max'}}, factors={{'{name}':"
         " [1, 2]})\ndef f(t): ..."
     )
-    with pytest.raises(AblateError, match="has the name of a column of the store"):
+    with pytest.raises(AblateError, match="has the name of a column"):
         registry.load_file(write(tmp_path, text))
 
 
@@ -374,3 +374,26 @@ def test_prints_of_a_file_are_no_results(
 ) -> None:
     registry.load_file(write(tmp_path, f"print('hello')\n{TRAINER}"))
     assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_the_name_of_the_file_does_not_count(tmp_path: Path) -> None:
+    one = registry.load_file(write(tmp_path, TRAINER, "one_name.py"))
+    registry.clear()
+    other = registry.load_file(write(tmp_path, TRAINER, "other_name.py"))
+    assert one.hash == other.hash
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("metrics=['a']", "'a' has no direction; write"),
+        ("metrics={'a': 'max'}, recipe='lr'", "recipe= is a list of fields"),
+        ("metrics={'a': 'max'}, recipe=['hidden']", "a number of your own is a factor"),
+    ],
+)
+def test_a_wrong_argument_says_what_to_write(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = write(tmp_path, f"import ablate\n@ablate.trainer({text})\ndef f(t): ...")
+    with pytest.raises(AblateError, match=message):
+        registry.load_file(file)

@@ -218,7 +218,8 @@ class fit:
     [
         ("drawn=drawn, ", "", "declares the metrics mse, drawn; it reported mse"),
         ("drawn=drawn, ", "drawn=drawn, top1=1, ", "it reported mse, drawn, top1"),
-        ("drawn=drawn, ", "drawn='much', ", "reported drawn = 'much'; it must be a"),
+        ("drawn=drawn, ", "drawn=torch.ones(3), ", "reported drawn = an array of (3,)"),
+        ("drawn=drawn, ", "drawn='much', ", "reported drawn = 'much'; it must be"),
         ("        trial.report(", "        x = dict(", "returned after 0 of 4 epochs"),
         (
             "in trial.epochs(resume=load):",
@@ -306,6 +307,9 @@ def test_parameters_alone_are_counted_without_inputs(
     (cell, _) = study.results().cells
     assert cell.cost is not None
     assert (cell.cost.params, cell.cost.flops) == (49, 0)
+    with Reader(study.store) as reader:
+        _, rows = reader.query("SELECT DISTINCT params, flops FROM trial_results")
+    assert rows == [(49, None)], "what was not counted is no zero"
     assert "params (K)" in study.table()
     assert "FLOPs" not in study.table()
     with pytest.raises(AblateError, match="flops were not counted"):
@@ -356,6 +360,11 @@ def test_a_scheduler_stops_trials_of_a_trainer(
         ("seeds: 2", "seeds: 2\ndiagnostics: true", "diagnostics is read by built-in"),
         ("seeds: 2", "seeds: 2\nmetric: {top1: max}", "must be one of mse, as in"),
         ("seeds: 2", "seeds: 2\nmetric: {drawn: max}", "must be one of mse, as in"),
+        (
+            "seeds: 2",
+            "seeds: 2\nmetric: {mse: max}",
+            "mse is better when it is smaller",
+        ),
         ("seeds: 2", "seeds: 2\nresources: {processes: 2}", "runs in one process"),
         ("{act: [relu, tanh]}", "{recipe.flip: [0, 0.5]}", "does not read recipe.flip"),
     ],
