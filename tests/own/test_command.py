@@ -23,6 +23,8 @@ from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 from tests.own.test_trainer import stopping_after
 
+pytestmark = pytest.mark.slow
+
 # Each epoch adds a number that depends on the seed and the epoch to the sum so far.
 SCRIPT = """
 import argparse, json, os, random, sys, time

@@ -29,6 +29,8 @@ from ablate.study import Study
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import readme_factor
 
+pytestmark = pytest.mark.slow
+
 SCALED = '''
 class Scaled(nn.Module):
     """Multiplies the output of a module by a constant."""

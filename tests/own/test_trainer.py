@@ -18,6 +18,8 @@ from ablate.study import Study
 from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 
+pytestmark = pytest.mark.slow
+
 # The network and its optimiser have state, and every epoch draws random numbers.
 PARTS = """
 import random
