@@ -166,6 +166,7 @@ def cached(function: F) -> F:
     """Caches results until parts are added. The function must not change them."""
     remembering: Any = cache(function)
     _caches.append(remembering)
+    # `functools.cache` keeps what the function returns, but not its type.
     return remembering  # type: ignore[no-any-return]
 
 
@@ -361,6 +362,7 @@ def _import_and_add(source: Source, path: Path) -> None:
             module = importlib.import_module(path.stem)
         _add(source, source.path, module)
     except BaseException:
+        # Also after Ctrl-C: half a file must not stay loaded.
         _forget(source)
         raise
 

@@ -23,7 +23,7 @@ Saver = Callable[[Path], object]
 class Stopped(BaseException):
     """The trial is to stop: it was interrupted or pruned.
 
-    It is no Exception, so that code that catches errors lets it pass.
+    It is a BaseException, so that `except Exception` in the training lets it pass.
     """
 
 
