@@ -13,13 +13,11 @@ from the driver, so they never run other code than the driver planned with.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import contextlib
 import hashlib
 import importlib.abc
 import importlib.util
-import os
 import re
 import shutil
 import sys
@@ -28,8 +26,7 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.machinery import ModuleSpec
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +34,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ablate.errors import AblateError
 from ablate.identity import content_hash
+from ablate.user_modules import Loader, Source, files_of, finder, read
 
 # What a part can be. The class of a part has one of these as its attribute `part`.
 KINDS = (
@@ -62,38 +60,6 @@ class PartRecord(Protocol):
     @property
     def revision(self) -> int | str | None:
         """Declared by its author; None: the content of its files counts instead."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file of parts, with the modules beside it that it imports.
-
-    Attributes:
-        path: the file.
-        files: the text of each file, by its path below the folder of `path`.
-        module: the name of an installed module; empty for a file that a user names.
-    """
-
-    path: str
-    files: Mapping[str, str]
-    module: str = ""
-
-    @cached_property
-    def modules(self) -> Mapping[str, str]:
-        """The file of each module, by the module's dotted name."""
-        return {_dotted(file): file for file in self.files}
-
-    @cached_property
-    def hash(self) -> str:
-        """Equal for equal content, wherever the files are.
-
-        The name of the file itself does not count; those of other modules are imported.
-        """
-        own = Path(self.path).name
-        if self.module:
-            return content_hash(dict(self.files))
-        texts = {name: text for name, text in self.files.items() if name != own}
-        return content_hash({**texts, "": self.files[own]})
 
 
 @dataclass(frozen=True)
@@ -127,7 +93,7 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
     for before, word in zip(("", *words), words, strict=False):
         for path in _files_in(word, folder, is_module=before == "-m"):
             if path.suffix == ".py":
-                found = _read(path, path.parent)
+                found = read(path, path.parent)
             else:
                 # Perhaps a large file of data.
                 with path.open("rb") as stream:
@@ -140,7 +106,7 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
 def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
     """The files that a word of a command names."""
     if is_module:
-        return [path.resolve() for path in _files_of(word, folder)]
+        return [path.resolve() for path in files_of(word, folder)]
     pattern = re.sub(r"\{[^{}]*\}", "*", word)
     if not pattern.strip("*") or "{checkpoint}" in word:
         # Nothing but a level, or a file that the script writes.
@@ -256,7 +222,7 @@ def load_file(file: str | Path) -> Source:
         raise AblateError(f"with {file}: there is no such file")
     if path.suffix != ".py":
         raise AblateError(f"with {file}: not a Python file; its name must end in .py")
-    source = Source(str(path), _read(path, path.parent))
+    source = Source(str(path), read(path, path.parent))
     known = _sources.get(source.path)
     if known is not None and known.hash == source.hash:
         return known
@@ -305,7 +271,7 @@ def _load_installed(source: Source) -> None:
 def _is_equal(path: Path, source: Source) -> bool:
     if not path.is_file():
         return False
-    return Source(str(path), _read(path, path.parent)).hash == source.hash
+    return Source(str(path), read(path, path.parent)).hash == source.hash
 
 
 def _written(source: Source) -> Path:
@@ -347,7 +313,7 @@ def _load_entry(entry: EntryPoint) -> None:
     depth = entry.module.count(".") + (path.name == "__init__.py")
     root = path.parents[depth]
     top = entry.module.partition(".")[0]
-    source = Source(str(path), _read(path, root, only=top), module=entry.module)
+    source = Source(str(path), read(path, root, only=top), module=entry.module)
     _add(source, entry.module, module)
 
 
@@ -355,7 +321,7 @@ def _import_and_add(source: Source, path: Path) -> None:
     _refuse_loaded(source, path.parent)
     # As for a script: what lies beside the file can be imported.
     sys.path.insert(0, str(path.parent))
-    _finder.add(source, path.parent)
+    finder.add(source, path.parent)
     try:
         # Prints of the file must not mix with the results on stdout.
         with _readable(source.path), contextlib.redirect_stdout(sys.stderr):
@@ -389,56 +355,6 @@ def _refuse_loaded(source: Source, folder: Path) -> None:
 def _main_modules() -> set[str]:
     """The names of the files that parts were loaded from."""
     return {Path(source.path).stem for source in _sources.values()}
-
-
-class _Loader(importlib.abc.Loader):
-    """Runs the text that was read, not a file or its compiled form on the disk."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._text = text
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self._text, str(self._path), "exec"), module.__dict__)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of users' files: with the text that their identity covers."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Path, str]] = {}
-
-    def add(self, source: Source, folder: Path) -> None:
-        for name, file in source.modules.items():
-            self._known[name] = (source.path, folder / file, source.files[file])
-
-    def forget(self, source: Source) -> list[str]:
-        """Returns the names of the modules that it no longer finds."""
-        names = [name for name, one in self._known.items() if one[0] == source.path]
-        for name in names:
-            del self._known[name]
-        return names
-
-    def find_spec(
-        self, fullname: str, path: Any = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in self._known:
-            return None
-        _, file, text = self._known[fullname]
-        places = [str(file.parent)] if file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(
-            fullname,
-            file,
-            loader=_Loader(file, text),
-            submodule_search_locations=places,
-        )
-
-
-_finder = _Finder()
-sys.meta_path.insert(0, _finder)
 
 
 @contextlib.contextmanager
@@ -521,9 +437,9 @@ def _forget(source: Source) -> None:
     _sources.pop(key, None)
     for name in [name for name, part in _parts.items() if part.source == source]:
         del _parts[name]
-    for module in _finder.forget(source):
+    for module in finder.forget(source):
         loaded = sys.modules.get(module)
-        if isinstance(getattr(loaded, "__loader__", None), _Loader):
+        if isinstance(getattr(loaded, "__loader__", None), Loader):
             del sys.modules[module]
     folder = str(Path(source.path).parent)
     if folder in sys.path:
@@ -535,65 +451,3 @@ def _forget(source: Source) -> None:
 def _changed() -> None:
     for remembering in _caches:
         remembering.cache_clear()
-
-
-def _read(file: Path, root: Path, only: str = "") -> dict[str, str]:
-    """The text of a file and of the modules that it imports from below a folder.
-
-    Imports inside functions count, and those of imported modules. Imports by computed
-    names are not seen.
-
-    Args:
-        root: the folder from which modules are imported.
-        only: the top-level package to stay in; empty: any module below the folder.
-    """
-    texts: dict[str, str] = {}
-    waiting = [file]
-    while waiting:
-        path = waiting.pop()
-        name = path.relative_to(root).as_posix()
-        if name in texts:
-            continue
-        try:
-            # Python accepts the mark with which some editors begin a file.
-            texts[name] = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise AblateError(f"with {file}: {path} cannot be read: {error}") from error
-        with contextlib.suppress(SyntaxError):
-            for dotted in _imports(texts[name], path, root):
-                top = dotted.partition(".")[0]
-                # This package itself may lie beside the file, in its checkout.
-                if top != "ablate" and only in ("", top):
-                    waiting += _files_of(dotted, root)
-    return dict(sorted(texts.items()))
-
-
-def _dotted(file: str) -> str:
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def _imports(text: str, path: Path, root: Path) -> Iterator[str]:
-    """The dotted names that a module may import."""
-    package = path.parent.relative_to(root).parts
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            base = ".".join((*above, *filter(None, [node.module])))
-            if base:
-                yield base
-            for alias in node.names:
-                # `from a import b` may import the module a.b.
-                yield f"{base}.{alias.name}" if base else alias.name
-
-
-def _files_of(dotted: str, root: Path) -> Iterator[Path]:
-    """The files that importing a dotted name runs, as far as they are below a folder."""
-    parts = dotted.split(".")
-    for length in range(1, len(parts) + 1):
-        place = root.joinpath(*parts[:length])
-        for candidate in (place.with_suffix(".py"), place / "__init__.py"):
-            if candidate.is_file() and os.access(candidate, os.R_OK):
-                yield candidate

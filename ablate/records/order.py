@@ -9,7 +9,7 @@ from typing import Literal
 from ablate.records.events import Epoch
 from ablate.records.space import Diagnostics, Keep, Resources, Scheduler
 from ablate.records.trial import Trial
-from ablate.registry import Source
+from ablate.user_modules import Source
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,9 @@ from ablate import registry
 from ablate.data.share import Share
 from ablate.errors import ExecutorError
 from ablate.records import Trial
-from ablate.registry import Source
 from ablate.training.batchnorm import synchronise
 from ablate.training.checkpoint import State
+from ablate.user_modules import Source
 
 # How long a process waits for the others within a step before the trial fails.
 TIMEOUT = timedelta(minutes=10)
