@@ -17,6 +17,7 @@ from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import change_text
 from ablate.store.reader import Reader
+from ablate.tasks import tasks
 
 # Below this multiple of chance, a network has learnt next to nothing.
 NEAR_CHANCE = 2
@@ -446,9 +447,12 @@ def _near_chance(study: Read) -> Iterator[Finding]:
     values: list[float] = []
     for cell in study.results.cells:
         values += cell.values.values()
-    if study.results.metric.name != "top1" or classes < 2 or not values:
+    task = tasks().get(study.declared.task)
+    if task is None or classes < 2 or not values:
         return
-    chance = 100 / classes
+    chance = task.chance(classes).get(study.results.metric.name)
+    if chance is None:
+        return
     if max(values) < NEAR_CHANCE * chance:
         yield Finding(
             "near chance",

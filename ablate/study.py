@@ -174,6 +174,7 @@ class Study:
         fixed = {
             "backbone": declared.backbone,
             "data.image_size": declared.data.image_size,
+            "data.image_width": declared.data.image_width,
             **declared.fixed,
         }
         rows = {
@@ -181,9 +182,9 @@ class Study:
             for cell in results.cells
         }
         printed = {
-            index: row.top1
+            index: row.metrics[results.metric.name]
             for index, row in rows.items()
-            if row is not None and row.top1 is not None
+            if row is not None and results.metric.name in row.metrics
         }
         if not printed:
             raise AblateError(

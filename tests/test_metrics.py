@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from ablate.execution.simulated import made_up
+from ablate.learning.loss import MEASURED
+from ablate.learning.loss import test_sums as sums_of
 from ablate.records import Metric
 from ablate.space.schema import json_schema
 from ablate.store.views import STATIC
 from ablate.tasks.classification import METRICS
-from ablate.training.loss import MEASURED
-from ablate.training.loss import test_sums as sums_of
 from tests.training.test_training import RECIPE, trial
 
 

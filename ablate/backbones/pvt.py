@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from timm.layers import trunc_normal_
+from timm.layers import resample_abs_pos_embed, trunc_normal_
 from timm.models import generate_default_cfgs, register_model
 from torch import Tensor, nn
 
@@ -55,7 +55,11 @@ class Stage(nn.Module):
     The last stage has a class token in front.
 
     Shape:
-        (batch, channels, height, width) to (batch, tokens, width).
+        (batch, channels, height, width) to tokens (batch, tokens, width) and their grid.
+
+    Attributes:
+        grid: the token grid that it was built for. On another one, the position
+            embedding is resampled.
     """
 
     def __init__(
@@ -82,14 +86,27 @@ class Stage(nn.Module):
         if self.cls_token is not None:
             trunc_normal_(self.cls_token, std=0.02)
 
-    def forward(self, image: Tensor) -> Tensor:
-        x = self.norm(self.proj(image).flatten(2).transpose(1, 2))
+    def forward(self, image: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        patches = self.proj(image)
+        grid = (patches.shape[-2], patches.shape[-1])
+        x = self.norm(patches.flatten(2).transpose(1, 2))
         if self.cls_token is not None:
             x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), dim=1)
-        x = self.pos_drop(x + self.pos_embed)
+        x = self.pos_drop(x + self._positions(grid))
         for block in self.blocks:
-            x = block(x, self.grid)
-        return x
+            x = block(x, grid)
+        return x, grid
+
+    def _positions(self, grid: tuple[int, int]) -> Tensor:
+        if grid == self.grid:
+            return self.pos_embed
+        resampled: Tensor = resample_abs_pos_embed(
+            self.pos_embed,
+            new_size=list(grid),
+            old_size=list(self.grid),
+            num_prefix_tokens=int(self.cls_token is not None),
+        )
+        return resampled
 
 
 class PyramidVisionTransformer(nn.Module):
@@ -148,11 +165,21 @@ class PyramidVisionTransformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for index, stage in enumerate(self.stages):
-            x = stage(x)
+            x, grid = stage(x)
             if index < len(self.stages) - 1:
-                x = x.transpose(1, 2).unflatten(2, stage.grid)
+                x = x.transpose(1, 2).unflatten(2, grid)
         logits: Tensor = self.head(self.head_drop(self.norm(x)[:, 0]))
         return logits
+
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """Returns the output of each stage, (batch, width, height, width of map)."""
+        maps = []
+        for stage in self.stages:
+            x, grid = stage(x)
+            patches = x[:, int(stage.cls_token is not None) :]
+            x = patches.transpose(1, 2).unflatten(2, grid)
+            maps.append(x)
+        return maps
 
 
 default_cfgs = generate_default_cfgs(

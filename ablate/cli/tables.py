@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablate import tasks
 from ablate.errors import AblateError
 from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Space, Status
 from ablate.report.folding import folding_notes
@@ -111,9 +112,11 @@ def _plan_notes(plan: Plan) -> list[str]:
         notes += [f"Not separable: {line}." for line in aliases(plan.space)]
     if plan.space.trainer:
         return [*notes, _own_recipe(plan.space)]
+    unread = tasks.find(plan.space.task).unread
     recipe = ", ".join(
         f"{name} {level_text(level)}"
         for name, level in plan.space.recipe.summary().items()
+        if name not in unread
     )
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(

@@ -118,6 +118,54 @@ def modules_and_norms(architecture: Architecture) -> float:
     return module_flops(architecture) + 2 * normed
 
 
+def mmcv(architecture: Architecture) -> float:
+    """Counts as the flops counter of mmcv 1.2.7 does, which hooks modules.
+
+    It counts linear layers without their biases, convolutions with them, two operations
+    per element of a batch norm, one per element of a ReLU, and one per element that is
+    pooled. It has no rule for layer norms. Products of tensors, as in attention, are
+    left out.
+    """
+    model, image = model_and_image(architecture)
+    total = 0
+
+    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        total += _mmcv_rule(module, inputs[0], output)
+
+    for module in model.modules():
+        if not any(module.children()):
+            module.register_forward_hook(add)
+    with torch.no_grad():
+        model(image)
+    return float(total)
+
+
+def _mmcv_rule(module: nn.Module, image: Tensor, output: Tensor) -> int:
+    counted = 0
+    if isinstance(module, nn.Linear):
+        counted = output.numel() * module.in_features
+    elif isinstance(module, nn.ConvTranspose2d):
+        positions = image.numel() // image.shape[1]
+        counted = positions * module.weight.numel() + _bias(module, output)
+    elif isinstance(module, nn.Conv2d):
+        positions = output.numel() // output.shape[1]
+        counted = positions * module.weight.numel() + _bias(module, output)
+    elif isinstance(module, nn.BatchNorm2d):
+        counted = 2 * output.numel()
+    elif isinstance(module, nn.ReLU):
+        counted = output.numel()
+    elif isinstance(module, nn.AdaptiveAvgPool2d | nn.AvgPool2d | nn.MaxPool2d):
+        counted = image.numel()
+    return counted
+
+
+def _bias(module: nn.Conv2d | nn.ConvTranspose2d, output: Tensor) -> int:
+    if module.bias is None:
+        return 0
+    return output.numel()
+
+
 _NORMS = frozenset(("aten::layer_norm", "aten::group_norm", "aten::batch_norm"))
 _MEANS = frozenset(("aten::mean", "aten::avg_pool2d", "aten::adaptive_avg_pool2d"))
 # torch's addcmul is a product with a sum.
@@ -329,6 +377,14 @@ COUNTS: Mapping[str, Count] = {
             " module; no products of tensors",
             source="counters that hook modules, as mmcv's, which LVT's repository names",
             number=modules_and_norms,
+        ),
+        Count(
+            name="mmcv",
+            cost="FLOPs",
+            about="linear and convolution modules, batch norms, ReLUs and pooling; no"
+            " layer norms and no products of tensors",
+            source="mmcv 1.2.7, mmcv/cnn/utils/flops_counter.py",
+            number=mmcv,
         ),
         Count(
             name="torchprofile",

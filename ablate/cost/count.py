@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from ablate import heads
 from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.layers.circulant import CirculantProjection
@@ -93,9 +94,9 @@ def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     """
     with torch.random.fork_rng(devices=[]):
         model = build(architecture).eval()
-    return model, torch.zeros(
-        1, architecture.channels, architecture.image_size, architecture.image_size
-    )
+        if architecture.head:
+            model = heads.find(architecture.head).counted(model).eval()
+    return model, torch.zeros(1, *architecture.input_shape)
 
 
 def cost_of(model: nn.Module, image: Tensor) -> Cost:

@@ -107,6 +107,23 @@ def _batch_norm(inputs: list[Any], outputs: list[Any]) -> float:
     return float(fvcore_rules.batchnorm_flop_jit(inputs, outputs))
 
 
+def _upsampling(operations: int) -> CountingRule:
+    """Counts operations per output element: one for each sample that it weighs.
+
+    fvcore counts nearest and bilinear neighbours so.
+    """
+    return lambda inputs, outputs: elements(outputs[0]) * operations
+
+
+def _roi_align(inputs: list[Any], outputs: list[Any]) -> float:
+    """Counts one bilinear sample as four; each output is a mean of some samples.
+
+    See Mask R-CNN, arXiv 1703.06870, section 3. The sampling ratio is the sixth input.
+    """
+    ratio = max(int(inputs[5].toIValue()), 1)
+    return float(elements(outputs[0]) * 4 * ratio**2)
+
+
 MATRIX: dict[str, CountingRule] = {
     "aten::_convolution": fvcore_rules.conv_flop_jit,
     "aten::addmm": fvcore_rules.addmm_flop_jit,
@@ -133,6 +150,10 @@ OTHER: dict[str, CountingRule] = {
     "aten::linalg_vector_norm": lambda inputs, outputs: elements(inputs[0]),
     "aten::cumsum": lambda inputs, outputs: elements(inputs[0]),
     "aten::avg_pool2d": lambda inputs, outputs: elements(inputs[0]),
+    "aten::upsample_nearest2d": _upsampling(1),
+    "aten::upsample_bilinear2d": _upsampling(4),
+    "aten::_upsample_bicubic2d_aa": _upsampling(16),
+    "torchvision::roi_align": _roi_align,
     "aten::fft_rfft": _real_fft(lambda inputs, outputs: inputs[0]),
     "aten::fft_irfft": _real_fft(lambda inputs, outputs: outputs[0]),
 }
@@ -144,7 +165,7 @@ def _aten(names: str) -> frozenset[str]:
 
 
 ELEMENTWISE = _aten(
-    "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log sin"
+    "add add_ sub rsub mul mul_ div div_ neg pow reciprocal sqrt rsqrt exp log log2 ne sin"
     " cos abs addcmul maximum minimum where clamp clamp_ masked_fill gelu relu"
     " relu_ silu silu_ elu softplus sigmoid square tanh softmax log_softmax clamp_min ceil"
     " hardsigmoid hardswish hardswish_ hardtanh hardtanh_ leaky_relu leaky_relu_"
@@ -152,6 +173,7 @@ ELEMENTWISE = _aten(
 FREE = _aten(
     "Int IntImplicit ScalarImplicit NumToTensor _conj arange cat chunk clone conj"
     " constant_pad_nd contiguous copy_ detach dropout dropout_ embedding empty expand"
+    " fill_ linspace scatter"
     " expand_as feature_dropout flatten flip full full_like gather im2col imag index"
     " index_select lift_fresh meshgrid movedim narrow new_empty new_full new_ones"
     " new_zeros numpy_T ones ones_like pad permute real repeat repeat_interleave reshape"

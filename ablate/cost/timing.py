@@ -40,9 +40,7 @@ def time_model(
     def seconds(images: int) -> float:
         inputs = torch.zeros(
             images,
-            architecture.channels,
-            architecture.image_size,
-            architecture.image_size,
+            *architecture.input_shape,
             device=device,
         )
         taken = []

@@ -149,8 +149,8 @@ class Book:
 
 
 def architecture_of(row: PublishedRow) -> Architecture:
-    """Returns the network of a printed row, for ImageNet's 1000 classes."""
-    outside = ("backbone", "data.image_size")
+    """Returns the network of a printed row, for the classes of its data set."""
+    outside = ("backbone", "data.image_size", "data.image_width")
     settings = {
         name: level
         for name, level in row.levels.items()
@@ -159,7 +159,15 @@ def architecture_of(row: PublishedRow) -> Architecture:
     side = row.levels.get(
         "data.image_size", families.find(row.backbone).image_size(row.backbone)
     )
-    return resolve(row.backbone, int(side), 3, 1000, settings)
+    return resolve(
+        row.backbone,
+        int(side),
+        3,
+        row.classes,
+        settings,
+        head=row.head,
+        image_width=int(row.levels.get("data.image_width", 0)),
+    )
 
 
 def rounds_to(value: Decimal, printed: str, *, truncated: bool = False) -> bool:

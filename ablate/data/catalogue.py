@@ -48,18 +48,21 @@ class DataSet:
     """A data set by name.
 
     `kind` says how it reaches the network: `memory` as uint8 tensors that are augmented
-    in batches, `images` as files through timm's loader. `images` is the number of
+    in batches, `images` as files through timm's loader, `scenes` one by one with what
+    they show. `images` is the number of
     training images. Side and channels are those of the images; files of various sizes
     have the side that they are resized to.
     """
 
     name: str
-    kind: Literal["memory", "images"]
+    kind: Literal["memory", "images", "scenes"]
     image_size: int
     channels: int
     classes: int
     images: int
     source: str
+    # The tasks that can learn from it.
+    tasks: tuple[str, ...] = ("classification",)
 
 
 SETS: dict[str, DataSet] = {
@@ -147,6 +150,36 @@ SETS: dict[str, DataSet] = {
             source="folders train/ and val/ of one folder a class",
         ),
         DataSet(
+            name="digit-scenes",
+            kind="scenes",
+            image_size=64,
+            channels=1,
+            classes=10,
+            images=1000,
+            source="digits of scikit-learn on canvases, drawn; 200 test images",
+            tasks=("detection", "segmentation"),
+        ),
+        DataSet(
+            name="coco",
+            kind="scenes",
+            image_size=800,
+            channels=3,
+            classes=80,
+            images=118_287,
+            source="folders train2017/, val2017/ and annotations/ of COCO",
+            tasks=("detection",),
+        ),
+        DataSet(
+            name="ade20k",
+            kind="scenes",
+            image_size=512,
+            channels=3,
+            classes=150,
+            images=20_210,
+            source="folders images/ and annotations/ of ADEChallengeData2016",
+            tasks=("segmentation",),
+        ),
+        DataSet(
             name="npz",
             kind="memory",
             image_size=0,
@@ -200,6 +233,8 @@ def describe(
     crop: float = 0.0,
     crop_mode: Literal["", "center", "squash", "border"] = "",
     interpolation: Literal["", "bilinear", "bicubic"] = "",
+    image_width: int = 0,
+    task: str = "classification",
 ) -> Data:
     """Returns the shape and the fingerprint of a data set.
 
@@ -236,10 +271,8 @@ def describe(
         fingerprint = _file_hash(Path(path))
     elif data_set.kind == "memory" and where.endswith(".npz"):
         fingerprint = _npz_of(data_set, Path(where))
-    elif data_set.kind == "images" and (
-        name == "folder" or Path(where, "train").is_dir()
-    ):
-        classes, images, fingerprint = _folder_content(Path(where), classes)
+    elif data_set.kind != "memory":
+        classes, images, fingerprint = _content_of(data_set, where, task)
     if image_size is not None:
         size = image_size
     for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
@@ -269,7 +302,33 @@ def describe(
         crop=crop,
         crop_mode=crop_mode,
         interpolation=interpolation,
+        image_width=0 if image_width == size else image_width,
     )
+
+
+def _content_of(data_set: DataSet, where: str, task: str) -> tuple[int, int, str]:
+    """Returns the number of classes and of training images, and a hash of the content.
+
+    Files that are missing are an error only when they are read, if the data set has a
+    fixed shape.
+    """
+    if data_set.kind == "images":
+        if data_set.name == "folder" or Path(where, "train").is_dir():
+            return _folder_content(Path(where), data_set.classes)
+        return data_set.classes, data_set.images, ""
+    if data_set.name == "digit-scenes":
+        # In segmentation the background is a class too.
+        return data_set.classes + (task == "segmentation"), data_set.images, ""
+    if not Path(where).is_dir():
+        return data_set.classes, data_set.images, ""
+    if data_set.name == "coco":
+        from ablate.data.coco import describe_coco
+
+        return describe_coco(where)
+    from ablate.data.ade20k import describe_ade20k
+
+    images, fingerprint = describe_ade20k(where)
+    return data_set.classes, images, fingerprint
 
 
 def _location(data_set: DataSet, path: str | None) -> str:
@@ -278,8 +337,10 @@ def _location(data_set: DataSet, path: str | None) -> str:
     The default is data/NAME or data/NAME.npz.
     """
     if path is not None:
-        if data_set.name == "digits":
-            raise DataError("data: digits is embedded in scikit-learn; leave path out")
+        if data_set.name in ("digits", "digit-scenes"):
+            raise DataError(
+                f"data: {data_set.name} is embedded in scikit-learn; leave path out"
+            )
         return path or os.path.join("data", data_set.name)
     where = os.path.join("data", data_set.name)
     is_file = os.path.isfile(where + ".npz") and not os.path.isdir(where)
@@ -296,12 +357,17 @@ def preparation_problem(
     for_files: Mapping[str, float | str],
 ) -> tuple[str, str] | None:
     """Returns the field of the data that cannot be used, and why; None if all can."""
-    if find(name).kind == "memory":
+    kind = find(name).kind
+    if kind != "images":
         for field, value in for_files.items():
             if value:
+                if kind == "memory":
+                    how = "is in memory"
+                else:
+                    how = "shows more than one class"
                 return field, (
-                    f"data.{field} = {value} works only on image files; {name} is in"
-                    " memory, where test images are not cropped; leave it out"
+                    f"data.{field} = {value} works only on image files; {name} {how},"
+                    " where test images are not cropped; leave it out"
                 )
     for field, values, missing, other in (
         ("mean", mean, "std", std),
@@ -331,7 +397,7 @@ def settled(data: Data, recipe: Recipe) -> Data:
     data = replace(
         data, mean=spread(data.mean, data.channels), std=spread(data.std, data.channels)
     )
-    if find(data.name).kind == "memory":
+    if find(data.name).kind != "images":
         return data
     if (data.mean, data.std) == (IMAGENET_MEAN, IMAGENET_STD):
         data = replace(data, mean=(), std=())
@@ -364,6 +430,8 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
             f" {recipe.batch_size} images of a batch; set it to {recipe.batch_size} or"
             " less"
         )
+    if find(data.name).kind == "scenes":
+        return
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(
             "recipe.mixup and recipe.cutmix mix pairs, but recipe.batch_size ="

@@ -103,7 +103,14 @@ def unknown_backbone(name: str) -> str:
 
 
 def resolve(
-    backbone: str, image_size: int, channels: int, classes: int, settings: Settings
+    backbone: str,
+    image_size: int,
+    channels: int,
+    classes: int,
+    settings: Settings,
+    *,
+    head: str = "",
+    image_width: int = 0,
 ) -> Architecture:
     """Returns the canonical architecture.
 
@@ -128,6 +135,8 @@ def resolve(
         classes=classes,
         settings=kept,
         code=_code(backbone, kept),
+        head=head,
+        image_width=0 if image_width == image_size else image_width,
     )
 
 

@@ -11,6 +11,8 @@ from ablate.factors.factor import Branch, Dimensions, Site, Slot
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ablate.backbones.features import FeatureMaps
+
 # The layout of a block's input and output: (batch, tokens, width), (batch, height,
 # width, channels), or (batch, channels, height, width).
 Layout = Literal["tokens", "grid", "image"]
@@ -96,6 +98,9 @@ class Family:
         rest: whether it also has members of other families among its names; a
             backbone belongs to it only if it belongs to no other.
         own: whether its members are backbones of users' files.
+        features: makes a source of feature maps of a built model: (model, the side that
+            it was built for, whether images have other sides). None if heads other
+            than a classifier are not defined.
         about: the paper or library.
     """
 
@@ -115,6 +120,7 @@ class Family:
     declared: bool = False
     rest: bool = False
     own: bool = False
+    features: Callable[[nn.Module, int, bool], FeatureMaps] | None = None
 
     @property
     def blocks_known(self) -> bool:

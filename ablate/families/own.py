@@ -81,6 +81,7 @@ def family_like(name: str, base: Family) -> Family:
         declared=False,
         rest=False,
         own=True,
+        features=None,
     )
 
 

@@ -12,6 +12,8 @@ from ablate.families.places import site_of, staged_blocks
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ablate.backbones.features import FeatureMaps
+
 
 def members() -> list[str]:
     return ["pvt_tiny", "pvt_small", "pvt_medium", "pvt_large"]
@@ -60,6 +62,12 @@ class Algebra(TwoNorms):
         return mixed
 
 
+def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
+    from ablate.backbones.features import PyramidMaps
+
+    return PyramidMaps(model, side)
+
+
 FAMILY = Family(
     name="pvt",
     about="PVT version 1, after arXiv 2102.12122",
@@ -69,6 +77,7 @@ FAMILY = Family(
     create=create,
     blocks=blocks,
     algebra=Algebra,
+    features=features,
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
     lacks={

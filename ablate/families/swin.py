@@ -18,6 +18,8 @@ from ablate.families.places import site_of, staged_blocks
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ablate.backbones.features import FeatureMaps
+
 
 def members() -> list[str]:
     return timm_models.names("swin_transformer")
@@ -92,6 +94,12 @@ def editable(attention: nn.Module) -> type[nn.Module]:
     return EditableWindowAttention
 
 
+def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
+    from ablate.backbones.features import SwinMaps
+
+    return SwinMaps(model, side, free=free)
+
+
 FAMILY = Family(
     name="swin",
     about="Swin, from timm; an edit of attention sees one window",
@@ -101,6 +109,7 @@ FAMILY = Family(
     create=create,
     blocks=blocks,
     algebra=Algebra,
+    features=features,
     editable=editable,
     sizes=frozenset(("window", "drop_path", "dropout", "attention_dropout")),
     lacks={

@@ -18,6 +18,8 @@ from ablate.families.places import plain_places
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ablate.backbones.features import FeatureMaps
+
 NAME = "vit"
 
 # The defaults of a declared `vit`; width, depth and heads have none.
@@ -230,6 +232,12 @@ def editable(attention: nn.Module) -> type[nn.Module]:
     return EditableViTAttention
 
 
+def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
+    from ablate.backbones.features import PlainMap
+
+    return PlainMap(model, side)
+
+
 FAMILY = Family(
     name=NAME,
     about="ViT and DeiT, from timm",
@@ -239,6 +247,7 @@ FAMILY = Family(
     create=create,
     blocks=blocks,
     algebra=Algebra,
+    features=features,
     editable=editable,
     sizes=frozenset(
         (

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ablate.layers.layout import OnGrid
+
 # Base activations of iffn, Table 3.
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
@@ -54,7 +56,7 @@ class ArbitraryActivations(nn.Module):
         return torch.addcmul(self.theta, self.beta, self.activation(inner))
 
 
-class DepthwiseBlock(nn.Module):
+class DepthwiseBlock(OnGrid):
     """`x + GELU(BatchNorm(DepthwiseConv(x)))` over the token grid.
 
     See section 4.3; the residual is that of the published code. Prefix tokens (class,

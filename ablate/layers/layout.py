@@ -10,6 +10,17 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 
+class OnGrid(nn.Module):
+    """A module on tokens that needs their grid.
+
+    Attributes:
+        grid: height and width of the token grid. What runs the network on images of
+            another size sets it first.
+    """
+
+    grid: tuple[int, int]
+
+
 def to_tokens(x: Tensor, layout: str) -> Tensor:
     """Converts any layout (`tokens`, `grid`, `image`) to (batch, tokens, width)."""
     if layout == "grid":

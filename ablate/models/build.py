@@ -6,6 +6,7 @@ was read.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from ablate import factors, families
+from ablate import factors, families, heads
 from ablate.errors import Infeasible
 from ablate.factors.factor import (
     Branch,
@@ -37,6 +38,8 @@ F = TypeVar("F", bound=Factor)
 
 # Bytes of a float32 number.
 BYTES = 4
+# The stride of the coarsest map of every backbone with stages, in pixels.
+STRIDE = 32
 
 
 def build(architecture: Architecture) -> nn.Module:
@@ -47,7 +50,8 @@ def build(architecture: Architecture) -> nn.Module:
     library's own.
 
     Shape:
-        (batch, channels, image_size, image_size) to (batch, classes).
+        (batch, channels, height, width) to (batch, classes); with a head, to what the
+        head returns.
 
     Raises:
         Infeasible: the settings cannot be built together; the text is the reason.
@@ -70,9 +74,12 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     values = _values(architecture.settings)
     wanted = _dimensions(family, architecture.backbone, values)
     refuse_giants(architecture, wanted)
+    if architecture.head:
+        _refuse_head(architecture, family, values)
+    side = _built_side(architecture, family)
     model = family.create(
         architecture.backbone,
-        architecture.image_size,
+        side,
         architecture.channels,
         architecture.classes,
         wanted,
@@ -84,6 +91,8 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     found.places = tuple(family.blocks(model))
     _attach(model, family, values)
     loaded = load_weights(model, weights, before)
+    if architecture.head:
+        model = _with_head(architecture, family, model, side)
     # Only checks that the losses can be built; their random draws must not change what
     # follows.
     with torch.random.fork_rng(devices=[]):
@@ -92,6 +101,67 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         if factor.loss_terms is None:
             values[factor.name].check(architecture.settings)
     return model, loaded
+
+
+def _built_side(architecture: Architecture, family: Family) -> int:
+    """Returns the side of the images that the backbone is built for.
+
+    If images are not square, it is the backbone's own.
+    """
+    if architecture.image_width:
+        return family.image_size(architecture.backbone)
+    return architecture.image_size
+
+
+def _refuse_head(
+    architecture: Architecture, family: Family, values: dict[str, ReadValues]
+) -> None:
+    """Raises Infeasible if the backbone cannot have the head with these settings."""
+    if family.features is None:
+        can = [
+            name
+            for name, one in families.families().items()
+            if one.features is not None
+        ]
+        raise Infeasible(
+            f"head {architecture.head} is not defined on {architecture.backbone}; it is"
+            f" on the families {', '.join(can)}"
+        )
+    for factor in _active(values):
+        is_of_classifier = "head" in factor.needs or factor.loss_terms is not None
+        if is_of_classifier or factor.before_classifier is not None:
+            raise Infeasible(
+                f"{factor.name} is defined on a classifier, not on head"
+                f" {architecture.head}"
+            )
+    if values["drop"].quietly()["head"]:
+        raise Infeasible(
+            f"drop.head is defined on a classifier, not on head {architecture.head}"
+        )
+    for name, length in zip(
+        ("height", "width"), architecture.input_shape[1:], strict=True
+    ):
+        if length % STRIDE:
+            raise Infeasible(
+                f"head {architecture.head} needs a {name} that {STRIDE} divides;"
+                f" data.image_{'size' if name == 'height' else 'width'} is {length}"
+            )
+
+
+def _with_head(
+    architecture: Architecture, family: Family, backbone: nn.Module, side: int
+) -> nn.Module:
+    """Returns the network of a backbone and a head."""
+    assert family.features is not None
+    is_free = architecture.image_width > 0
+    maps = family.features(backbone, side, is_free)
+    network = heads.find(architecture.head).build(maps, architecture.classes)
+    (prefix,) = (name for name, module in network.named_modules() if module is backbone)
+    made: Any = network
+    made.places = tuple(
+        replace(place, name=f"{prefix}.{place.name}") for place in places_of(backbone)
+    )
+    return network
 
 
 def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
@@ -109,7 +179,7 @@ def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
         patches = (architecture.image_size // wanted.patch_size) ** 2
     else:
         patches = 0
-    image = architecture.channels * architecture.image_size**2
+    image = math.prod(architecture.input_shape)
     embedding = architecture.channels * wanted.patch_size**2 * width + patches * width
     blocks = wanted.depth * width**2 * (4 + 2 * ratio)
     # Activations are at least the tokens, times the width of the widest layer's output.

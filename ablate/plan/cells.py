@@ -207,7 +207,13 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, space.resources.processes)
     architecture = families.resolve(
-        backbone, images.image_size, images.channels, images.classes, architectural
+        backbone,
+        images.image_size,
+        images.channels,
+        images.classes,
+        architectural,
+        head=space.head,
+        image_width=images.image_width,
     )
     weights = space.pretrained
     if "pretrained" in settings:

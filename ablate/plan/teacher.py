@@ -91,7 +91,7 @@ _problems: dict[str, str] = {}
 
 
 def _problem(architecture: Architecture, weights: InitialWeights) -> str:
-    from ablate.training.teacher import problem_with, with_weights
+    from ablate.learning.teacher import problem_with, with_weights
 
     # timm's weights fit their own network, so they are only downloaded for training.
     if weights.path:

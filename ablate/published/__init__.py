@@ -1,14 +1,17 @@
-"""The classification tables of the five papers: rows as printed, with architectures.
+"""The tables of the five papers: rows as printed, with architectures.
 
 The data are transcribed from the texts. Each paper is one YAML file of this package. A
 table has
 
     about       what it compares
-    varies      the factors whose levels distinguish its rows; backbone and
-                data.image_size may be among them
+    varies      the factors whose levels distinguish its rows; backbone,
+                data.image_size and data.image_width may be among them
     common      levels that all its rows share
-    rows        top1, params (M) and flops (G) as printed, and the levels of the row
-                beyond the common ones
+    rows        metrics (such as top1), params (M) and flops (G) as printed, and the
+                levels of the row beyond the common ones
+    head        what turns the backbone into a network of the table's task; none for
+                classification
+    classes     number of classes, by default ImageNet's 1000
 
 A table may have a `convention` for its params and one for its flops. These are words
 that `ablate/cost/verify.py` defines, and they hold for the whole table. A printed
@@ -33,6 +36,12 @@ from ablate.records import Level, Settings
 
 PAPERS = ("augvit", "antioversmoothing", "patchdiv", "mabvit", "iffn")
 
+# Classes of ImageNet.
+IMAGENET = 1000
+# The keys of a row that are not names of metrics.
+ROW_KEYS = frozenset(
+    ("row", "params", "flops", "params_cause", "flops_cause", "levels", "note", "base")
+)
 # The names of the costs in the YAML files, and on screen.
 COSTS = {"params": "params", "flops": "FLOPs"}
 
@@ -82,18 +91,20 @@ class PublishedRow:
     """One printed row.
 
     `levels` are all levels of its network and recipe, including those common to the
-    table. `base` is the label of the row that it changes, if any. `causes` are by cost:
-    params, FLOPs.
+    table. `metrics` are the printed ones by name. `base` is the label of the row that
+    it changes, if any. `causes` are by cost: params, FLOPs.
     """
 
     label: str
     levels: Settings
-    top1: float | None
+    metrics: Mapping[str, float]
     params: str
     flops: str
     note: str = ""
     base: str = ""
     causes: Mapping[str, Cause] = field(default_factory=dict)
+    head: str = ""
+    classes: int = IMAGENET
 
     @property
     def printed(self) -> Mapping[str, str]:
@@ -176,7 +187,7 @@ def _table(name: str, table: dict[str, Any]) -> PublishedTable:
         name=name,
         about=table["about"],
         varies=tuple(table["varies"]),
-        rows=tuple(_row(row, table.get("common", {}), causes) for row in table["rows"]),
+        rows=tuple(_row(row, table, causes) for row in table["rows"]),
         note=table.get("note", ""),
         skipped=table.get("skipped", {}),
         conventions={COSTS[key]: tuple(words) for key, words in conventions.items()},
@@ -189,18 +200,25 @@ def _cause(name: str, cause: dict[str, Any]) -> Cause:
 
 
 def _row(
-    row: dict[str, Any], common: Settings, causes: Mapping[str, Cause]
+    row: dict[str, Any], table: Mapping[str, Any], causes: Mapping[str, Cause]
 ) -> PublishedRow:
+    metrics = {
+        name: float(value)
+        for name, value in row.items()
+        if name not in ROW_KEYS and value is not None
+    }
     named = {COSTS[key]: row[f"{key}_cause"] for key in COSTS if f"{key}_cause" in row}
     return PublishedRow(
         label=row["row"],
-        levels={**common, **row.get("levels", {})},
-        top1=float(row["top1"]) if row.get("top1") is not None else None,
+        levels={**table.get("common", {}), **row.get("levels", {})},
+        metrics=metrics,
         params=str(row.get("params") or ""),
         flops=str(row.get("flops") or ""),
         note=row.get("note", ""),
         base=row.get("base", ""),
         causes={cost: causes[cause] for cost, cause in named.items()},
+        head=table.get("head", ""),
+        classes=table.get("classes", IMAGENET),
     )
 
 

@@ -20,6 +20,8 @@ class Data:
     # Folder or file of the images.
     path: str
     # Side of the images when the network sees them, in pixels.
+    # If `image_width` is not 0, images keep their proportions: this is their shorter
+    # side.
     image_size: int
     channels: int
     classes: int
@@ -51,6 +53,9 @@ class Data:
     crop_mode: Literal["", "center", "squash", "border"] = ""
     # Resizes test images, for image files; empty: as the recipe says.
     interpolation: Literal["", "bilinear", "bicubic"] = ""
+    # The longer side of images that keep their proportions, at most; 0: they are
+    # square.
+    image_width: int = 0
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""
@@ -65,6 +70,7 @@ class Data:
             "crop": self.crop,
             "crop_mode": self.crop_mode,
             "interpolation": self.interpolation,
+            "image_width": self.image_width,
         }
         return {"name": self.name, "image_size": self.image_size} | {
             k: v for k, v in subset.items() if v

@@ -28,6 +28,11 @@ class Architecture:
     settings: Settings = field(default_factory=dict)
     # The content or revision of each user's part that builds it.
     code: Mapping[str, str] = field(default_factory=dict)
+    # What turns the backbone into a network of its task; empty: its own classifier.
+    head: str = ""
+    # Width of the input in pixels where it is not square; `image_size` is then its
+    # height. 0: it is square.
+    image_width: int = 0
 
     @property
     def trainer(self) -> str:
@@ -36,12 +41,18 @@ class Architecture:
             return self.backbone.removeprefix(TRAINER)
         return ""
 
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of one input."""
+        return self.channels, self.image_size, self.image_width or self.image_size
+
     @cached_property
     def canonical_json(self) -> str:
         values = asdict(self)
-        if not self.code:
-            # Left out, so that a new field keeps old hashes.
-            del values["code"]
+        for name in ("code", "head", "image_width"):
+            if not values[name]:
+                # Left out, so that a new field keeps old hashes.
+                del values[name]
         return canonical_json(values)
 
     @cached_property

@@ -282,6 +282,10 @@ class Space:
     # Files of the user's parts, as the command that read the space named them. They are
     # for messages; nothing loads them from here.
     parts: tuple[str, ...] = ()
+    # What the networks are trained for.
+    task: str = "classification"
+    # What turns the backbone into a network of the task; empty: its own classifier.
+    head: str = ""
     # All metrics that training measures; `metric` is one of their names.
     metrics: tuple[Metric, ...] = ()
 

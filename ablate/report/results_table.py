@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
-from ablate.records import Level, Looks, StudyResults
+from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
 from ablate.report.summary import Row, summarise
@@ -137,7 +137,7 @@ def _columns(
     units = cost_units((row.cost for row in shown), COST_HEADINGS)
     columns += [_cost_column(name, unit) for name, unit in units.items()]
     if published is not None:
-        columns.append(_published_column(published))
+        columns.append(_published_column(published, results.metric))
     if any(row.note for row in shown):
         columns.append(Column("note", lambda row: row.note, right=False))
     return columns
@@ -154,13 +154,13 @@ def _cost_column(name: str, unit: Unit) -> Column:
     )
 
 
-def _published_column(published: Mapping[int, float]) -> Column:
+def _published_column(published: Mapping[int, float], metric: Metric) -> Column:
     def text(row: Row) -> str:
         if row.index not in published:
             return ""
         return f"{published[row.index]:g}"
 
-    return Column("published top1", text)
+    return Column(f"published {metric.name}", text)
 
 
 def _texts(row: Row, columns: list[Column]) -> list[str]:

@@ -55,6 +55,7 @@ from ablate.space.schema import (
     SpaceForm,
 )
 from ablate.space.shape import shape_problems
+from ablate.space.task import check_task, read_head, read_task
 from ablate.space.training import (
     check_shares,
     read_data,
@@ -64,7 +65,7 @@ from ablate.space.training import (
     read_scheduler,
     warmup_fits,
 )
-from ablate.tasks import classification
+from ablate.tasks import USUAL, Task, tasks
 
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.
@@ -161,7 +162,9 @@ def _read(context: Context) -> Space:
     """
     form = context.form
     backbone, sizes = read_backbone(context)
-    metrics = _metrics(context)
+    task = read_task(context)
+    head = read_head(context, task)
+    metrics = _metrics(context, task, head)
     objectives = _objectives(context, metrics)
     # The first metric decides; a search may have further objectives.
     metric = next(iter(objectives))
@@ -185,6 +188,8 @@ def _read(context: Context) -> Space:
             "full is read by the designs leave-one-out, add-one-in, fractional and"
             f" plackett-burman, not by {design.name}; leave it out",
         )
+    resources = read_resources(context)
+    check_task(context, task, resources)
     space = Space(
         name=_name(context),
         named=form.name is not None,
@@ -199,8 +204,8 @@ def _read(context: Context) -> Space:
         full=full,
         design=design,
         seeds=read_seeds(context),
-        data=read_data(context),
-        recipe=read_recipe(context),
+        data=read_data(context, task),
+        recipe=read_recipe(context, task),
         metric=metric,
         metrics=metrics,
         direction=objectives[metric],
@@ -211,7 +216,7 @@ def _read(context: Context) -> Space:
         margin=_margin(context, metric, metrics),
         control=read_control(context, levels),
         limits=read_limits(context),
-        resources=read_resources(context),
+        resources=resources,
         keep=form.keep,
         scheduler=read_scheduler(context),
         rows=rows,
@@ -221,6 +226,8 @@ def _read(context: Context) -> Space:
         diagnostics=read_diagnostics(context),
         warmup_fits=warmup_fits(context),
         trainer=form.trainer or "",
+        task=task.name,
+        head=head,
         parts=registry.named(),
     )
     if form.trainer is not None:
@@ -236,16 +243,20 @@ def _read(context: Context) -> Space:
     return space
 
 
-def _metrics(context: Context) -> tuple[Metric, ...]:
-    """What training measures: the metrics of the trainer, else of classification.
+def _metrics(context: Context, task: Task, head: str) -> tuple[Metric, ...]:
+    """What training measures: the metrics of the trainer, else of the task.
 
     A metric of the user's own is measured only in a study that compares by it.
     """
     if context.form.trainer is not None and context.trainer is not None:
         return context.trainer.metrics
-    own = own_metrics(classification.METRICS)
+    metrics = task.metrics_with(head)
+    own = own_metrics(metrics)
+    # A user's metric receives logits and labels, which only a classifier has.
+    if task.name != USUAL:
+        return metrics
     chosen = [own[name].shown for name in context.form.metric if name in own]
-    return (*classification.METRICS, *chosen)
+    return (*metrics, *chosen)
 
 
 def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direction]:
@@ -290,8 +301,9 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
 def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
     """Notes a direction that contradicts what the user's own file says."""
     said = context.form.metric[name]
+    built_in = [metric for task in tasks().values() for metric in task.metrics]
     for metric in metrics:
-        is_own = metric not in classification.METRICS
+        is_own = metric not in built_in
         if is_own and metric.name == name and metric.direction != said:
             context.wrong(
                 ("metric", name),

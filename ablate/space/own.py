@@ -22,6 +22,8 @@ BUILT_IN = (
     "diagnostics",
     "control",
     "published",
+    "task",
+    "head",
 )
 
 

@@ -111,7 +111,12 @@ class DataForm(Form):
     path: str | None = None
     """Folder or file, relative to the working directory; data/NAME if left out."""
     image_size: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
-    """Side to which images are resized, in pixels."""
+    """Side to which images are resized, in pixels. With image_width: the shorter side.
+    """
+    image_width: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
+    """The longer side at most, for images of objects or places, which then keep their
+    proportions. Costs are counted at image_size x image_width.
+    """
     train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
     """Number of training images to use, drawn uniformly, always the same ones."""
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
@@ -257,7 +262,13 @@ class SpaceForm(Form):
     """
     published: str = ""
     """The table of a paper that has the same rows, such as augvit/table3; `ablate table
-    --published` shows the paper's top-1 beside yours.
+    --published` shows the paper's values beside yours.
+    """
+    task: str = "classification"
+    """What the networks are trained for: classification, detection or segmentation."""
+    head: str | None = None
+    """What turns the backbone into a network of the task; by default mask-rcnn for
+    detection and upernet for segmentation.
     """
     trainer: Annotated[str, Field(min_length=1)] | None = None
     """A training of your own, by its name in the file that `--with` loads. It has its
@@ -294,7 +305,7 @@ class SpaceForm(Form):
     """Recipe by name, or a preset with changes."""
     metric: Metrics = {}
     """The metric that decides, taken at the last epoch on the test set, and its
-    direction; by default {top1: max}, or the first metric of your trainer. In a search
+    direction; by default the first metric of the task or of your trainer. In a search
     also costs beside it, as {top1: max, flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None

@@ -28,6 +28,8 @@ from ablate.space.context import Context, literal
 from ablate.space.levels import check_loss
 from ablate.space.own import own_data, own_recipe
 from ablate.space.recipes import RECIPES, preset
+from ablate.space.task import check_data, fitted
+from ablate.tasks import Task
 
 
 def read_diagnostics(context: Context) -> Diagnostics:
@@ -84,7 +86,7 @@ def read_scheduler(context: Context) -> Scheduler:
     return scheduler
 
 
-def read_data(context: Context) -> Data:
+def read_data(context: Context, task: Task) -> Data:
     if context.form.trainer is not None:
         return own_data(context.form.trainer)
     form = context.form.data
@@ -95,8 +97,9 @@ def read_data(context: Context) -> Data:
             said = {"name": form}
     else:
         said = form.model_dump(exclude_none=True)
+    check_data(context, task, str(said["name"]))
     try:
-        return data.describe(**said)
+        return data.describe(**said, task=task.name)
     except DataError as error:
         # The message names the wrong key as `data.KEY`.
         named = next((field for field in said if f"data.{field}" in str(error)), "path")
@@ -121,7 +124,7 @@ def _data_name(context: Context) -> str:
     return form
 
 
-def read_recipe(context: Context) -> Recipe:
+def read_recipe(context: Context, task: Task) -> Recipe:
     if context.form.trainer is not None:
         return own_recipe(context)
     form: Any = context.form.recipe
@@ -129,9 +132,10 @@ def read_recipe(context: Context) -> Recipe:
         if form not in RECIPES:
             context.wrong(("recipe",), unknown("recipe", form, RECIPES))
             return Recipe()
-        return preset(form, _data_name(context))
+        return fitted(preset(form, _data_name(context)), task)
     said = form.model_dump(exclude_none=True, exclude={"preset"})
-    recipe = replace(preset(form.preset, _data_name(context)), **said)
+    preset_ = fitted(preset(form.preset, _data_name(context)), task)
+    recipe = replace(preset_, **said)
     check_loss(context, ("recipe", "loss"), recipe.loss)
     varied = any(name.startswith("recipe.") for name in context.form.factors)
     for name, when in recipe.unread().items():

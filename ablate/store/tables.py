@@ -118,6 +118,20 @@ architectures = Table(
         nullable=True,
         comment="content or revision of the user's parts that build it",
     ),
+    Column(
+        "head",
+        String(50),
+        nullable=False,
+        server_default="",
+        comment="what turns the backbone into a network of its task; empty: a classifier",
+    ),
+    Column(
+        "image_width",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="of the input where it is not square; 0: image_size",
+    ),
     Column("params", BigInteger, nullable=False),
     Column(
         "flops",

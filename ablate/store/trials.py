@@ -53,6 +53,8 @@ def _trained(row: Any) -> Trained:
             classes=row.classes,
             settings=row.settings,
             code=row.code or {},
+            head=row.head,
+            image_width=row.image_width,
         ),
         recipe=Recipe(**row.recipe),
         completed=row.status == Status.COMPLETED,

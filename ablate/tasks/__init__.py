@@ -1,5 +1,42 @@
 """What networks are trained for.
 
-Each file of this package is one task: the metrics that training measures. Only the file
-of a task knows their names.
+Each file of this package is one task: its metrics, and where its data, heads, loss and
+evaluation are. It is found through its record `TASK`. Only the file of a task knows the
+names of its metrics.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from ablate import discovery
+from ablate.errors import UnknownName, unknown
+from ablate.records import Architecture
+from ablate.tasks.task import Task
+
+# The task of a space that names none.
+USUAL = "classification"
+
+
+@cache
+def tasks() -> Mapping[str, Task]:
+    """Returns every task by name."""
+    return discovery.parts(__name__, __path__, "TASK", ("task",))
+
+
+def find(name: str) -> Task:
+    """Returns the task of that name. Raises UnknownName if there is none."""
+    if name not in tasks():
+        raise UnknownName(unknown("task", name, tuple(tasks())))
+    return tasks()[name]
+
+
+def of(architecture: Architecture) -> Task:
+    """Returns the task that a network is made for, by its head."""
+    if not architecture.head:
+        return tasks()[USUAL]
+    return next(task for task in tasks().values() if architecture.head in task.heads)
+
+
+__all__ = ["USUAL", "Task", "find", "of", "tasks"]

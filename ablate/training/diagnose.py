@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from ablate.data.batches import batches, first_images
+from ablate import tasks
+from ablate.data.share import WHOLE
 from ablate.diagnostics.observe import measure
 from ablate.models import build
-from ablate.records import Data, Diagnostics, Measurement, Trained
+from ablate.records import Data, Diagnostics, Measurement, Trained, Trial
 from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
 
 
@@ -40,9 +43,7 @@ def take_diagnostics(
         model = build(trial.architecture)
         model.load_state_dict(state["ema"] or state["model"])
         data = replace(data, image_size=trial.architecture.image_size)
-        images = first_images(
-            batches(data, trial.recipe, torch.device("cpu")), wanted.images
-        )
+        images = _first_images(trial, data, wanted.images)
         return measure(
             model,
             trial.architecture.backbone,
@@ -50,3 +51,12 @@ def take_diagnostics(
             wanted.names,
             len(state["epochs"]),
         )
+
+
+def _first_images(trained: Trained, data: Data, count: int) -> Iterator[Tensor]:
+    """Yields the first test images, as training prepares them."""
+    trial = Trial(
+        architecture=trained.architecture, recipe=trained.recipe, data=data, seed=0
+    )
+    task = tasks.of(trained.architecture)
+    return task.work(trial, torch.device("cpu"), WHOLE).first_images(count)

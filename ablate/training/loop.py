@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -24,10 +24,12 @@ from timm.optim import create_optimizer_v2, param_groups_weight_decay
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from ablate.data.batches import batches, first_images
+from ablate import tasks
 from ablate.diagnostics.observe import measure
-from ablate.layers.patch_losses import Regions
+from ablate.learning.own_metrics import refuse_not_finite
+from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
+from ablate.models.initial_weights import read_start
 from ablate.records import Diagnostics, Epoch, Measurement, Tested, Trial
 from ablate.training.checkpoint import (
     CheckpointFolder,
@@ -43,43 +45,12 @@ from ablate.training.checkpoint import (
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import Meter
 from ablate.training.errors import Diverged
-from ablate.training.initial_weights import read_start
 from ablate.training.layers import layers_said
-from ablate.training.loss import MEASURED, mixer, test_sums, training_loss
-from ablate.training.own_metrics import metrics_of, refuse_not_finite
 from ablate.training.parallel import Alone, Leader
-from ablate.training.patches import PatchTerms, mix_on_grid
 from ablate.training.schedule import make_schedule, optimizer_options
-from ablate.training.teacher import Distillation, build_teacher, separate_heads
 
 # The loss is checked after this many updates: reading it makes a GPU wait.
 CHECK_EVERY = 50
-
-
-class Step(nn.Module):
-    """Network, loss and patch terms as one module, from a batch to its loss.
-
-    Several processes share the gradient of this module. `taught` has a teacher's
-    logits; the loss uses them if the network learns from a teacher.
-    """
-
-    def __init__(self, model: nn.Module, loss: nn.Module, terms: PatchTerms) -> None:
-        super().__init__()
-        self.model = model
-        self.loss = loss
-        self.terms = terms
-
-    def forward(
-        self,
-        inputs: Tensor,
-        labels: Tensor,
-        patches: Tensor | Regions | None,
-        taught: Tensor | None,
-    ) -> Tensor:
-        logits = self.model(inputs)
-        targets = (labels,) if taught is None else (labels, taught)
-        loss: Tensor = self.loss(logits, *targets) + self.terms(patches)
-        return loss
 
 
 class Training:
@@ -127,7 +98,7 @@ class Training:
             self._checkpoint = CheckpointFolder(folder, trial.hash)
         self._group = group or Alone()
         self._beginnings = beginnings or {}
-        self._own_metrics = metrics_of(trial)
+        self._task = tasks.of(trial.architecture)
         self._meter = meter
         try:
             if processes > 1:
@@ -141,9 +112,7 @@ class Training:
         recipe = self._recipe
         # The data are read before seeding: their imports may draw random numbers,
         # depending on whether this process has imported them before.
-        self._batches = batches(
-            self._trial.data, recipe, self._device, self._group.share
-        )
+        self._work: Work = self._task.work(self._trial, self._device, self._group.share)
         self._order = seed_everything(self._trial.seed)
         # Right after seeding, so that initial weights depend on the seed and the
         # architecture alone.
@@ -168,21 +137,11 @@ class Training:
             self._ema = None
         # After the EMA copy: the copy would otherwise have the hooks that collect patch
         # tokens.
-        self._terms = PatchTerms(self._trial.architecture, self._model).to(self._device)
-        for group in param_groups_weight_decay(self._terms, recipe.weight_decay):
+        self._work.attach(self._model)
+        for group in param_groups_weight_decay(self._work.extra, recipe.weight_decay):
             if group["params"]:
                 self._optimizer.add_param_group(group)
-        self._schedule = make_schedule(recipe, self._optimizer, self._batches.updates)
-        loss = training_loss(recipe, offset=self._terms.mixes_patches).to(self._device)
-        self._teacher: nn.Module | None = None
-        if self._trial.teacher is not None:
-            self._teacher = build_teacher(self._trial.teacher, self._trial.data).to(
-                self._device
-            )
-            loss = Distillation(loss, recipe)
-            separate_heads(self._model)
-        self._step = Step(self._model, loss, self._terms)
-        self._mix = mixer(recipe, self._trial.data.classes)
+        self._schedule = make_schedule(recipe, self._optimizer, self._work.updates)
         self._scaler = torch.amp.GradScaler(
             self._device.type, enabled=recipe.precision == "float16"
         )
@@ -202,7 +161,7 @@ class Training:
         if state is not None:
             self._restore(state)
         self._group.join()
-        self._shared_step = self._group.wrap(self._step)
+        self._shared_step = self._group.wrap(self._work.step)
 
     def _load(self) -> State | None:
         """Returns the trial's checkpoint, or that of a trial that is its beginning."""
@@ -240,7 +199,8 @@ class Training:
         with self._group.together():
             train_loss = self._train()
             tested = self._test(validation=self._trial.data.validation > 0)
-        loss = tested["loss"]
+        # A task without a loss on test images has that of training alone.
+        loss = tested.get("loss", train_loss)
         if not (math.isfinite(train_loss) and math.isfinite(loss)):
             raise Diverged(
                 f"loss is {train_loss} in training and {loss} in evaluation at epoch"
@@ -278,16 +238,14 @@ class Training:
 
         After the last epoch it evaluates on the test set, once.
         """
-        if self._recipe.select == "best" and (
-            not self._best or epoch.metrics["top1"] > self._best["top1"]
-        ):
+        if self._recipe.select == "best" and self._is_best(epoch):
             kept = {
                 name: tensor.detach().cpu().clone()
                 for name, tensor in self._tested_model.state_dict().items()
             }
             self._best = {
                 "epoch": epoch.number,
-                "top1": epoch.metrics["top1"],
+                "value": epoch.metrics[self._task.decides.name],
                 "model": kept,
             }
         if not self.finished:
@@ -301,14 +259,25 @@ class Training:
             model.load_state_dict(self._best["model"])
         with self._group.together():
             tested = self._test()
-        if not math.isfinite(tested["loss"]):
-            raise Diverged(f"loss is {tested['loss']} on the test set")
+        loss = tested.get("loss", 0.0)
+        if not math.isfinite(loss):
+            raise Diverged(f"loss is {loss} on the test set")
         if last:
             # A longer training may begin with this checkpoint; it continues from the
             # last weights.
             model.load_state_dict(last)
         chosen = self._best.get("epoch", epoch.number)
         self.tested = Tested(epoch=chosen, metrics=tested)
+
+    def _is_best(self, epoch: Epoch) -> bool:
+        """Whether an epoch is better than all before it, on the validation split."""
+        metric = self._task.decides
+        value = epoch.metrics[metric.name]
+        if not self._best:
+            return True
+        if metric.direction == "max":
+            return value > float(self._best["value"])
+        return value < float(self._best["value"])
 
     def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
         """Takes diagnostics of the evaluated network on the first test images."""
@@ -317,7 +286,7 @@ class Training:
             taken = measure(
                 self._tested_model,
                 self._trial.architecture.backbone,
-                first_images(self._batches, wanted.images),
+                self._work.first_images(wanted.images),
                 wanted.names,
                 len(self.epochs),
             )
@@ -378,17 +347,14 @@ class Training:
         """Makes one pass over the training set; returns the mean loss per image."""
         self._model.train()
         self._group.begin_epoch(self._trial.seed, len(self.epochs))
-        if self._mix is not None:
-            self._mix.mixup_enabled = (
-                not 0 < self._recipe.mixup_off_epoch <= len(self.epochs)
-            )
+        self._work.begin_epoch(len(self.epochs))
         # The sum stays on the device: reading it after each update would make a GPU
         # wait.
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         images = 0
-        for update, (inputs, labels) in enumerate(self._batches.train(self._order)):
-            total += self._update(inputs, labels).double() * len(inputs)
-            images += len(inputs)
+        for update, batch in enumerate(self._work.train(self._order)):
+            total += self._update(batch).double() * batch.images
+            images += batch.images
             if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(
                 found := self._group.total(total, images)[0].item()
             ):
@@ -399,25 +365,15 @@ class Training:
         total, images = self._group.total(total, images)
         return total.item() / images
 
-    def _update(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def _update(self, batch: Batch) -> Tensor:
         """Makes one step of the optimiser; returns the loss, still on the device."""
-        patches: Tensor | Regions | None = None
-        if self._mix is not None:
-            # Mixing needs pairs, so an odd image is left out.
-            even = len(inputs) // 2 * 2
-            classes, unmixed = self._trial.data.classes, labels[:even]
-            inputs, labels = self._mix(inputs[:even], unmixed)
-            if self._terms.mixes_patches:
-                inputs, labels, patches = mix_on_grid(inputs, labels, self._terms.grid)
-            elif self._terms.terms:
-                patches = self._mix.patch_labels(unmixed, classes, self._terms.grid)
         self._optimizer.zero_grad()
-        loss = self._backward(inputs, labels, patches)
+        loss = self._backward(batch)
         if self._recipe.clip_grad:
             # The threshold is for true gradients, not for gradients of the scaled loss.
             self._scaler.unscale_(self._optimizer)
             nn.utils.clip_grad_norm_(
-                [*self._model.parameters(), *self._terms.parameters()],
+                [*self._model.parameters(), *self._work.extra.parameters()],
                 self._recipe.clip_grad,
             )
         self._scaler.step(self._optimizer)
@@ -430,37 +386,20 @@ class Training:
             self._ema.update(self._model, step=self._updates)
         return loss
 
-    def _backward(
-        self, inputs: Tensor, labels: Tensor, patches: Tensor | Regions | None
-    ) -> Tensor:
-        """Computes the gradient of a batch, in as many parts as the recipe says.
-
-        Returns the batch's loss.
-        """
+    def _backward(self, batch: Batch) -> Tensor:
+        """Computes the gradient of a batch, part by part. Returns the batch's loss."""
         total = torch.zeros((), device=self._device)
-        count = min(self._recipe.accumulate, len(inputs))
-        of_patches = _parts_of(patches, count)
-        parts = zip(
-            inputs.tensor_split(count),
-            labels.tensor_split(count),
-            of_patches,
-            strict=True,
-        )
-        for number, (images, targets, labelled) in enumerate(parts, 1):
+        for number, part in enumerate(batch.parts, 1):
             # Several processes exchange their gradients only once, with the last part.
-            if number < count:
+            if number < len(batch.parts):
                 waiting = getattr(self._shared_step, "no_sync", nullcontext)
             else:
                 waiting = nullcontext
-            # Parts may differ by one image. Weighted by their share, they add up to the
-            # gradient of the whole batch.
-            share = len(images) / len(inputs)
             with waiting():
                 with self._autocast():
-                    taught = None if self._teacher is None else self._teacher(images)
-                    loss: Tensor = self._shared_step(images, targets, labelled, taught)
-                self._scaler.scale(loss * share).backward()
-            total += loss.detach() * share
+                    loss: Tensor = self._shared_step(*self._work.arguments(part))
+                self._scaler.scale(loss * part.share).backward()
+            total += loss.detach() * part.share
         return total
 
     @torch.inference_mode()
@@ -469,33 +408,15 @@ class Training:
         model = self._tested_model
         model.eval()
         self._group.same_buffers(model)
-        sums = torch.zeros(len(MEASURED), dtype=torch.float64, device=self._device)
-        images = 0
-        all_logits: list[Tensor] = []
-        all_labels: list[Tensor] = []
-        for inputs, labels in self._batches.test(validation=validation):
-            self._beat()
-            with self._autocast():
-                logits = model(inputs)
-            sums += test_sums(logits, labels)
-            images += len(labels)
-            if self._own_metrics:
-                all_logits.append(logits.float().cpu())
-                all_labels.append(labels.cpu())
-        sums, images = self._group.total(sums, images)
-        means = (sums / images).tolist()
-        measured = {
-            name: factor * mean
-            for (name, factor), mean in zip(MEASURED.items(), means, strict=True)
-        }
-        for metric in self._own_metrics:
-            measured[metric.name] = metric(torch.cat(all_logits), torch.cat(all_labels))
-        return measured
+        tools = Evaluating(
+            autocast=self._autocast, beat=self._beat, total=self._group.total
+        )
+        return self._work.evaluate(model, tools, validation=validation)
 
     def _state(self) -> State:
         return {
             "model": self._model.state_dict(),
-            "terms": self._terms.state_dict(),
+            "terms": self._work.extra.state_dict(),
             "ema": self._ema.module.state_dict() if self._ema is not None else {},
             "optimizer": self._optimizer.state_dict(),
             "schedule": {"updates": self._updates},
@@ -518,7 +439,7 @@ class Training:
             self._restore_finished(state)
             return
         self._model.load_state_dict(state["model"])
-        self._terms.load_state_dict(state.get("terms", {}))
+        self._work.extra.load_state_dict(state.get("terms", {}))
         if self._ema is not None:
             self._ema.module.load_state_dict(state["ema"])
         self._optimizer.load_state_dict(state["optimizer"])
@@ -528,14 +449,14 @@ class Training:
             self._schedule.step_update(self._updates)
         self._scaler.load_state_dict(state["scaler"])
         self._recall(state)
-        self._best = state.get("best", {})
+        self._best = _best_of(state)
         # Last, so that nothing above can draw from the restored states.
         set_random_states(state["random"], self._order)
 
     def _restore_finished(self, state: State) -> None:
         """Restores a finished trial whose checkpoint has only its weights."""
         self._tested_model.load_state_dict(state["model"])
-        self._best = state["best"]
+        self._best = _best_of(state)
         self._recall(state)
 
     def _recall(self, state: State) -> None:
@@ -552,17 +473,10 @@ class Training:
             self.tested = tested_of(state["tested"])
 
 
-def _parts_of(
-    patches: Tensor | Regions | None, count: int
-) -> Sequence[Tensor | Regions | None]:
-    """Returns the labels of patches for each part of a batch."""
-    if patches is None:
-        return [None] * count
-    if isinstance(patches, Regions):
-        labels = zip(
-            patches.own.tensor_split(count),
-            patches.other.tensor_split(count),
-            strict=True,
-        )
-        return [Regions(patches.mask, own, other) for own, other in labels]
-    return patches.tensor_split(count)
+def _best_of(state: State) -> State:
+    """Returns the best epoch that a checkpoint describes; empty if there is none."""
+    best: State = dict(state.get("best", {}))
+    if "top1" in best:
+        # Written by a version that knew classification only.
+        best["value"] = best.pop("top1")
+    return best

@@ -6,11 +6,14 @@ This gives the estimate of a plan before anything is trained.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
+from ablate import heads
 from ablate.models import build
 from ablate.records import Architecture
 
@@ -31,6 +34,8 @@ def seconds_per_image(
     try:
         with torch.random.fork_rng(devices=[]):
             model = build(architecture).train()
+            if architecture.head:
+                model = heads.find(architecture.head).counted(model).train()
             step_seconds(model, architecture, 2)
             images = 2
             while (
@@ -46,9 +51,21 @@ def seconds_per_image(
 
 def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> float:
     """Returns the seconds of one forward and backward pass."""
-    inputs = torch.randn(
-        images, architecture.channels, architecture.image_size, architecture.image_size
-    )
+    inputs = torch.randn(images, *architecture.input_shape)
     start = time.perf_counter()
-    F.cross_entropy(model(inputs), torch.zeros(images, dtype=torch.int64)).backward()
+    output = model(inputs)
+    if architecture.head:
+        loss = torch.stack([one.float().mean() for one in _tensors(output)]).sum()
+    else:
+        loss = F.cross_entropy(output, torch.zeros(images, dtype=torch.int64))
+    loss.backward()
     return time.perf_counter() - start
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """Yields the tensors in what a head returns."""
+    if isinstance(output, Tensor):
+        yield output
+        return
+    for one in output:
+        yield from _tensors(one)

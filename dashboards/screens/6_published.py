@@ -43,7 +43,7 @@ def page() -> None:
             "row": row.label,
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
-            "top-1 (%)": row.top1,
+            **row.metrics,
             "reason for difference": row.reason,
         }
         for row in every[name].rows

@@ -66,7 +66,9 @@ def test_the_space_fits_the_schema_and_names_every_key() -> None:
     jsonschema.validate(values, space.json_schema())
     # A trainer of one's own replaces other keys; a comment says so.
     assert "trainer: NAME" in TEXT
-    named = set(values) | set(OFF.values()) | {"trainer"}
+    # A classifier has no other head.
+    assert "head: NAME" in TEXT
+    named = set(values) | set(OFF.values()) | {"trainer", "head"}
     assert named == set(SpaceForm.model_fields)
     assert not set(values) & set(OFF.values())
 

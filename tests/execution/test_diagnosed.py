@@ -259,7 +259,7 @@ def test_images_are_looked_at_as_they_were_trained_on(
     torch.manual_seed(0)
     published = timm.create_model("vit_tiny_patch16_224").state_dict()
     monkeypatch.setattr(
-        "ablate.training.initial_weights._published", lambda *_: published
+        "ablate.models.initial_weights._published", lambda *_: published
     )
     text = IMAGES + "diagnostics: {names: [token_cosine], images: 4}\n"
     assert run_text(text, InlineExecutor()).trained == 2

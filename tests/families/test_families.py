@@ -20,10 +20,10 @@ from ablate.families import resolve
 from ablate.families.family import Family
 from ablate.layers.attention import EditableAttention
 from ablate.layers.layout import to_tokens
+from ablate.learning.patches import PatchTerms
 from ablate.models import build, make_editable, places_of
 from ablate.models.block import arrange
 from ablate.records import Architecture, Level
-from ablate.training.patches import PatchTerms
 
 # One member of each family, as small as its family allows, and the side of its images.
 SMALL: dict[str, tuple[str, int, dict[str, Level]]] = {

@@ -194,7 +194,7 @@ def test_repeats_were_wrong_on_image_files_alone(
     monkeypatch.setattr(
         "ablate.records.trial._corrections", lambda architecture, recipe, data: {}
     )
-    assert (replace(repeated).hash != corrected) == (SETS[name].kind != "memory")
+    assert (replace(repeated).hash != corrected) == (SETS[name].kind == "images")
 
 
 def test_a_backbone_that_averages_by_itself_is_corrected_too() -> None:

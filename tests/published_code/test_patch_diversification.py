@@ -20,10 +20,10 @@ from ablate.errors import Infeasible
 from ablate.families import resolve
 from ablate.layers import patch_losses
 from ablate.layers.patch_losses import Regions
+from ablate.learning.patches import PatchTerms, mix_on_grid
 from ablate.models import build
 from ablate.records import Architecture, Level
 from ablate.training import Training
-from ablate.training.patches import PatchTerms, mix_on_grid
 from tests.published_code import common, oversmoothing, text
 from tests.published_code import patch_diversification as published
 from tests.published_code.package import (
@@ -223,10 +223,10 @@ def test_the_loss_of_the_classes_is_that_of_the_code(tmp_path: Path) -> None:
     targets = torch.tensor([[0.0, 0.75, 0.25], [0.5, 0.5, 0.0]], dtype=torch.float64)
     softmax = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(axis=1, keepdims=True)
     expected = -(targets.numpy() * np.log(softmax + 1e-8)).sum(axis=1).mean()
-    found = training._step.loss(logits, targets).item()
-    without = plain._step.loss(logits, targets).item()
+    found = training._work.step.loss(logits, targets).item()
+    without = plain._work.step.loss(logits, targets).item()
     with torch.autocast("cpu", dtype=torch.float16):
-        half = training._step.loss(10 * logits.half(), targets.half()).item()
+        half = training._work.step.loss(10 * logits.half(), targets.half()).item()
     training.close()
     plain.close()
     assert np.isfinite(half), "1e-8 is nothing in half precision"

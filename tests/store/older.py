@@ -31,7 +31,8 @@ def to_revision_8(connection: sqlite3.Connection) -> None:
             f" m.name = '{name}')"
         )
     connection.execute("ALTER TABLE trials DROP COLUMN code")
-    connection.execute("ALTER TABLE architectures DROP COLUMN code")
+    for name in ("code", "head", "image_width"):
+        connection.execute(f"ALTER TABLE architectures DROP COLUMN {name}")
     connection.execute("DROP TABLE epoch_metrics")
     connection.execute("DROP TABLE trial_metrics")
     connection.execute("UPDATE alembic_version SET version_num = '0008'")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ablate import space
 from ablate.errors import CheckpointError, Infeasible, SpaceError
 from ablate.families import resolve
+from ablate.learning.teacher import Distillation, TeacherNetwork, build_teacher
 from ablate.models import build
 from ablate.pipeline import Options, run
 from ablate.plan.plan import make_plan
@@ -35,7 +36,6 @@ from ablate.records import (
 )
 from ablate.store.reader import Reader
 from ablate.training import Training
-from ablate.training.teacher import Distillation, TeacherNetwork, build_teacher
 from tests.training.test_training import RECIPE, numbers, trial
 
 SIZES: dict[str, Level] = {
@@ -241,7 +241,7 @@ def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(
 
     def agreement(wanted: Trial, folder: Path) -> float:
         training = Training(wanted, folder)
-        images = torch.cat([inputs for inputs, _ in training._batches.test()])
+        images = torch.cat([inputs for inputs, _ in training._work.batches.test()])
         while not training.finished:
             training.epoch()
         training.close()
@@ -261,7 +261,7 @@ def test_the_teacher_stays_as_it_is_and_out_of_the_checkpoint(
     teacher: Teacher, tmp_path: Path
 ) -> None:
     training = Training(taught(teacher, **{"size.pool": "distilled"}), tmp_path / "run")
-    network = training._teacher
+    network = training._work.teacher
     assert isinstance(network, TeacherNetwork)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     training.epoch()
@@ -279,9 +279,9 @@ def test_the_teacher_stays_as_it_is_and_out_of_the_checkpoint(
 
 def test_both_heads_learn(teacher: Teacher, tmp_path: Path) -> None:
     training = Training(taught(teacher, **{"size.pool": "distilled"}), tmp_path)
-    images, labels = next(iter(training._batches.train(training._order)))
+    images, labels = next(iter(training._work.batches.train(training._order)))
     training._optimizer.step = lambda *_: None
-    training._update(images, labels)
+    training._update(training._work.batch(images, labels))
     training.close()
     gradients = {
         name: parameter.grad for name, parameter in training._model.named_parameters()
@@ -330,7 +330,7 @@ def test_a_teacher_from_timm_sees_images_as_it_was_trained(
     torch.manual_seed(0)
     network = timm.create_model(name, num_classes=1000)
     monkeypatch.setattr(
-        "ablate.training.teacher.read_weights", lambda *_, **__: network.state_dict()
+        "ablate.learning.teacher.read_weights", lambda *_, **__: network.state_dict()
     )
     data = Data(name="imagenet", path="", image_size=224, channels=3, classes=1000)
     made = build_teacher(

@@ -12,10 +12,10 @@ import pytest
 import torch
 from timm.data import Mixup
 
+from ablate.learning.loss import mixer
+from ablate.learning.patches import PatchMixup, PatchTerms
 from ablate.models import build
 from ablate.records import Level, Recipe
-from ablate.training.loss import mixer
-from ablate.training.patches import PatchMixup, PatchTerms
 from tests.training.test_training import RECIPE, train, trial
 
 MIXED = replace(RECIPE, cutmix=1.0, epochs=3)

@@ -80,7 +80,7 @@ def rates_of_epochs(recipe: Recipe) -> list[float]:
     training = Training(
         trial(replace(recipe, batch_size=100, precision="float32")), None
     )
-    updates = training._batches.updates
+    updates = training._work.batches.updates
     first = training._optimizer.param_groups[0]
     found = [first["lr"]]
     for epoch in range(1, recipe.epochs):

@@ -18,6 +18,7 @@ from ablate.data.images import evaluation_transform, normalisation
 from ablate.errors import CheckpointError, Infeasible, SpaceError
 from ablate.families import resolve
 from ablate.models import build, build_from
+from ablate.models.initial_weights import read_start
 from ablate.models.weights import load_weights
 from ablate.pipeline import Options, run
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
@@ -25,7 +26,6 @@ from ablate.plan.plan import make_plan
 from ablate.records import Cost, InitialWeights, Level, Recipe
 from ablate.store.reader import Reader
 from ablate.training import Training
-from ablate.training.initial_weights import read_start
 from tests.training.test_training import trial
 
 SIZES: dict[str, Level] = {

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ablate.learning.work import Batch
 from ablate.records import Recipe
 from ablate.training import Training
 from tests.training.test_training import trial
@@ -85,22 +86,22 @@ class Recorded:
         self.batches: list[tuple[Tensor, Tensor]] = []
         self.losses: list[float] = []
         self.rates: list[list[float]] = []
-        drawn, update = self.training._batches.train, self.training._update
+        drawn, update = self.training._work.batches.train, self.training._update
 
         def train(order: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
             for images, labels in drawn(order):
                 self.batches.append((images.clone(), labels.clone()))
                 yield images, labels
 
-        def step(images: Tensor, labels: Tensor) -> Tensor:
-            loss = update(images, labels)
+        def step(batch: Batch) -> Tensor:
+            loss = update(batch)
             self.losses.append(loss.item())
             self.rates.append(
                 [group["lr"] for group in self.training._optimizer.param_groups]
             )
             return loss
 
-        self.training._batches.train = train
+        self.training._work.batches.train = train
         self.training._update = step
 
 
@@ -150,7 +151,9 @@ def test_every_step_and_epoch_is_that_of_timms_script(name: str) -> None:
     """
     recipe = replace(BASE, **CASES[name])
     ours = Recorded(recipe, **{"drop.path": 0.2, "drop.dropout": 0.1})
-    script = Script(ours.start, ours.training._batches.updates, **arguments(recipe))
+    script = Script(
+        ours.start, ours.training._work.batches.updates, **arguments(recipe)
+    )
     assert script.epochs == recipe.epochs
     for epoch in range(recipe.epochs):
         before, seen = states(), len(ours.losses)
@@ -158,7 +161,7 @@ def test_every_step_and_epoch_is_that_of_timms_script(name: str) -> None:
         after = states()
         restore(before)
         theirs = script.train_one_epoch(epoch, ours.batches[seen:])
-        tested = script.validate(ours.training._batches.test())
+        tested = script.validate(ours.training._work.batches.test())
         script.step_epoch(epoch, tested["top1"])
         restore(after)
         assert ours.losses[seen:] == script.losses[seen:]
@@ -192,7 +195,7 @@ def test_a_batch_in_parts_is_the_scripts_accumulation_over_smaller_batches() -> 
     ours = Recorded(recipe)
     script = Script(
         ours.start,
-        ours.training._batches.updates,
+        ours.training._work.batches.updates,
         **{**arguments(recipe), "grad_accum_steps": 2},
     )
     ours.training.epoch()
@@ -217,7 +220,7 @@ def test_the_scripts_default_steps_the_rate_once_an_epoch_and_here_it_falls_at_e
     ours = Recorded(BASE)
     script = Script(
         ours.start,
-        ours.training._batches.updates,
+        ours.training._work.batches.updates,
         **{**arguments(BASE), "sched_on_updates": False},
     )
     for epoch in range(BASE.epochs):

@@ -17,6 +17,7 @@ from ablate.data import describe, refuse_recipe
 from ablate.errors import CheckpointError, Infeasible
 from ablate.families import resolve
 from ablate.layers.patch_losses import Regions
+from ablate.learning import classification
 from ablate.models import build, places_of
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Epoch, Level, Recipe, Trial
@@ -332,7 +333,7 @@ def test_what_imports_draw_does_not_matter(
     """
     wanted = trial(replace(RECIPE, random_erasing=0.5))
     expected = train(wanted, tmp_path / "plain")
-    read, built = loop.batches, loop.build_from
+    read, built = classification.batches, loop.build_from
 
     def drawing_batches(*arguments: object) -> object:
         random.random(), np.random.rand(2), torch.rand(1)
@@ -343,7 +344,7 @@ def test_what_imports_draw_does_not_matter(
         random.random(), np.random.rand(2)
         return made
 
-    monkeypatch.setattr(loop, "batches", drawing_batches)
+    monkeypatch.setattr(classification, "batches", drawing_batches)
     monkeypatch.setattr(loop, "build_from", drawing_build)
     found = train(wanted, tmp_path / "drawing")
     assert found[0] == expected[0]
@@ -384,9 +385,9 @@ def one_step(
 ) -> tuple[float, dict[str, torch.Tensor]]:
     """The loss of the first batch of a trial, and the gradient that it left."""
     training = Training(trial(recipe, **settings), tmp_path)
-    images, labels = next(iter(training._batches.train(training._order)))
+    images, labels = next(iter(training._work.batches.train(training._order)))
     training._optimizer.step = lambda *_: None
-    loss = training._update(images, labels).item()
+    loss = training._update(training._work.batch(images, labels)).item()
     gradients = {
         name: p.grad.clone()
         for name, p in training._model.named_parameters()
@@ -435,7 +436,7 @@ def test_regions_of_mixed_images_are_taken_parts_of_too(tmp_path: Path) -> None:
     heads is drawn part by part.
     """
     regions = Regions(torch.tensor([1.0, 0.0]), torch.rand(5, 3), torch.rand(5, 3))
-    parts = loop._parts_of(regions, 2)
+    parts = classification._parts_of(regions, 2)
     assert all(torch.equal(part.mask, regions.mask) for part in parts)
     assert torch.equal(torch.cat([part.own for part in parts]), regions.own)
     assert torch.equal(torch.cat([part.other for part in parts]), regions.other)
@@ -580,7 +581,7 @@ def test_mixing_ends_when_the_recipe_says(tmp_path: Path) -> None:
     mixed = []
     for _ in range(4):
         training.epoch()
-        mixed.append(training._mix.mixup_enabled)
+        mixed.append(training._work.mix.mixup_enabled)
     training.close()
     assert mixed == [True, True, False, False]
     assert "mixup_off_epoch" in replace(RECIPE, cutmix=1.0, mixup_off_epoch=4).unread()

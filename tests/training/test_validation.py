@@ -83,9 +83,9 @@ def test_the_last_epoch_is_tested_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training, looks = Training(trial(), tmp_path), []
-    test = training._batches.test
+    test = training._work.batches.test
     monkeypatch.setattr(
-        training._batches,
+        training._work.batches,
         "test",
         lambda **how: looks.append(how.get("validation")) or test(**how),
     )

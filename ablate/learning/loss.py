@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
+from ablate.learning.patches import PatchMixup
 from ablate.parts import OwnLoss, own_loss
 from ablate.records import LOSSES, Recipe
-from ablate.training.patches import PatchMixup
 
 
 class OffsetCrossEntropy(nn.Module):

@@ -13,9 +13,9 @@ from ablate import families
 from ablate.errors import Infeasible
 from ablate.layers.patch_losses import exact
 from ablate.models import build_from
+from ablate.models.initial_weights import read_weights
 from ablate.models.weights import Loaded, State, load_weights
 from ablate.records import Architecture, Data, Recipe, Teacher
-from ablate.training.initial_weights import read_weights
 
 
 class TeacherNetwork(nn.Module):

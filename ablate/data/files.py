@@ -1,0 +1,38 @@
+"""Reads image files, and hashes files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ablate.errors import DataError
+
+
+def picture(file: Path, mode: str = "RGB") -> Tensor:
+    """Returns an image as uint8 (channels, height, width).
+
+    Args:
+        mode: of Pillow; `L` for one channel.
+
+    Raises:
+        DataError: the file is missing or is no image.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            # The palette of an annotation is only for the eye: its numbers count.
+            pixels = np.array(image if image.mode == "P" else image.convert(mode))
+    except OSError as error:
+        raise DataError(f"data: {file} cannot be read: {error}") from None
+    return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())
+
+
+def file_hash(file: Path) -> str:
+    """Returns the first 20 digits of a file's SHA-256."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:20]

@@ -1,0 +1,31 @@
+"""Heads other than a classifier: for detection and for segmentation.
+
+Each file of this package has the heads of one kind in its tuple `HEADS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from ablate.errors import UnknownName, unknown
+from ablate.heads.head import Head
+
+
+@cache
+def heads() -> Mapping[str, Head]:
+    """Returns every head by name."""
+    from ablate.heads import detr, mask_rcnn, upernet
+
+    every = (*mask_rcnn.HEADS, *detr.HEADS, *upernet.HEADS)
+    return {head.name: head for head in every}
+
+
+def find(name: str) -> Head:
+    """Returns the head of that name. Raises UnknownName if there is none."""
+    if name not in heads():
+        raise UnknownName(unknown("head", name, tuple(heads())))
+    return heads()[name]
+
+
+__all__ = ["Head", "find", "heads"]

@@ -1,0 +1,109 @@
+"""Average precision of boxes and masks by COCO's rules, by faster-coco-eval.
+
+See COCO, arXiv 1405.0312: the mean of the precision over recall, over classes, and over
+ten thresholds of the intersection over union from 0.5 to 0.95.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ablate.data.masks import encoded
+
+# The numbers of COCO's summary: AP, AP at 0.5, AP at 0.75.
+NUMBERS = {"ap": 0, "ap50": 1, "ap75": 2}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a network saw in one image, and what there is.
+
+    Attributes:
+        size: height and width of the image.
+        annotations: the objects as COCO's files describe them; labels count from 1.
+        boxes: (n, 4) as left, top, right, bottom in pixels.
+        labels: (n).
+        scores: (n); a larger one is surer.
+        masks: bool (n, height, width); None if the network has none.
+    """
+
+    size: tuple[int, int]
+    annotations: Sequence[dict[str, Any]]
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    masks: NDArray[np.bool_] | None = None
+
+
+def average_precision(found: Sequence[Found], classes: int) -> dict[str, float]:
+    """Returns `box_ap`, `box_ap50`, `box_ap75` in per cent, and those of masks if any.
+
+    A network that sees nothing has 0.
+    """
+    kinds = {"box": "bbox"}
+    if all(one.masks is not None for one in found):
+        kinds["mask"] = "segm"
+    truth = truth_of(found, classes)
+    predicted = predictions_of(found)
+    values = {}
+    for kind, by in kinds.items():
+        summary = _summary(truth, predicted, by)
+        for name, position in NUMBERS.items():
+            values[f"{kind}_{name}"] = 100 * max(0.0, float(summary[position]))
+    return values
+
+
+def truth_of(found: Sequence[Found], classes: int) -> dict[str, Any]:
+    """Returns what there is, as a file of COCO's annotations."""
+    images = []
+    annotations: list[dict[str, Any]] = []
+    for number, one in enumerate(found, 1):
+        height, width = one.size
+        images.append({"id": number, "height": height, "width": width})
+        for told in one.annotations:
+            annotations.append({**told, "id": len(annotations) + 1, "image_id": number})
+    categories = [{"id": label, "name": str(label)} for label in range(1, classes + 1)]
+    return {"images": images, "annotations": annotations, "categories": categories}
+
+
+def predictions_of(found: Sequence[Found]) -> list[dict[str, Any]]:
+    """Returns what a network saw, as a file of COCO's results."""
+    predicted = []
+    for number, one in enumerate(found, 1):
+        for index in range(len(one.boxes)):
+            left, top, right, bottom = (float(side) for side in one.boxes[index])
+            told: dict[str, Any] = {
+                "image_id": number,
+                "category_id": int(one.labels[index]),
+                "bbox": [left, top, right - left, bottom - top],
+                "score": float(one.scores[index]),
+            }
+            if one.masks is not None:
+                told["segmentation"] = encoded(one.masks[index].astype(np.uint8))
+            predicted.append(told)
+    return predicted
+
+
+def _summary(
+    truth: dict[str, Any], predicted: list[dict[str, Any]], by: str
+) -> NDArray[np.float64]:
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    if not predicted:
+        return np.zeros(len(NUMBERS))
+    # It prints what it does.
+    with contextlib.redirect_stdout(io.StringIO()):
+        known = COCO(truth)
+        evaluated = COCOeval_faster(known, known.loadRes(predicted), by)
+        evaluated.evaluate()
+        evaluated.accumulate()
+        evaluated.summarize()
+    stats: NDArray[np.float64] = evaluated.stats
+    return stats

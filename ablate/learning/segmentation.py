@@ -1,0 +1,121 @@
+"""Semantic segmentation: a class for each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablate.data.scene import IGNORED
+from ablate.data.scene_batches import SceneBatches
+from ablate.learning.scenes import first_images, parts_of
+from ablate.learning.work import Batch, Evaluating, Part
+from ablate.records import Trial
+
+# Share of the auxiliary head in the loss, as in the published recipes of UperNet.
+AUXILIARY = 0.4
+
+
+class Step(nn.Module):
+    """The mean cross-entropy over pixels, with that of the auxiliary head."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor, classes: Tensor) -> Tensor:
+        logits, auxiliary = self.model(images)
+        return _loss(logits, classes) + AUXILIARY * _loss(auxiliary, classes)
+
+
+def _loss(logits: Tensor, classes: Tensor) -> Tensor:
+    whole = enlarged(logits, (classes.shape[-2], classes.shape[-1]))
+    wanted = classes.long()
+    total = F.cross_entropy(whole, wanted, ignore_index=IGNORED, reduction="sum")
+    # A batch may have no pixel with a class.
+    return total / (wanted != IGNORED).sum().clamp_min(1)
+
+
+def enlarged(logits: Tensor, size: tuple[int, int]) -> Tensor:
+    """Returns logits (n, classes, height, width) of another size."""
+    return F.interpolate(logits.float(), size=size, mode="bilinear")
+
+
+class Segmentation:
+    """The work of one trial of segmentation. See `ablate.learning.work`."""
+
+    step: Step
+
+    def __init__(self, trial: Trial, device: torch.device) -> None:
+        self._classes = trial.data.classes
+        self._accumulate = trial.recipe.accumulate
+        self._device = device
+        self.batches = SceneBatches(trial.data, trial.recipe, device, "classes")
+        self.updates = self.batches.updates
+        self.extra = nn.Module()
+
+    def attach(self, model: nn.Module) -> None:
+        self.step = Step(model)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Does nothing: each epoch is prepared alike."""
+
+    def train(self, order: torch.Generator) -> Iterator[Batch]:
+        for batch in self.batches.train(order):
+            yield parts_of((batch.images, batch.classes), self._accumulate)
+
+    def arguments(self, part: Part) -> tuple[Any, ...]:
+        return part.inputs
+
+    def evaluate(
+        self, model: nn.Module, tools: Evaluating, *, validation: bool
+    ) -> dict[str, float]:
+        table = torch.zeros(
+            self._classes, self._classes, dtype=torch.float64, device=self._device
+        )
+        for batch in self.batches.test(validation=validation):
+            tools.beat()
+            with tools.autocast():
+                logits = model(batch.images)
+            size = (batch.images.shape[-2], batch.images.shape[-1])
+            whole = enlarged(logits, size)
+            for one, (height, width), original, scene in zip(
+                whole, batch.sizes, batch.originals, batch.scenes, strict=True
+            ):
+                # Without the padding, in the pixels of the original image.
+                seen = enlarged(one[None, :, :height, :width], original).argmax(1)[0]
+                table += confusion(seen, scene.classes.to(seen.device), self._classes)
+        return measured(table)
+
+    def first_images(self, count: int) -> Iterator[Tensor]:
+        return first_images(self.batches, count)
+
+
+def confusion(seen: Tensor, classes: Tensor, count: int) -> Tensor:
+    """Returns how many pixels of each class (rows) are seen as each class (columns)."""
+    known = classes != IGNORED
+    pairs = classes[known].long() * count + seen[known]
+    table = torch.bincount(pairs, minlength=count**2)
+    return table.reshape(count, count)
+
+
+def measured(table: Tensor) -> dict[str, float]:
+    """Returns the metrics of a confusion matrix, in per cent.
+
+    `miou` is the mean over classes of the intersection over union, `macc` that of the
+    recall. Classes that occur neither in the images nor in what was seen do not count,
+    as in ADE20K's evaluation.
+    """
+    right = table.diag()
+    there = table.sum(1)
+    union = there + table.sum(0) - right
+    occurs = union > 0
+    is_there = there > 0
+    return {
+        "miou": 100 * (right[occurs] / union[occurs]).mean().item(),
+        "macc": 100 * (right[is_there] / there[is_there]).mean().item(),
+        "pixel_acc": 100 * (right.sum() / table.sum()).item(),
+    }

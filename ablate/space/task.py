@@ -1,0 +1,103 @@
+"""The sections `task` and `head` of a space: what the networks are trained for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ablate.data import SETS
+from ablate.errors import UnknownName, shortened, unknown
+from ablate.records import Recipe, Resources
+from ablate.space.context import Context
+from ablate.tasks import USUAL, Task, find, tasks
+
+
+def read_task(context: Context) -> Task:
+    """The task; that of classification if the space names an unknown one."""
+    name = context.form.task
+    if context.form.trainer is not None:
+        return find(USUAL)
+    try:
+        return find(name)
+    except UnknownName as error:
+        context.wrong(("task",), str(error))
+        return find(USUAL)
+
+
+def read_head(context: Context, task: Task) -> str:
+    """The head; empty for a classifier."""
+    said = context.form.head
+    if said is None:
+        return task.heads[0] if task.heads else ""
+    if not task.heads:
+        context.wrong(
+            ("head",),
+            f"task {task.name} has the backbone's own classifier and no other head;"
+            f" leave head out, or write task: {_task_of(said)}",
+        )
+        return ""
+    if said not in task.heads:
+        context.wrong(
+            ("head",), partial(unknown, f"head of task {task.name}", said, task.heads)
+        )
+        return task.heads[0]
+    return said
+
+
+def _task_of(head: str) -> str:
+    """The task that has a head; if there is none, the first one that has heads."""
+    with_heads = [task for task in tasks().values() if task.heads]
+    found = [task for task in with_heads if head in task.heads]
+    return (found or with_heads)[0].name
+
+
+def check_data(context: Context, task: Task, name: str) -> None:
+    """Checks that a data set has what the task learns from."""
+    found = SETS.get(name)
+    # A data set of the user's own has one class for each image.
+    has = found.tasks if found is not None else (USUAL,)
+    if task.name in has:
+        return
+    known = [one.name for one in SETS.values() if task.name in one.tasks]
+    where = ("data",) if isinstance(context.form.data, str) else ("data", "name")
+    context.wrong(
+        where,
+        f"data: {shortened(name)} has nothing for task {task.name} to learn from; data"
+        f" sets that have it: {', '.join(known)}",
+    )
+
+
+def fitted(recipe: Recipe, task: Task) -> Recipe:
+    """A preset without what the task does not read."""
+    default = Recipe()
+    return replace(recipe, **{name: getattr(default, name) for name in task.unread})
+
+
+def check_task(context: Context, task: Task, resources: Resources) -> None:
+    """Notes what belongs to classification only, in a space of another task."""
+    if task.name == USUAL:
+        return
+    form: Any = context.form
+    if not isinstance(form.recipe, str):
+        for name in sorted(form.recipe.model_fields_set & task.unread):
+            context.wrong(
+                ("recipe", name),
+                f"task {task.name} does not read recipe.{name}; leave it out",
+            )
+    for name in form.factors:
+        if name.startswith("recipe.") and name.removeprefix("recipe.") in task.unread:
+            context.wrong(
+                ("factors", name), f"task {task.name} does not read {name}; remove it"
+            )
+    if form.teacher is not None:
+        context.wrong(
+            ("teacher",),
+            f"task {task.name} does not learn from a teacher; leave it out",
+        )
+    if resources.processes > 1:
+        context.wrong(
+            ("resources", "processes"),
+            f"task {task.name} trains in one process; leave processes out, and set gpus"
+            " to 1 at most",
+        )

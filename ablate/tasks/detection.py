@@ -1,0 +1,50 @@
+"""Detection: the objects of an image, with boxes and masks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ablate.records import Metric
+from ablate.tasks.task import NOT_IN_SCENES, Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from ablate.data.share import Share
+    from ablate.learning.work import Work
+    from ablate.records import Trial
+
+
+def _precision(name: str, title: str) -> Metric:
+    return Metric(
+        name, title=title, unit=" points", digits=1, margin=0.5, direction="max"
+    )
+
+
+METRICS = (
+    _precision("box_ap", "box AP (%)"),
+    _precision("box_ap50", "box AP50 (%)"),
+    _precision("box_ap75", "box AP75 (%)"),
+    _precision("mask_ap", "mask AP (%)"),
+    _precision("mask_ap50", "mask AP50 (%)"),
+    _precision("mask_ap75", "mask AP75 (%)"),
+    Metric("train_loss", digits=4, direction="min", compared=False),
+)
+OF_MASKS = frozenset(("mask_ap", "mask_ap50", "mask_ap75"))
+
+
+def work(trial: Trial, device: torch.device, share: Share) -> Work:
+    from ablate.learning.detection import Detection
+
+    return Detection(trial, device)
+
+
+TASK = Task(
+    name="detection",
+    about="boxes, classes and masks of the objects of an image",
+    metrics=METRICS,
+    work=work,
+    heads=("mask-rcnn", "mask-rcnn-small", "detr", "detr-small"),
+    unread=NOT_IN_SCENES,
+    unmeasured={"detr": OF_MASKS, "detr-small": OF_MASKS},
+)

@@ -1,0 +1,142 @@
+"""Backbones as sources of feature maps, on images of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+from ablate import families, heads
+from ablate.backbones.features import FeatureMaps
+from ablate.errors import Infeasible, UnknownName
+from ablate.layers.ffn import DepthwiseBlock
+from ablate.models import build
+from ablate.records import Settings
+
+SWIN = "swin_tiny_patch4_window7_224"
+
+
+def network(
+    backbone: str,
+    head: str,
+    height: int,
+    width: int,
+    settings: Settings | None = None,
+) -> nn.Module:
+    torch.manual_seed(0)
+    return build(
+        families.resolve(
+            backbone, height, 3, 10, settings or {}, head=head, image_width=width
+        )
+    ).eval()
+
+
+def maps_of(model: nn.Module) -> FeatureMaps:
+    (found,) = (one for one in model.modules() if isinstance(one, FeatureMaps))
+    return found
+
+
+def images(height: int, width: int, count: int = 1) -> Tensor:
+    return torch.randn(
+        count, 3, height, width, generator=torch.Generator().manual_seed(1)
+    )
+
+
+@pytest.mark.slow
+def test_the_maps_of_swin_are_those_of_timm_at_any_size() -> None:
+    ours = maps_of(network(SWIN, "upernet-small", 96, 160))
+    theirs: Any = timm.create_model(
+        SWIN, features_only=True, strict_img_size=False, always_partition=True
+    ).eval()
+    missing = theirs.load_state_dict(
+        {
+            name.replace("layers.", "layers_"): value
+            for name, value in ours.backbone.state_dict().items()
+        },
+        strict=False,
+    )
+    assert not missing.missing_keys
+    ours.norms = nn.ModuleList(nn.Identity() for _ in ours.widths)
+    with torch.no_grad():
+        found = ours(images(96, 160))
+        expected = theirs(images(96, 160))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other.permute(0, 3, 1, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(64, 64), (96, 160)])
+def test_the_map_of_a_vit_is_that_of_timm_at_any_size(size: tuple[int, int]) -> None:
+    ours = maps_of(network("deit_tiny_patch16_224", "detr-small", *size))
+    theirs: Any = timm.create_model(
+        "deit_tiny_patch16_224",
+        num_classes=0,
+        img_size=ours.built_side,
+        dynamic_img_size=True,
+    ).eval()
+    theirs.load_state_dict(ours.backbone.state_dict())
+    with torch.no_grad():
+        (found,) = ours(images(*size))
+        tokens = theirs.forward_features(images(*size))[:, 1:]
+    assert found.shape[-2:] == (size[0] // 16, size[1] // 16)
+    torch.testing.assert_close(found.flatten(2).transpose(1, 2), tokens)
+
+
+def test_the_maps_of_pvt_have_four_scales() -> None:
+    ours = maps_of(network("pvt_tiny", "upernet-small", 64, 96))
+    with torch.no_grad():
+        found = ours(images(64, 96))
+    assert [tuple(one.shape[1:]) for one in found] == [
+        (64, 16, 24),
+        (128, 8, 12),
+        (320, 4, 6),
+        (512, 2, 3),
+    ]
+
+
+@pytest.mark.slow
+def test_a_convolution_over_tokens_sees_the_grid_of_the_image() -> None:
+    """Also of an image that has another size than the one before."""
+    model = network("pvt_tiny", "upernet-small", 64, 96, {"ffn.kernel": 3})
+    first = next(one for one in model.modules() if isinstance(one, DepthwiseBlock))
+    seen: list[tuple[int, ...]] = []
+    first.conv.register_forward_hook(
+        lambda module, inputs, output: seen.append(tuple(output.shape[-2:]))
+    )
+    with torch.no_grad():
+        model(images(64, 96))
+        model(images(32, 64))
+    assert seen == [(16, 24), (8, 16)]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "settings", "said"),
+    [
+        ("cait_xxs24_224", {}, "head detr is not defined on cait_xxs24_224; it is on"),
+        ("vit_tiny_patch16_224", {"patch.cosine": 0.5}, "patch is defined on a class"),
+        ("vit_tiny_patch16_224", {"drop.head": 0.1}, "drop.head is defined on a class"),
+        (
+            "vit_tiny_patch16_224",
+            {"representation": True},
+            "representation is defined on a class",
+        ),
+    ],
+)
+def test_what_needs_a_classifier_is_refused_with_the_reason(
+    backbone: str, settings: Settings, said: str
+) -> None:
+    with pytest.raises(Infeasible, match=said):
+        network(backbone, "detr", 64, 64, settings)
+
+
+def test_a_side_that_a_map_cannot_have_is_refused() -> None:
+    with pytest.raises(Infeasible, match=r"a width that 32 divides; data.image_width"):
+        network("pvt_tiny", "upernet-small", 64, 100)
+
+
+def test_an_unknown_head_is_said_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="mask-rcnn"):
+        heads.find("mask-rcn")
