@@ -32,3 +32,20 @@ def parts(
             raise ValueError(f"two files declare a {attribute.lower()} '{part.name}'")
         records[part.name] = part
     return records
+
+
+def listed(package: str, attribute: str) -> list[Any]:
+    """The records in the tuples of this name that modules of a package define.
+
+    A module without such a tuple is left out. Modules whose names end in `_network`
+    are not imported: they import what others import only when they need it.
+    """
+    found = importlib.import_module(package)
+    records: list[Any] = []
+    modules = sorted(pkgutil.iter_modules(found.__path__), key=lambda one: one.name)
+    for module in modules:
+        if module.name.endswith("_network"):
+            continue
+        imported = importlib.import_module(f"{package}.{module.name}")
+        records += getattr(imported, attribute, ())
+    return records

@@ -61,8 +61,6 @@ class DataSet:
     classes: int
     images: int
     source: str
-    # The tasks that can learn from it.
-    tasks: tuple[str, ...] = ("classification",)
 
 
 SETS: dict[str, DataSet] = {
@@ -157,7 +155,6 @@ SETS: dict[str, DataSet] = {
             classes=10,
             images=1000,
             source="digits of scikit-learn on canvases, drawn; 200 test images",
-            tasks=("detection", "segmentation"),
         ),
         DataSet(
             name="coco",
@@ -167,7 +164,6 @@ SETS: dict[str, DataSet] = {
             classes=80,
             images=118_287,
             source="folders train2017/, val2017/ and annotations/ of COCO",
-            tasks=("detection",),
         ),
         DataSet(
             name="ade20k",
@@ -177,7 +173,6 @@ SETS: dict[str, DataSet] = {
             classes=150,
             images=20_210,
             source="folders images/ and annotations/ of ADEChallengeData2016",
-            tasks=("segmentation",),
         ),
         DataSet(
             name="npz",
@@ -234,13 +229,16 @@ def describe(
     crop_mode: Literal["", "center", "squash", "border"] = "",
     interpolation: Literal["", "bilinear", "bicubic"] = "",
     image_width: int = 0,
-    task: str = "classification",
+    background: bool = False,
 ) -> Data:
     """Returns the shape and the fingerprint of a data set.
 
     Data sets of a fixed shape need no files for this, so costs can be counted without
     them. Small data sets are read from data/NAME (torchvision's files) or data/NAME.npz
     (Keras' layout), or from `path`.
+
+    Args:
+        background: in digit scenes, pixels without a digit are a class too.
 
     Raises:
         UnknownName: no data set has this name.
@@ -272,7 +270,7 @@ def describe(
     elif data_set.kind == "memory" and where.endswith(".npz"):
         fingerprint = _npz_of(data_set, Path(where))
     elif data_set.kind != "memory":
-        classes, images, fingerprint = _content_of(data_set, where, task)
+        classes, images, fingerprint = _content_of(data_set, where, background)
     if image_size is not None:
         size = image_size
     for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
@@ -306,7 +304,9 @@ def describe(
     )
 
 
-def _content_of(data_set: DataSet, where: str, task: str) -> tuple[int, int, str]:
+def _content_of(
+    data_set: DataSet, where: str, background: bool
+) -> tuple[int, int, str]:
     """Returns the number of classes and of training images, and a hash of the content.
 
     Files that are missing are an error only when they are read, if the data set has a
@@ -317,8 +317,7 @@ def _content_of(data_set: DataSet, where: str, task: str) -> tuple[int, int, str
             return _folder_content(Path(where), data_set.classes)
         return data_set.classes, data_set.images, ""
     if data_set.name == "digit-scenes":
-        # In segmentation the background is a class too.
-        return data_set.classes + (task == "segmentation"), data_set.images, ""
+        return data_set.classes + background, data_set.images, ""
     if not Path(where).is_dir():
         return data_set.classes, data_set.images, ""
     if data_set.name == "coco":

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.errors import DataError
+from ablate.provenance import install_extra
 
 
 def _coder() -> Any:
@@ -15,8 +16,7 @@ def _coder() -> Any:
         from faster_coco_eval.core import mask
     except ImportError as error:
         raise DataError(
-            "detection needs the package faster-coco-eval; install it with"
-            ' pip install "ablate[dense]"'
+            f"detection needs the package faster-coco-eval: {install_extra('dense')}"
         ) from error
     return mask
 

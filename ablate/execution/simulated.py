@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ablate import tasks
 from ablate.execution.early_stopping import make_stopping_rule
 from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
 from ablate.records import (
@@ -39,16 +40,15 @@ def made_up(trial: Trial, number: int) -> Epoch:
     """
     level = 60 + int(trial.architecture.hash[:6], 16) / 0xFFFFFF * 30
     noise = random.Random(f"{trial.hash}/{number}").gauss(0, 0.3)
-    top1 = level * (1 - math.exp(-3 * number / trial.recipe.epochs)) + noise
-    loss = 4.6 * (1 - top1 / 100)
+    share = level * (1 - math.exp(-3 * number / trial.recipe.epochs)) + noise
+    loss = 4.6 * (1 - share / 100)
+    metrics = {}
+    for place, metric in enumerate(tasks.of(trial.architecture).metrics):
+        rising = min(100.0, share + 5 * place)
+        metrics[metric.name] = rising if metric.direction == "max" else loss
     return Epoch(
         number=number,
-        metrics={
-            "train_loss": loss,
-            "loss": loss,
-            "top1": top1,
-            "top5": min(100.0, top1 + 5),
-        },
+        metrics=metrics,
         lr=trial.recipe.lr,
         seconds=1.0,
     )

@@ -1,6 +1,6 @@
 """Heads other than a classifier: for detection and for segmentation.
 
-Each file of this package has the heads of one kind in its tuple `HEADS`.
+A file of this package, or of a task, has heads in its tuple `HEADS`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from ablate import discovery
 from ablate.errors import UnknownName, unknown
 from ablate.heads.head import Head
 
@@ -15,9 +16,10 @@ from ablate.heads.head import Head
 @cache
 def heads() -> Mapping[str, Head]:
     """Returns every head by name."""
-    from ablate.heads import detr, mask_rcnn, upernet
-
-    every = (*mask_rcnn.HEADS, *detr.HEADS, *upernet.HEADS)
+    every: list[Head] = []
+    # By name: tasks may import heads.
+    for package in ("ablate.heads", "ablate.tasks"):
+        every += discovery.listed(package, "HEADS")
     return {head.name: head for head in every}
 
 

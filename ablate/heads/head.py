@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ablate.errors import Infeasible
+from ablate.provenance import install_extra
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,6 +43,5 @@ def require(package: str, head: str) -> None:
     """Raises Infeasible if a package that a head needs is not installed."""
     if find_spec(package) is None:
         raise Infeasible(
-            f"head {head} needs the package {package}; install it with"
-            ' pip install "ablate[dense]"'
+            f"head {head} needs the package {package}: {install_extra('dense')}"
         )

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ablate.data.batches import batches, first_images
 from ablate.data.share import Share
 from ablate.layers.patch_losses import Regions
-from ablate.learning.loss import MEASURED, mixer, test_sums, training_loss
+from ablate.learning.loss import mixer, training_loss
 from ablate.learning.own_metrics import metrics_of
 from ablate.learning.patches import PatchTerms, mix_on_grid
 from ablate.learning.teacher import Distillation, build_teacher, separate_heads
-from ablate.learning.work import Batch, Evaluating, Part
+from ablate.learning.work import Batch, Evaluating, Measure, Part
 from ablate.records import Trial
 
 
@@ -51,8 +51,15 @@ class Classification:
     step: Step
     extra: PatchTerms
 
-    def __init__(self, trial: Trial, device: torch.device, share: Share) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        device: torch.device,
+        share: Share,
+        measures: Sequence[Measure],
+    ) -> None:
         self._trial = trial
+        self._measures = measures
         self._recipe = trial.recipe
         self._device = device
         self._own_metrics = metrics_of(trial)
@@ -113,7 +120,9 @@ class Classification:
     def evaluate(
         self, model: nn.Module, tools: Evaluating, *, validation: bool
     ) -> dict[str, float]:
-        sums = torch.zeros(len(MEASURED), dtype=torch.float64, device=self._device)
+        sums = torch.zeros(
+            len(self._measures), dtype=torch.float64, device=self._device
+        )
         images = 0
         all_logits: list[Tensor] = []
         all_labels: list[Tensor] = []
@@ -121,7 +130,7 @@ class Classification:
             tools.beat()
             with tools.autocast():
                 logits = model(inputs)
-            sums += test_sums(logits, labels)
+            sums += self.sums(logits, labels)
             images += len(labels)
             if self._own_metrics:
                 all_logits.append(logits.float().cpu())
@@ -129,12 +138,18 @@ class Classification:
         sums, images = tools.total(sums, images)
         means = (sums / images).tolist()
         measured = {
-            name: factor * mean
-            for (name, factor), mean in zip(MEASURED.items(), means, strict=True)
+            measure.metric.name: measure.times * mean
+            for measure, mean in zip(self._measures, means, strict=True)
         }
         for metric in self._own_metrics:
             measured[metric.name] = metric(torch.cat(all_logits), torch.cat(all_labels))
         return measured
+
+    def sums(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Returns what each measure adds up over a batch: float64 (measures)."""
+        logits = logits.float()
+        found = [measure.sum(logits, labels) for measure in self._measures]
+        return torch.stack([one.double() for one in found])
 
     def first_images(self, count: int) -> Iterator[Tensor]:
         return first_images(self.batches, count)

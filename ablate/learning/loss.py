@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from timm.loss import (
     BinaryCrossEntropy,
     LabelSmoothingCrossEntropy,
@@ -100,18 +99,3 @@ def mixer(recipe: Recipe, classes: int) -> PatchMixup | None:
         label_smoothing=recipe.label_smoothing,
         num_classes=classes,
     )
-
-
-# What `test_sums` adds up, and the factor from its mean over images to the metric.
-MEASURED = {"loss": 1.0, "top1": 100.0, "top5": 100.0}
-
-
-def test_sums(logits: Tensor, labels: Tensor) -> Tensor:
-    """Returns sums over a batch: cross-entropy, top-1 and top-5 hits.
-
-    The sums are float64 (3,), in the order of `MEASURED`.
-    """
-    logits = logits.float()
-    loss = F.cross_entropy(logits, labels, reduction="sum").double()
-    first = logits.topk(min(5, logits.shape[1]), dim=1).indices.eq(labels[:, None])
-    return torch.stack([loss, first[:, 0].sum().double(), first.sum().double()])

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ablate.records import Metric
+
 
 @dataclass(frozen=True)
 class Part:
@@ -46,6 +48,19 @@ class Evaluating:
     autocast: Callable[[], AbstractContextManager[Any]]
     beat: Callable[[], None]
     total: Callable[[Tensor, int], tuple[Tensor, int]]
+
+
+class Measure(Protocol):
+    """A metric that is a multiple of a mean over images."""
+
+    @property
+    def metric(self) -> Metric: ...
+
+    @property
+    def times(self) -> float: ...
+
+    def sum(self, logits: Tensor, labels: Tensor, /) -> Tensor:
+        """Returns the sum over a batch, from logits (n, classes) and labels (n)."""
 
 
 class Work(Protocol):

@@ -24,8 +24,6 @@ from ablate.report.verdicts import Estimate, Judged, Verdict, judge
 class Effect:
     """The difference of a cell to the reference, in units of the metric.
 
-    The unit is percentage points for top1 and top5.
-
     Attributes:
         row, against: the cell and the cell that it is compared with.
         changed: the levels in which the cell differs from the reference; None if its

@@ -211,8 +211,8 @@ def _check_no_search(context: Context) -> None:
     if len(context.form.metric) > 1:
         context.wrong(
             ("metric",),
-            "a design has one metric, as {top1: max}; several belong to a search: add"
-            " a `strategy`",
+            "a design has one metric; several belong to a search: keep one, or add a"
+            " `strategy`",
         )
 
 

@@ -54,12 +54,11 @@ def _task_of(head: str) -> str:
 
 def check_data(context: Context, task: Task, name: str) -> None:
     """Checks that a data set has what the task learns from."""
-    found = SETS.get(name)
-    # A data set of the user's own has one class for each image.
-    has = found.tasks if found is not None else (USUAL,)
-    if task.name in has:
+    # A data set of the user's own, or one that is unknown, has no scenes.
+    shows_scenes = name in SETS and SETS[name].kind == "scenes"
+    if name in task.data or not (task.data or shows_scenes):
         return
-    known = [one.name for one in SETS.values() if task.name in one.tasks]
+    known = task.data or [one.name for one in SETS.values() if one.kind != "scenes"]
     where = ("data",) if isinstance(context.form.data, str) else ("data", "name")
     context.wrong(
         where,

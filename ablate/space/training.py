@@ -99,7 +99,7 @@ def read_data(context: Context, task: Task) -> Data:
         said = form.model_dump(exclude_none=True)
     check_data(context, task, str(said["name"]))
     try:
-        return data.describe(**said, task=task.name)
+        return data.describe(**said, background=task.background)
     except DataError as error:
         # The message names the wrong key as `data.KEY`.
         named = next((field for field in said if f"data.{field}" in str(error)), "path")

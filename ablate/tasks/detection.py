@@ -45,6 +45,7 @@ TASK = Task(
     metrics=METRICS,
     work=work,
     heads=("mask-rcnn", "mask-rcnn-small", "detr", "detr-small"),
+    data=("digit-scenes", "coco"),
     unread=NOT_IN_SCENES,
     unmeasured={"detr": OF_MASKS, "detr-small": OF_MASKS},
 )

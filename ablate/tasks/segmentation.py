@@ -55,5 +55,7 @@ TASK = Task(
     metrics=METRICS,
     work=work,
     heads=("upernet", "upernet-small"),
+    data=("digit-scenes", "ade20k"),
+    background=True,
     unread=NOT_IN_SCENES,
 )

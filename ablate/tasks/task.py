@@ -59,7 +59,10 @@ class Task:
             decides unless a space says otherwise.
         work: returns the data, the loss and the evaluation of a trial.
         heads: what turns a backbone into a network of the task, the usual one first;
-            empty: the backbone's own classifier.
+            empty: the backbone's own classifier. No two tasks share a head.
+        data: the names of the data sets that it learns from; empty: those with one
+            class for each image.
+        background: whether a pixel without an object has a class.
         unread: the fields of a recipe that the task does not read.
         unmeasured: metrics that a network with a head does not have, by head.
         chance: returns the value of each metric for a network that guesses, given the
@@ -71,6 +74,8 @@ class Task:
     metrics: tuple[Metric, ...]
     work: Callable[[Trial, torch.device, Share], Work]
     heads: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    background: bool = False
     unread: frozenset[str] = frozenset()
     unmeasured: Mapping[str, frozenset[str]] = field(default_factory=dict)
     chance: Callable[[int], Mapping[str, float]] = no_chance

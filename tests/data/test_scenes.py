@@ -210,7 +210,6 @@ def test_ade20k_is_read_in_its_published_layout(tmp_path: Path) -> None:
         folder,
         image_size=64,
         image_width=256,
-        task="segmentation",
         workers=0,
     )
     assert (data.classes, data.images) == (150, 6)
@@ -228,13 +227,12 @@ def test_ade20k_is_read_in_its_published_layout(tmp_path: Path) -> None:
 def test_data_that_are_not_there_are_said_with_the_layout(
     name: str, tmp_path: Path
 ) -> None:
-    task = "detection" if name == "coco" else "segmentation"
-    data = describe(name, str(tmp_path / "none"), task=task)
+    data = describe(name, str(tmp_path / "none"))
     with pytest.raises(DataError, match=r"is missing; .* needs"):
         SceneBatches(data, RECIPE, CPU, "objects")
     (tmp_path / "there").mkdir()
     with pytest.raises(DataError, match=r"is missing; .* needs"):
-        describe(name, str(tmp_path / "there"), task=task)
+        describe(name, str(tmp_path / "there"))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"images": []}'])

@@ -376,7 +376,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "two metrics": (
         added("metric: {top1: max, loss: min}"),
         9,
-        "a design has one metric, as {top1: max}",
+        "a design has one metric; several belong to a search",
     ),
     "direction": (
         added("metric: {top1: up}"),

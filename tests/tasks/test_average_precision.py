@@ -1,0 +1,147 @@
+"""Average precision and the metrics of segmentation against other implementations."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import jaccard_score, recall_score
+
+from ablate.data.digit_scenes import DigitScenes
+from ablate.data.scene import IGNORED
+from ablate.learning.average_precision import (
+    Found,
+    average_precision,
+    predictions_of,
+    truth_of,
+)
+from ablate.learning.segmentation import confusion, measured
+
+CLASSES = 10
+
+
+def perfect(count: int) -> list[Found]:
+    """What a network without mistakes sees in digit scenes."""
+    found = []
+    for index in range(count):
+        scene = DigitScenes("test", 64)[index]
+        found.append(
+            Found(
+                size=(64, 64),
+                annotations=scene.annotations,
+                boxes=scene.objects["boxes"].numpy(),
+                labels=scene.objects["labels"].numpy(),
+                scores=np.ones(len(scene.objects["labels"]), np.float32),
+                masks=scene.objects["masks"].numpy().astype(bool),
+            )
+        )
+    return found
+
+
+def noisy(count: int, seed: int = 0) -> list[Found]:
+    """Moved boxes and masks, wrong labels, doubled and missing objects, crowds."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for number, one in enumerate(perfect(count)):
+        assert one.masks is not None
+        chosen = draw.integers(0, len(one.boxes), draw.integers(0, 8))
+        if number % 5 == 0:
+            chosen = chosen[:0]
+        labels = one.labels[chosen].copy()
+        wrong = draw.random(len(chosen)) < 0.2
+        labels[wrong] = draw.integers(1, CLASSES + 1, wrong.sum())
+        moves = draw.integers(-3, 4, len(chosen))
+        masks = [
+            np.roll(one.masks[index], move, axis=1)
+            for index, move in zip(chosen, moves, strict=True)
+        ]
+        boxes = one.boxes[chosen] + draw.normal(0, 2, (len(chosen), 4))
+        boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+        annotations = tuple(
+            {**told, "iscrowd": int(draw.random() < 0.1)} for told in one.annotations
+        )
+        made.append(
+            Found(
+                size=one.size,
+                annotations=annotations,
+                boxes=boxes.astype(np.float32),
+                labels=labels,
+                scores=draw.random(len(chosen)).astype(np.float32),
+                masks=np.array(masks, bool).reshape(-1, 64, 64),
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_that_of_pycocotools(seed: int) -> None:
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    found = noisy(40, seed)
+    ours = average_precision(found, CLASSES)
+    with contextlib.redirect_stdout(io.StringIO()):
+        for kind, by in (("box", "bbox"), ("mask", "segm")):
+            known = COCO()
+            known.dataset = truth_of(found, CLASSES)
+            known.createIndex()
+            judged = COCOeval(known, known.loadRes(predictions_of(found)), by)
+            judged.evaluate()
+            judged.accumulate()
+            judged.summarize()
+            for name, position in (("ap", 0), ("ap50", 1), ("ap75", 2)):
+                assert ours[f"{kind}_{name}"] == pytest.approx(
+                    100 * judged.stats[position], abs=1e-9
+                )
+    assert 1 < ours["box_ap"] < 90
+    assert 1 < ours["mask_ap"] < 90
+
+
+def test_a_network_without_mistakes_has_all_and_one_that_sees_nothing_none() -> None:
+    found = perfect(20)
+    assert set(average_precision(found, CLASSES).values()) == {100.0}
+    blind = [
+        replace(
+            one,
+            boxes=one.boxes[:0],
+            labels=one.labels[:0],
+            scores=one.scores[:0],
+            masks=np.zeros((0, 64, 64), bool),
+        )
+        for one in found
+    ]
+    assert set(average_precision(blind, CLASSES).values()) == {0.0}
+
+
+def test_a_network_without_masks_has_no_value_for_them() -> None:
+    found = [replace(one, masks=None) for one in perfect(5)]
+    assert set(average_precision(found, CLASSES)) == {"box_ap", "box_ap50", "box_ap75"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_metrics_of_segmentation_are_those_of_scikit_learn(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.randint(0, 6, (40, 40), generator=generator).to(torch.uint8)
+    seen = torch.where(
+        torch.rand(40, 40, generator=generator) < 0.6,
+        classes.long(),
+        torch.randint(0, 6, (40, 40), generator=generator),
+    )
+    # Class 5 is only seen, class 6 is nowhere, and some pixels have no class.
+    classes[classes == 5] = 4
+    classes[:5] = IGNORED
+    found = measured(confusion(seen, classes, 7).double())
+    known = classes != IGNORED
+    truth, said = classes[known].numpy(), seen[known].numpy()
+    there = sorted(set(truth) | set(said))
+    assert found["miou"] == pytest.approx(
+        100 * jaccard_score(truth, said, labels=there, average="macro")
+    )
+    assert found["macc"] == pytest.approx(
+        100 * recall_score(truth, said, labels=sorted(set(truth)), average="macro")
+    )
+    assert found["pixel_acc"] == pytest.approx(100 * (truth == said).mean())

@@ -1,0 +1,181 @@
+"""Tasks: what a space says of them, and that a training of each resumes exactly."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ablate import families, space
+from ablate.data import describe
+from ablate.errors import SpaceError
+from ablate.records import Diagnostics, Recipe, Trial
+from ablate.tasks import find, of, tasks
+from ablate.training import Training
+
+SPACE = """
+question: q
+task: {task}
+backbone: vit_tiny_patch16_224
+factors:
+  shortcuts.count: [0, 1]
+data: digit-scenes
+"""
+VIT = {"size.width": 32, "size.depth": 2, "size.heads": 2, "size.patch_size": 8}
+HEADS = ["mask-rcnn-small", "detr-small", "upernet-small"]
+
+
+def trial(head: str, **recipe: object) -> Trial:
+    task = next(task for task in tasks().values() if head in task.heads)
+    data = describe(
+        "digit-scenes", train_images=24, test_images=6, background=task.background
+    )
+    return Trial(
+        architecture=families.resolve(
+            "vit", 64, 1, data.classes, {**VIT, "ffn.kernel": 3}, head=head
+        ),
+        recipe=replace(Recipe(epochs=2, batch_size=8, flip=0.5, lr=1e-3), **recipe),
+        data=data,
+        seed=0,
+    )
+
+
+def trained(training: Training, epochs: int = 2) -> Training:
+    while len(training.epochs) < epochs:
+        training.epoch()
+    return training
+
+
+def problems(text: str) -> str:
+    with pytest.raises(SpaceError) as error:
+        space.load(text, "a.yaml")
+    return str(error.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_a_training_that_was_interrupted_gives_the_same_bits(
+    head: str, tmp_path: Path
+) -> None:
+    whole = trained(Training(trial(head, ema=0.9), tmp_path / "whole"))
+    first = trained(Training(trial(head, ema=0.9), tmp_path / "parts"), 1)
+    first.save()
+    first.close()
+    second = trained(Training(trial(head, ema=0.9), tmp_path / "parts"))
+    metrics = [epoch.metrics for epoch in whole.epochs]
+    assert [epoch.metrics for epoch in second.epochs] == metrics
+    ours, theirs = whole._model.state_dict(), second._model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    whole.close()
+    second.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_what_an_epoch_measures_is_what_the_task_says(
+    head: str, tmp_path: Path
+) -> None:
+    with contextlib.closing(Training(trial(head, epochs=1), tmp_path)) as training:
+        measured = trained(training, 1).epochs[0].metrics
+        task = of(training._trial.architecture)
+        assert set(measured) == {one.name for one in task.metrics_with(head)}
+        taken = training.diagnose(Diagnostics(("high_frequency",), images=4))
+        assert [one.layer for one in taken] == [0, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_a_batch_in_parts_has_about_the_loss_of_the_whole(
+    head: str, tmp_path: Path
+) -> None:
+    losses = []
+    for accumulate in (1, 3):
+        wanted = trial(head, accumulate=accumulate, epochs=1)
+        training = Training(wanted, tmp_path / str(accumulate))
+        losses.append(training.epoch().metrics["train_loss"])
+        training.close()
+    assert losses[0] == pytest.approx(losses[1], rel=0.25)
+
+
+def test_each_task_has_what_the_others_need_of_it() -> None:
+    heads = [head for task in tasks().values() for head in task.heads]
+    assert len(heads) == len(set(heads))
+    for task in tasks().values():
+        assert task.decides.compared
+        for head in task.heads or ("",):
+            assert task.decides in task.metrics_with(head)
+        fields = set(vars(Recipe()))
+        assert task.unread <= fields
+
+
+def test_a_space_of_each_task_has_its_metrics_and_its_usual_head() -> None:
+    found = space.load(SPACE.format(task="segmentation"), "a.yaml")
+    assert (found.task, found.head, found.metric) == ("segmentation", "upernet", "miou")
+    assert found.data.classes == 11, "the background is a class"
+    found = space.load(SPACE.format(task="detection") + "head: detr", "a.yaml")
+    assert (found.head, found.metric) == ("detr", "box_ap")
+    assert "mask_ap" not in {metric.name for metric in found.metrics}
+    assert found.data.classes == 10
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "said"),
+    [
+        ("detektion", "", "unknown task 'detektion'; did you mean 'detection'"),
+        ("detection", "head: upernet", "unknown head of task detection 'upernet'"),
+        (
+            "classification",
+            "head: detr",
+            "task classification has the backbone's own classifier and no other head;"
+            " leave head out, or write task: detection",
+        ),
+        (
+            "classification",
+            "",
+            "digit-scenes has nothing for task classification to learn from; data sets"
+            " that have it: digits, cifar10",
+        ),
+        ("detection", "metric: {top1: max}", "must be one of box_ap, box_ap50"),
+        (
+            "detection",
+            "recipe: {mixup: 0.2}",
+            "task detection does not read recipe.mixup; leave it out",
+        ),
+        (
+            "detection",
+            "resources: {processes: 2}",
+            "task detection trains in one process",
+        ),
+        (
+            "segmentation",
+            "teacher: {backbone: vit_tiny_patch16_224, weights: timm}",
+            "task segmentation does not learn from a teacher",
+        ),
+    ],
+)
+def test_what_does_not_belong_to_a_task_is_said(
+    task: str, more: str, said: str
+) -> None:
+    assert said in problems(SPACE.format(task=task) + more)
+
+
+def test_data_of_one_class_are_nothing_to_detect_in() -> None:
+    text = SPACE.format(task="detection").replace("digit-scenes", "cifar10")
+    assert "cifar10 has nothing for task detection to learn from" in problems(text)
+
+
+def test_a_factor_of_the_recipe_that_the_task_does_not_read_is_said() -> None:
+    text = SPACE.format(task="detection").replace(
+        "shortcuts.count: [0, 1]", "recipe.cutmix: [0, 1]"
+    )
+    assert "task detection does not read recipe.cutmix; remove it" in problems(text)
+
+
+def test_an_unknown_task_is_said_with_the_known_ones() -> None:
+    from ablate.errors import UnknownName
+
+    with pytest.raises(UnknownName, match="classification, detection, segmentation"):
+        find("x")
