@@ -274,7 +274,7 @@ def describe(
     if image_size is not None:
         size = image_size
     for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
-    problem = preparation_problem(name, channels, mean, std, for_files)
+    problem = preparation_problem(name, channels, mean, std, for_files, image_width)
     if problem is not None:
         raise DataError(problem[1])
     count = train_images or images
@@ -354,9 +354,15 @@ def preparation_problem(
     mean: Sequence[float],
     std: Sequence[float],
     for_files: Mapping[str, float | str],
+    image_width: int = 0,
 ) -> tuple[str, str] | None:
     """Returns the field of the data that cannot be used, and why; None if all can."""
     kind = find(name).kind
+    if image_width and kind != "scenes":
+        return "image_width", (
+            f"data.image_width = {image_width} is read only for detection and"
+            f" segmentation; images of {name} are made square; leave it out"
+        )
     if kind != "images":
         for field, value in for_files.items():
             if value:

@@ -31,12 +31,14 @@ class Head:
         build: returns the network of feature maps and a number of classes.
         counted: returns the module whose forward pass, on images alone, is counted as
             the cost of the network. It must not depend on what an image shows.
+        fewest: images that the network needs at once in training.
     """
 
     name: str
     about: str
     build: Callable[[FeatureMaps, int], nn.Module]
     counted: Callable[[nn.Module], nn.Module] = as_it_is
+    fewest: int = 1
 
 
 def require(package: str, head: str) -> None:

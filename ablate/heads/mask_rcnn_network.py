@@ -15,7 +15,7 @@ from torchvision.ops import MultiScaleRoIAlign
 
 from ablate.backbones.features import FeatureMaps
 from ablate.heads.images import Objects, Sizes, sizes_of
-from ablate.heads.pyramid import Neck
+from ablate.heads.pyramid_network import Neck
 from ablate.heads.sizes import MaskRCNNSize
 
 # The scales of the second stage; the coarsest map is for proposals only.

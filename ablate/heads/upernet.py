@@ -21,11 +21,14 @@ def _build(
     return UperNet(features, classes, hidden, auxiliary)
 
 
+# A map of one place is normalised over the images of a batch.
+FEWEST = 2
 HEADS = (
     Head(
         name="upernet",
         about="UperNet with an auxiliary head in training, as in IFFN's table 8",
         build=lambda features, classes: _build("upernet", 512, 256, features, classes),
+        fewest=FEWEST,
     ),
     Head(
         name="upernet-small",
@@ -33,5 +36,6 @@ HEADS = (
         build=lambda features, classes: _build(
             "upernet-small", 64, 32, features, classes
         ),
+        fewest=FEWEST,
     ),
 )

@@ -7,7 +7,7 @@ from transformers import UperNetConfig
 from transformers.models.upernet.modeling_upernet import UperNetFCNHead, UperNetHead
 
 from ablate.backbones.features import FeatureMaps
-from ablate.heads.pyramid import FourScales
+from ablate.heads.pyramid_network import FourScales
 
 
 class UperNet(nn.Module):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate import data, factors, families, registry
+from ablate import data, factors, families, heads, registry
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.parts import own_loss, trainer_named
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
@@ -206,6 +206,8 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     recipe = _recipe(space, levels, architectural)
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, space.resources.processes)
+    if space.head:
+        _refuse_small_batches(space.head, recipe, images)
     architecture = families.resolve(
         backbone,
         images.image_size,
@@ -334,6 +336,17 @@ def _refuse_training(recipe: Recipe, architectural: Settings, processes: int) ->
     for is_refused, reason in refusals:
         if is_refused:
             raise Infeasible(reason)
+
+
+def _refuse_small_batches(head: str, recipe: Recipe, images: Data) -> None:
+    """Raises Infeasible if a head cannot train on the smallest part of a batch."""
+    batch = min(recipe.batch_size, images.images or recipe.batch_size)
+    fewest = heads.find(head).fewest
+    if batch // recipe.accumulate < fewest:
+        raise Infeasible(
+            f"head {head} needs {fewest} images at once; raise recipe.batch_size, or"
+            " lower recipe.accumulate"
+        )
 
 
 def _is_outside(name: str) -> bool:

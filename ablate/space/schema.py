@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_mo
 from ablate import factors, registry
 from ablate.data import SETS, own_sets
 from ablate.families import families
+from ablate.heads import heads
 from ablate.records import (
     LOSSES,
     MOST_SIDE,
@@ -25,6 +26,7 @@ from ablate.records import (
     Strategy,
 )
 from ablate.space.recipes import RECIPES
+from ablate.tasks import tasks
 
 # Loading processes of one trial: each is a process of this machine.
 MOST_WORKERS = 1_000
@@ -408,6 +410,8 @@ def json_schema() -> dict[str, Any]:
             if k != "additionalProperties"
         }
         properties[key] |= {"properties": known, "additionalProperties": False}
+    properties["task"]["enum"] = list(tasks())
+    properties["head"]["anyOf"][0]["enum"] = list(heads())
     names = [family.name for family in families().values() if family.declared]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = [*SETS, *own_sets()]
     recipe["loss"]["enum"] = [*LOSSES, *registry.of_kind("loss")]

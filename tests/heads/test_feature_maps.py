@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -140,3 +142,12 @@ def test_a_side_that_a_map_cannot_have_is_refused() -> None:
 def test_an_unknown_head_is_said_with_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="mask-rcnn"):
         heads.find("mask-rcn")
+
+
+def test_the_names_of_heads_and_tasks_are_known_without_torch() -> None:
+    """Commands that train nothing stay fast."""
+    code = (
+        "import sys; from ablate import heads, tasks; heads.heads(); tasks.tasks();"
+        " assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

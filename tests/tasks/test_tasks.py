@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ablate import families, space
+from ablate import families, pipeline, space
 from ablate.data import describe
 from ablate.errors import SpaceError
 from ablate.records import Diagnostics, Recipe, Trial
@@ -160,6 +160,20 @@ def test_what_does_not_belong_to_a_task_is_said(
     task: str, more: str, said: str
 ) -> None:
     assert said in problems(SPACE.format(task=task) + more)
+
+
+def test_a_width_of_images_that_are_made_square_is_said() -> None:
+    text = SPACE.format(task="classification").replace(
+        "digit-scenes", "{name: digits, image_width: 96}"
+    )
+    assert "data.image_width = 96 is read only for detection and" in problems(text)
+
+
+def test_a_head_that_normalises_over_a_batch_refuses_single_images() -> None:
+    text = SPACE.format(task="segmentation")
+    declared = space.load(text + "recipe: {batch_size: 4, accumulate: 3}", "a.yaml")
+    plan = pipeline.cost_plan(declared, "none.db")
+    assert "head upernet needs 2 images at once" in plan.cells[0].note
 
 
 def test_data_of_one_class_are_nothing_to_detect_in() -> None:
