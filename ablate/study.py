@@ -178,7 +178,9 @@ class Study:
             **declared.fixed,
         }
         rows = {
-            cell.index: matching_row(table, report.shown_levels(cell), fixed)
+            cell.index: matching_row(
+                table, report.shown_levels(cell), fixed, declared.head
+            )
             for cell in results.cells
         }
         printed = {

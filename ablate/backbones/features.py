@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch.nn.functional as F
+from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
 from ablate.layers.layout import OnGrid
@@ -52,6 +54,35 @@ class FeatureMaps(nn.Module):
         raise NotImplementedError
 
 
+class PaddedBlock(SwinTransformerBlock):
+    """A block of Swin that pads its grid to whole windows before it shifts them.
+
+    So does the published code. timm's block shifts first: if the windows do not fill
+    the grid, tokens of opposite edges of the image then attend to each other.
+    """
+
+    def _attn(self, x: Tensor) -> Tensor:
+        height, width = x.shape[1:3]
+        below = -height % self.window_size[0]
+        beside = -width % self.window_size[1]
+        whole = F.pad(x, (0, 0, 0, beside, 0, below))
+        attended: Tensor = super()._attn(whole)
+        return attended[:, :height, :width].contiguous()
+
+
+_PADDED: dict[type[nn.Module], type[nn.Module]] = {SwinTransformerBlock: PaddedBlock}
+
+
+def padded(kind: type[nn.Module]) -> type[nn.Module]:
+    """Returns the class of such blocks, of which factors may have changed the class."""
+    if kind not in _PADDED:
+        # `kind` derives from timm's block; its own methods stay outermost.
+        _PADDED[kind] = type(
+            f"Padded{kind.__name__}", (kind, PaddedBlock), {"__module__": __name__}
+        )
+    return _PADDED[kind]
+
+
 class SwinMaps(FeatureMaps):
     """The four stages of Swin, each with a layer norm on its output.
 
@@ -63,11 +94,13 @@ class SwinMaps(FeatureMaps):
 
     def __init__(self, backbone: Any, side: int, *, free: bool) -> None:
         super().__init__(backbone, side)
-        if free:
-            for stage in backbone.layers:
-                for block in stage.blocks:
+        window = backbone.layers[0].blocks[0].window_size
+        for stage in backbone.layers:
+            for block in stage.blocks:
+                block.__class__ = padded(type(block))
+                if free:
                     block.set_input_size(
-                        block.input_resolution, block.window_size, always_partition=True
+                        block.input_resolution, window, always_partition=True
                     )
         backbone.patch_embed.strict_img_size = False
         backbone.reset_classifier(0)

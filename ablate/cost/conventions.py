@@ -131,7 +131,9 @@ def mmcv(architecture: Architecture) -> float:
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         nonlocal total
-        total += _mmcv_rule(module, inputs[0], output)
+        if inputs:
+            # The counter's hooks see no arguments that are passed by name.
+            total += _mmcv_rule(module, inputs[0], output)
 
     for module in model.modules():
         if not any(module.children()):

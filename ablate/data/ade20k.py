@@ -18,6 +18,7 @@ from ablate.data.files import picture
 from ablate.data.scene import IGNORED, Scene
 from ablate.errors import DataError, shortened
 
+CLASSES = 150
 SPLITS = {"train": "training", "test": "validation"}
 
 
@@ -37,6 +38,12 @@ class ADEScenes:
     def __getitem__(self, index: int) -> Scene:
         image, annotation = self._pairs[index]
         classes = picture(annotation, mode="L")[0]
+        largest = int(classes.max())
+        if largest > CLASSES:
+            raise DataError(
+                f"data: {annotation} has a pixel of class {largest}; ade20k has classes"
+                f" from 1 to {CLASSES}, and 0 for none"
+            )
         # Class 0 becomes 255, which is IGNORED.
         return Scene(image=picture(image), objects={}, classes=shifted(classes))
 

@@ -274,7 +274,9 @@ def describe(
     if image_size is not None:
         size = image_size
     for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
-    problem = preparation_problem(name, channels, mean, std, for_files, image_width)
+    problem = preparation_problem(
+        name, channels, mean, std, for_files, size, image_width
+    )
     if problem is not None:
         raise DataError(problem[1])
     count = train_images or images
@@ -300,7 +302,7 @@ def describe(
         crop=crop,
         crop_mode=crop_mode,
         interpolation=interpolation,
-        image_width=0 if image_width == size else image_width,
+        image_width=image_width,
     )
 
 
@@ -354,15 +356,14 @@ def preparation_problem(
     mean: Sequence[float],
     std: Sequence[float],
     for_files: Mapping[str, float | str],
+    image_size: int = 0,
     image_width: int = 0,
 ) -> tuple[str, str] | None:
     """Returns the field of the data that cannot be used, and why; None if all can."""
     kind = find(name).kind
-    if image_width and kind != "scenes":
-        return "image_width", (
-            f"data.image_width = {image_width} is read only for detection and"
-            f" segmentation; images of {name} are made square; leave it out"
-        )
+    problem = _width_problem(name, image_size, image_width)
+    if problem:
+        return "image_width", problem
     if kind != "images":
         for field, value in for_files.items():
             if value:
@@ -392,6 +393,22 @@ def preparation_problem(
                 f" {counted(channels, 'channel')}: write {allowed}"
             )
     return None
+
+
+def _width_problem(name: str, image_size: int, image_width: int) -> str:
+    """Returns why the longer side of images cannot be used; empty if it can."""
+    if 0 < image_width < image_size:
+        return (
+            f"data.image_width = {image_width} is the longer side at most, and"
+            f" image_size = {image_size} the shorter one; set image_width to"
+            f" {image_size} or more"
+        )
+    if image_width and find(name).kind != "scenes":
+        return (
+            f"data.image_width = {image_width} is read only for detection and"
+            f" segmentation; images of {name} are made square; leave it out"
+        )
+    return ""
 
 
 def settled(data: Data, recipe: Recipe) -> Data:

@@ -7,16 +7,24 @@ PATH/val2017/*.jpg                   PATH/annotations/instances_val2017.json
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ablate.data.files import file_hash, picture
 from ablate.data.masks import decoded
-from ablate.data.scene import Scene
+from ablate.data.scene import LEAST, Scene
 from ablate.errors import DataError, shortened
 
+# What is read of each item of a file.
+FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
+    "images": {"id": int, "file_name": str, "height": int, "width": int},
+    "annotations": {"image_id": int, "category_id": int, "bbox": list},
+    "categories": {"id": int},
+}
 # The names of the splits in the files.
 SPLITS = {"train": "train2017", "test": "val2017"}
 
@@ -27,11 +35,15 @@ class CocoScenes:
     Training leaves out images without objects. Crowds are in the annotations only.
     Labels count from 1 in the order of the categories' numbers.
 
+    Args:
+        masks: whether the objects have masks; without, they need no segmentation.
+
     Raises:
         DataError: a folder or file is missing or is not in COCO's layout.
     """
 
-    def __init__(self, path: str, split: str) -> None:
+    def __init__(self, path: str, split: str, *, masks: bool = True) -> None:
+        self._masks = masks
         self._folder = Path(path, SPLITS[split])
         if not self._folder.is_dir():
             raise DataError(_missing(path, self._folder))
@@ -41,9 +53,10 @@ class CocoScenes:
         for annotation in content["annotations"]:
             told = {**annotation, "category_id": numbers[annotation["category_id"]]}
             self._by_image.setdefault(annotation["image_id"], []).append(told)
-        self._images = sorted(content["images"], key=lambda image: int(image["id"]))
+        images = content["images"]
         if split == "train":
-            self._images = [one for one in self._images if self._objects(one)]
+            images = _images_with_objects(content)
+        self._images = sorted(images, key=lambda image: int(image["id"]))
 
     def __len__(self) -> int:
         return len(self._images)
@@ -59,10 +72,8 @@ class CocoScenes:
         boxes[:, 2:] += boxes[:, :2]
         boxes[:, 0::2] = boxes[:, 0::2].clamp(0, width)
         boxes[:, 1::2] = boxes[:, 1::2].clamp(0, height)
-        masks = [
-            torch.from_numpy(decoded(one["segmentation"], height, width))
-            for one in objects
-        ]
+        empty = torch.zeros(height, width, dtype=torch.uint8)
+        masks = [self._mask(one, height, width) for one in objects]
         return Scene(
             image=pixels,
             objects={
@@ -70,21 +81,48 @@ class CocoScenes:
                 "labels": torch.tensor(
                     [one["category_id"] for one in objects], dtype=torch.int64
                 ),
-                "masks": torch.stack(masks)
-                if masks
-                else torch.zeros(0, height, width, dtype=torch.uint8),
+                "masks": torch.stack([empty, *masks])[1:],
             },
             classes=torch.zeros(height, width, dtype=torch.uint8),
             annotations=tuple(self._by_image.get(int(image["id"]), ())),
         )
 
+    def _mask(self, annotation: dict[str, Any], height: int, width: int) -> Tensor:
+        if not self._masks:
+            return torch.zeros(height, width, dtype=torch.uint8)
+        told = annotation.get("segmentation")
+        if not told:
+            raise DataError(
+                f"data: annotation {annotation.get('id')} of {self._folder} has no"
+                " segmentation, which a head with masks learns from; use head: detr"
+            )
+        return torch.from_numpy(decoded(told, height, width))
+
     def _objects(self, image: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns the annotations that are single objects with an area."""
-        return [
-            one
-            for one in self._by_image.get(int(image["id"]), ())
-            if not one.get("iscrowd") and one["bbox"][2] >= 1 and one["bbox"][3] >= 1
-        ]
+        """Returns the annotations that are single objects and visible in the image."""
+        found = self._by_image.get(int(image["id"]), ())
+        return [one for one in found if _is_object(one, image)]
+
+
+def _images_with_objects(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the images that training uses."""
+    by_number = {image["id"]: image for image in content["images"]}
+    used = set()
+    for annotation in content["annotations"]:
+        image = by_number.get(annotation["image_id"])
+        if image is not None and _is_object(annotation, image):
+            used.add(image["id"])
+    return [image for image in content["images"] if image["id"] in used]
+
+
+def _is_object(annotation: Mapping[str, Any], image: Mapping[str, Any]) -> bool:
+    """Whether an annotation is a single object that covers a pixel of its image."""
+    if annotation.get("iscrowd"):
+        return False
+    left, top, width, height = annotation["bbox"]
+    right = min(left + width, image["width"])
+    bottom = min(top + height, image["height"])
+    return bool(right - max(left, 0) >= LEAST and bottom - max(top, 0) >= LEAST)
 
 
 def describe_coco(path: str) -> tuple[int, int, str]:
@@ -93,13 +131,22 @@ def describe_coco(path: str) -> tuple[int, int, str]:
     The hash is over both files of annotations.
 
     Raises:
-        DataError: a file is missing or is not in COCO's layout.
+        DataError: a file is missing or is not in COCO's layout, or the two files have
+            different categories.
     """
     folder = Path(path, SPLITS["train"])
     if not folder.is_dir():
         raise DataError(_missing(path, folder))
-    classes = len(category_numbers(read_annotations(path, "test")))
-    images = sum(1 for _ in folder.iterdir())
+    contents = [read_annotations(path, split) for split in SPLITS]
+    numbers = [category_numbers(content) for content in contents]
+    if numbers[0] != numbers[1]:
+        other = sorted(set(numbers[0]) ^ set(numbers[1]))
+        raise DataError(
+            f"data: the annotations of the two splits in {shortened(path)} have different"
+            f" categories: {', '.join(map(str, other))} are in one of them only"
+        )
+    classes = len(numbers[0])
+    images = len(_images_with_objects(contents[0]))
     files = [_annotations_file(path, split) for split in SPLITS]
     return classes, images, "".join(file_hash(file)[:10] for file in files)
 
@@ -120,7 +167,32 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
     wanted = ("images", "annotations", "categories")
     if not isinstance(content, dict) or any(key not in content for key in wanted):
         raise DataError(f"data: {file} must have {', '.join(wanted)}, as COCO's files")
+    for key, fields in FIELDS.items():
+        for number, one in enumerate(content[key]):
+            problem = _problem(one, fields)
+            if problem:
+                raise DataError(f"data: {file}: {key}[{number}] {problem}")
+    known = {one["id"] for one in content["categories"]}
+    for number, one in enumerate(content["annotations"]):
+        if one["category_id"] not in known:
+            raise DataError(
+                f"data: {file}: annotations[{number}] has the category"
+                f" {one['category_id']}, which is not in categories"
+            )
     return content
+
+
+def _problem(item: Any, fields: Mapping[str, type | tuple[type, ...]]) -> str:
+    """Returns what is wrong with an item of a file; empty if nothing is."""
+    if not isinstance(item, dict):
+        return "is no mapping"
+    for field, kind in fields.items():
+        if not isinstance(item.get(field), kind):
+            return f"has no {field}, or one of the wrong type"
+    box = item.get("bbox", [0.0] * 4)
+    if len(box) != 4 or not all(isinstance(side, int | float) for side in box):
+        return "must have a bbox of four numbers"
+    return ""
 
 
 def category_numbers(content: dict[str, Any]) -> dict[int, int]:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 # The class of pixels that neither training nor evaluation looks at.
 IGNORED = 255
+# Sides of the smallest box that training learns from, in pixels.
+LEAST = 1.0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -17,7 +17,7 @@ from ablate.data.batches import normalisation
 from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, find
 from ablate.data.coco import CocoScenes
 from ablate.data.digit_scenes import DigitScenes
-from ablate.data.scene import IGNORED, Scene, Scenes
+from ablate.data.scene import IGNORED, LEAST, Scene, Scenes
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
 
@@ -29,7 +29,8 @@ RESIZED = (0.5, 2.0)
 # Images from which the normalisation of generated scenes is estimated.
 SAMPLE = 200
 
-Shows = Literal["objects", "classes"]
+# What training learns from: boxes, boxes with masks, or the classes of pixels.
+Shows = Literal["boxes", "masks", "classes"]
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ class SceneBatch:
     scenes: list[Scene]
 
 
-def scenes(data: Data, split: str) -> Scenes:
+def scenes(data: Data, split: str, shows: Shows) -> Scenes:
     """Returns all scenes of a split, `train` or `test`. Raises DataError."""
     if data.name == "coco":
-        return CocoScenes(data.path, split)
+        return CocoScenes(data.path, split, masks=shows == "masks")
     if data.name == "ade20k":
         return ADEScenes(data.path, split)
     return DigitScenes(split, data.image_size)
@@ -75,8 +76,6 @@ def scenes(data: Data, split: str) -> Scenes:
 
 class SceneBatches:
     """The batches of a trial.
-
-    `shows` says what training learns from: objects, or the classes of pixels.
 
     Training draws everything from `order`, in the driving process, so that an epoch is
     the same with any number of loading processes.
@@ -90,14 +89,16 @@ class SceneBatches:
         self._device = device
         self._shows = shows
         self._is_file = find(data.name).kind == "scenes" and data.name != "digit-scenes"
-        train = scenes(data, "train")
-        test = scenes(data, "test")
+        train = scenes(data, "train", shows)
+        test = scenes(data, "test", shows)
         kept, held = parted(_subset(len(train), data, "train"), data.validation)
         self._train = _Part(train, kept.tolist())
         self._splits = {
             "validation": _Part(train, held.tolist()),
             "test": _Part(test, _subset(len(test), data, "test").tolist()),
         }
+        if not len(self._train):
+            raise DataError(f"data: {data.name} has no training image with objects")
         self._batch = min(recipe.batch_size, len(self._train))
         self.updates = len(self._train) // self._batch
         self._mean, self._std = self._normalisation()
@@ -130,6 +131,9 @@ class SceneBatches:
             sampler=indices,
             num_workers=workers,
             collate_fn=list,
+            # Each pass draws a seed for the loading processes, which draw nothing. It
+            # must not come from the state that training draws from.
+            generator=torch.Generator(),
         )
         for items in loader:
             yield self._batched(items)
@@ -138,8 +142,10 @@ class SceneBatches:
         if self._is_file and not self._data.mean:
             mean, std = torch.tensor([IMAGENET_MEAN, IMAGENET_STD]) * 255
             return mean[:, None, None], std[:, None, None]
-        count = min(SAMPLE, len(self._train))
-        sample = torch.stack([self._train[index].image for index in range(count)])
+        sample = torch.zeros(0)
+        if not self._data.mean:
+            count = min(SAMPLE, len(self._train))
+            sample = torch.stack([self._train[index].image for index in range(count)])
         found = normalisation(self._data, sample)
         mean, std = (values[0] for values in found)
         return mean, std
@@ -154,7 +160,7 @@ class SceneBatches:
             seen = self._fitted(scene)
         if drawn.flip:
             seen = _flipped(seen)
-        return scene, seen
+        return scene, _visible(seen)
 
     def _prepare_for_test(self, scene: Scene, drawn: Drawn) -> tuple[Scene, Scene]:
         return scene, self._fitted(scene)
@@ -271,6 +277,16 @@ def _nearest(values: Tensor, size: tuple[int, int]) -> Tensor:
     if not len(values):
         return values.new_zeros(0, *size)
     return F.interpolate(values[None], size=size, mode="nearest-exact")[0]
+
+
+def _visible(scene: Scene) -> Scene:
+    """Leaves out objects that resizing has made smaller than a pixel."""
+    if not scene.objects:
+        return scene
+    boxes = scene.objects["boxes"]
+    large = ((boxes[:, 2:] - boxes[:, :2]) >= LEAST).all(1)
+    kept = {name: values[large] for name, values in scene.objects.items()}
+    return replace(scene, objects=kept)
 
 
 def _flipped(scene: Scene) -> Scene:

@@ -33,7 +33,7 @@ class SimplePyramid(nn.Module):
         self.fine = nn.ConvTranspose2d(width, width, 2, stride=2)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        return [self.finest(x), self.fine(x), x, F.max_pool2d(x, 2)]
+        return [self.finest(x), self.fine(x), x, F.max_pool2d(x, 2, ceil_mode=True)]
 
 
 class FourScales(nn.Module):

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.data.masks import encoded
-
 # The numbers of COCO's summary: AP, AP at 0.5, AP at 0.75.
 NUMBERS = {"ap": 0, "ap50": 1, "ap75": 2}
 
@@ -31,7 +29,7 @@ class Found:
         boxes: (n, 4) as left, top, right, bottom in pixels.
         labels: (n).
         scores: (n); a larger one is surer.
-        masks: bool (n, height, width); None if the network has none.
+        masks: the run-length code of each mask; None if the network has none.
     """
 
     size: tuple[int, int]
@@ -39,7 +37,7 @@ class Found:
     boxes: NDArray[np.float32]
     labels: NDArray[np.int64]
     scores: NDArray[np.float32]
-    masks: NDArray[np.bool_] | None = None
+    masks: Sequence[dict[str, Any]] | None = None
 
 
 def average_precision(found: Sequence[Found], classes: int) -> dict[str, float]:
@@ -86,7 +84,7 @@ def predictions_of(found: Sequence[Found]) -> list[dict[str, Any]]:
                 "score": float(one.scores[index]),
             }
             if one.masks is not None:
-                told["segmentation"] = encoded(one.masks[index].astype(np.uint8))
+                told["segmentation"] = one.masks[index]
             predicted.append(told)
     return predicted
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ablate.data.masks import encoded
 from ablate.data.scene_batches import SceneBatch, SceneBatches
 from ablate.heads.images import Objects, Sizes
 from ablate.learning.average_precision import Found, average_precision
@@ -34,10 +35,12 @@ class Detection:
 
     step: Step
 
-    def __init__(self, trial: Trial, device: torch.device) -> None:
+    def __init__(self, trial: Trial, device: torch.device, *, masks: bool) -> None:
         self._classes = trial.data.classes
         self._accumulate = trial.recipe.accumulate
-        self.batches = SceneBatches(trial.data, trial.recipe, device, "objects")
+        self.batches = SceneBatches(
+            trial.data, trial.recipe, device, "masks" if masks else "boxes"
+        )
         self.updates = self.batches.updates
         self.extra = nn.Module()
 
@@ -87,7 +90,8 @@ def _found(batch: SceneBatch, seen: list[Objects]) -> list[Found]:
         if "masks" in objects:
             small = objects["masks"].detach().float().cpu()
             whole = paste_masks_in_image(small, boxes, original)
-            masks = (whole[:, 0] > 0.5).numpy()
+            # Codes, because the masks of a whole data set would not fit into memory.
+            masks = [encoded((one > 0.5).numpy()) for one in whole[:, 0]]
         found.append(
             Found(
                 size=original,

@@ -12,19 +12,27 @@ from ablate.data.scene_batches import SceneBatches
 from ablate.learning.work import Batch, Part
 
 
-def parts_of(inputs: tuple[Sequence[Any] | Tensor, ...], count: int) -> Batch:
+def parts_of(
+    inputs: tuple[Sequence[Any] | Tensor, ...],
+    count: int,
+    weights: Sequence[int] | None = None,
+) -> Batch:
     """Returns a batch in at most `count` parts, which may differ by one image.
 
     Args:
         inputs: tensors or lists of equal length, one item per image.
+        weights: what the loss of an image is a mean over, such as its pixels with a
+            class; by default every image counts the same.
     """
     images = len(inputs[0])
     count = min(count, images)
+    counts = [1] * images if weights is None else list(weights)
+    total = max(1, sum(counts))
     bounds = [images * number // count for number in range(count + 1)]
     parts = []
     for start, end in itertools.pairwise(bounds):
         piece = tuple(one[start:end] for one in inputs)
-        parts.append(Part(piece, (end - start) / images))
+        parts.append(Part(piece, sum(counts[start:end]) / total))
     return Batch(tuple(parts), images)
 
 

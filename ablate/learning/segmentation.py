@@ -65,7 +65,8 @@ class Segmentation:
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
         for batch in self.batches.train(order):
-            yield parts_of((batch.images, batch.classes), self._accumulate)
+            known = (batch.classes != IGNORED).flatten(1).sum(1).tolist()
+            yield parts_of((batch.images, batch.classes), self._accumulate, known)
 
     def arguments(self, part: Part) -> tuple[Any, ...]:
         return part.inputs

@@ -93,6 +93,10 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     loaded = load_weights(model, weights, before)
     if architecture.head:
         model = _with_head(architecture, family, model, side)
+        # The checkpoint may be that of a network with this head.
+        whole = load_weights(model, weights)
+        if whole.share > loaded.share:
+            loaded = whole
     # Only checks that the losses can be built; their random draws must not change what
     # follows.
     with torch.random.fork_rng(devices=[]):
@@ -137,6 +141,12 @@ def _refuse_head(
     if values["drop"].quietly()["head"]:
         raise Infeasible(
             f"drop.head is defined on a classifier, not on head {architecture.head}"
+        )
+    patch = family.dimensions(architecture.backbone).patch_size
+    if patch and STRIDE % patch:
+        raise Infeasible(
+            f"head {architecture.head} needs patches that divide {STRIDE} pixels; those"
+            f" of {architecture.backbone} have {patch}"
         )
     for name, length in zip(
         ("height", "width"), architecture.input_shape[1:], strict=True

@@ -223,7 +223,10 @@ def _row(
 
 
 def matching_row(
-    table: PublishedTable, levels: Mapping[str, Level | None], fixed: Settings
+    table: PublishedTable,
+    levels: Mapping[str, Level | None],
+    fixed: Settings,
+    head: str = "",
 ) -> PublishedRow | None:
     """Returns the row of a table whose varying levels are those of a cell.
 
@@ -232,6 +235,7 @@ def matching_row(
     Args:
         levels: of the cell; None if the model does not read the factor.
         fixed: levels that all cells of the study share.
+        head: that of the study's networks.
     """
     from ablate import factors, families
 
@@ -256,6 +260,8 @@ def matching_row(
         return None
 
     def same(row: PublishedRow) -> bool:
+        if row.head != head:
+            return False
         reads = {name: told(row.levels, name) for name in table.varies}
         mine = {name: told(said, name) for name in table.varies}
         return all(

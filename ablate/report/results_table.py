@@ -259,7 +259,7 @@ def _data(
     if _has_controls(rows):
         data |= {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd}
     if published is not None:
-        data["published_top1"] = published.get(row.index)
+        data[f"published_{results.metric.name}"] = published.get(row.index)
     return data | _test(effect_of.get(row.index))
 
 

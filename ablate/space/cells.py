@@ -83,14 +83,28 @@ def _row(
     return full
 
 
-def read_published(context: Context) -> str:
+def read_published(context: Context, head: str) -> str:
     """The name of the published table that the study reproduces; may be empty."""
     from ablate.published import tables
 
     name = context.form.published
     if name and name not in tables():
         context.wrong(("published",), unknown("published table", name, tables()))
+        return name
+    other = tables()[name].rows[0].head if name else head
+    if other != head:
+        context.wrong(
+            ("published",),
+            f"{name} is a table of {_networks(other)}, and this study trains"
+            f" {_networks(head)}; leave published out",
+        )
     return name
+
+
+def _networks(head: str) -> str:
+    if head:
+        return f"networks with head {head}"
+    return "classifiers"
 
 
 def read_corner(

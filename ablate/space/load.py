@@ -220,7 +220,7 @@ def _read(context: Context) -> Space:
         keep=form.keep,
         scheduler=read_scheduler(context),
         rows=rows,
-        published=read_published(context),
+        published=read_published(context, head),
         pretrained=read_pretrained(context),
         teacher=None if form.trainer else read_teacher(context),
         diagnostics=read_diagnostics(context),
@@ -299,18 +299,22 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
 
 
 def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
-    """Notes a direction that contradicts what the user's own file says."""
+    """Notes a direction that contradicts what the metric says."""
     said = context.form.metric[name]
     built_in = [metric for task in tasks().values() for metric in task.metrics]
     for metric in metrics:
-        is_own = metric not in built_in
-        if is_own and metric.name == name and metric.direction != said:
-            context.wrong(
-                ("metric", name),
-                f"metric: {{{name}: {said}}} contradicts your file, in which {name} is"
-                f" better when it is {WORDS[metric.direction]}; write {{{name}:"
-                f" {metric.direction}}}, or leave `metric` out",
-            )
+        if metric.name != name or metric.direction == said:
+            continue
+        if metric in built_in:
+            wrong = "is the wrong way round:"
+        else:
+            wrong = "contradicts your file, in which"
+        context.wrong(
+            ("metric", name),
+            f"metric: {{{name}: {said}}} {wrong} {name} is better when it is"
+            f" {WORDS[metric.direction]}; write {{{name}: {metric.direction}}}, or leave"
+            " `metric` out",
+        )
 
 
 def _margin(context: Context, name: str, metrics: Sequence[Metric]) -> float:

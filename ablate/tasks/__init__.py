@@ -33,10 +33,17 @@ def find(name: str) -> Task:
 
 
 def of(architecture: Architecture) -> Task:
-    """Returns the task that a network is made for, by its head."""
+    """Returns the task that a network is made for, by its head.
+
+    Raises UnknownName if no task has this head.
+    """
     if not architecture.head:
         return tasks()[USUAL]
-    return next(task for task in tasks().values() if architecture.head in task.heads)
+    for task in tasks().values():
+        if architecture.head in task.heads:
+            return task
+    known = [head for task in tasks().values() for head in task.heads]
+    raise UnknownName(unknown("head", architecture.head, known))
 
 
 __all__ = ["USUAL", "Task", "find", "of", "tasks"]

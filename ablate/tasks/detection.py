@@ -30,13 +30,15 @@ METRICS = (
     _precision("mask_ap75", "mask AP75 (%)"),
     Metric("train_loss", digits=4, direction="min", compared=False),
 )
+WITHOUT_MASKS = ("detr", "detr-small")
 OF_MASKS = frozenset(("mask_ap", "mask_ap50", "mask_ap75"))
 
 
 def work(trial: Trial, device: torch.device, share: Share) -> Work:
     from ablate.learning.detection import Detection
 
-    return Detection(trial, device)
+    masks = trial.architecture.head not in WITHOUT_MASKS
+    return Detection(trial, device, masks=masks)
 
 
 TASK = Task(
@@ -47,5 +49,5 @@ TASK = Task(
     heads=("mask-rcnn", "mask-rcnn-small", "detr", "detr-small"),
     data=("digit-scenes", "coco"),
     unread=NOT_IN_SCENES,
-    unmeasured={"detr": OF_MASKS, "detr-small": OF_MASKS},
+    unmeasured=dict.fromkeys(WITHOUT_MASKS, OF_MASKS),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from PIL import Image
 from ablate.data import describe
 from ablate.data.coco import CocoScenes
 from ablate.data.digit_scenes import DigitScenes
+from ablate.data.files import picture
 from ablate.data.scene import IGNORED
 from ablate.data.scene_batches import SceneBatch, SceneBatches
 from ablate.errors import DataError
@@ -145,7 +147,7 @@ def test_digit_scenes_are_the_same_everywhere() -> None:
 def test_what_a_batch_shows_moves_with_its_images() -> None:
     """Flipped and resized masks still have the boxes that are told."""
     data = replace(describe("digit-scenes", train_images=40), image_size=64)
-    batches = SceneBatches(data, RECIPE, CPU, "objects")
+    batches = SceneBatches(data, RECIPE, CPU, "masks")
     flipped = 0
     for batch in every(batches):
         assert batch.images.shape == (4, 1, 64, 64)
@@ -186,7 +188,7 @@ def test_equal_orders_give_equal_epochs_and_others_do_not(tmp_path: Path) -> Non
 def test_coco_is_read_in_its_published_layout(tmp_path: Path) -> None:
     folder = str(coco(tmp_path / "coco"))
     data = describe("coco", folder, image_size=96, image_width=160, workers=0)
-    assert (data.classes, data.images) == (2, 6)
+    assert (data.classes, data.images) == (2, 5)
     scenes = CocoScenes(folder, "train")
     assert len(scenes) == 5, "an image without objects is left out"
     second = scenes[1]
@@ -194,7 +196,7 @@ def test_coco_is_read_in_its_published_layout(tmp_path: Path) -> None:
     assert second.objects["boxes"].tolist() == [[6, 8, 26, 24]]
     assert box_of(second.objects["masks"][0]) == [6, 8, 26, 24]
     assert [one["iscrowd"] for one in second.annotations] == [0, 1]
-    batches = SceneBatches(data, RECIPE, CPU, "objects")
+    batches = SceneBatches(data, RECIPE, CPU, "masks")
     (batch,) = batches.test()
     # 48 x 64 becomes 96 x 128, padded to a multiple of 32 on the side of the tallest.
     assert batch.sizes == [(96, 128), (128, 96), (96, 128)]
@@ -229,7 +231,7 @@ def test_data_that_are_not_there_are_said_with_the_layout(
 ) -> None:
     data = describe(name, str(tmp_path / "none"))
     with pytest.raises(DataError, match=r"is missing; .* needs"):
-        SceneBatches(data, RECIPE, CPU, "objects")
+        SceneBatches(data, RECIPE, CPU, "masks")
     (tmp_path / "there").mkdir()
     with pytest.raises(DataError, match=r"is missing; .* needs"):
         describe(name, str(tmp_path / "there"))
@@ -267,3 +269,119 @@ def test_a_split_for_validation_is_disjoint() -> None:
     assert len(trained) == 40
     assert len(held) == 10
     assert not trained & held
+
+
+def rewritten(
+    folder: Path, split: str, change: Callable[[dict[str, Any]], object]
+) -> str:
+    """Changes the annotations of a split; returns the folder."""
+    file = folder / "annotations" / f"instances_{split}2017.json"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda content: content["annotations"][0].update(category_id=99),
+            r"annotations\[0\] has the category 99, which is not in categories",
+        ),
+        (
+            lambda content: content["categories"][0].pop("id"),
+            r"categories\[0\] has no id",
+        ),
+        (
+            lambda content: content["images"][1].pop("width"),
+            r"images\[1\] has no width",
+        ),
+        (
+            lambda content: content["annotations"][1].update(bbox=[1, 2, "3", 4]),
+            r"annotations\[1\] must have a bbox of four numbers",
+        ),
+        (
+            lambda content: content["categories"].append({"id": 7, "name": "c"}),
+            "different categories: 7 are in one of them only",
+        ),
+    ],
+)
+def test_annotations_that_are_wrong_are_said(
+    change: Callable[[dict[str, Any]], object], said: str, tmp_path: Path
+) -> None:
+    folder = rewritten(coco(tmp_path / "coco"), "train", change)
+    with pytest.raises(DataError, match=said):
+        describe("coco", folder)
+
+
+def test_a_box_outside_its_image_is_left_out(tmp_path: Path) -> None:
+    def move(content: dict[str, Any]) -> None:
+        for annotation in content["annotations"]:
+            if annotation["image_id"] == 1:
+                annotation["bbox"] = [SIDE[1], 8, 20, 16]
+
+    folder = rewritten(coco(tmp_path / "coco"), "train", move)
+    assert len(CocoScenes(folder, "train")) == 4
+
+
+def test_an_object_that_resizing_makes_too_small_is_left_out(tmp_path: Path) -> None:
+    def shrink(content: dict[str, Any]) -> None:
+        for annotation in content["annotations"]:
+            annotation["bbox"][2:] = [1.5, 1.5]
+
+    folder = rewritten(coco(tmp_path / "coco"), "train", shrink)
+    data = describe("coco", folder, image_size=32, workers=0)
+    for batch in every(SceneBatches(data, RECIPE, CPU, "masks")):
+        assert all(len(one["boxes"]) == 0 for one in batch.objects)
+
+
+def test_boxes_without_masks_are_enough_for_a_head_without_masks(
+    tmp_path: Path,
+) -> None:
+    def drop(content: dict[str, Any]) -> None:
+        for annotation in content["annotations"]:
+            del annotation["segmentation"]
+
+    folder = rewritten(coco(tmp_path / "coco"), "train", drop)
+    data = describe("coco", folder, image_size=64, workers=0)
+    assert every(SceneBatches(data, RECIPE, CPU, "boxes"))
+    with pytest.raises(DataError, match=r"has no segmentation, .* use head: detr"):
+        every(SceneBatches(data, RECIPE, CPU, "masks"))
+
+
+def test_data_without_objects_are_said(tmp_path: Path) -> None:
+    folder = rewritten(
+        coco(tmp_path / "coco"), "train", lambda content: content["annotations"].clear()
+    )
+    with pytest.raises(DataError, match="coco has no training image with objects"):
+        SceneBatches(describe("coco", folder, image_size=64), RECIPE, CPU, "boxes")
+
+
+def test_images_of_several_sizes_are_normalised_as_the_data_say(tmp_path: Path) -> None:
+    folder = str(coco(tmp_path / "coco"))
+    data = describe("coco", folder, image_size=64, workers=0, mean=[0.5], std=[0.5])
+    batch = every(SceneBatches(data, RECIPE, CPU, "boxes"))[0]
+    assert -1.01 < float(batch.images.min()) < -0.8
+    assert 0.8 < float(batch.images.max()) < 1.01
+
+
+def test_a_palette_keeps_its_colours_in_an_image(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    pixels[..., 0] = 200
+    Image.fromarray(pixels).convert("P", palette=Image.Palette.ADAPTIVE).save(
+        tmp_path / "a.png"
+    )
+    assert picture(tmp_path / "a.png")[:, 0, 0].tolist() == [200, 0, 0]
+    Image.fromarray(np.zeros((4, 4), np.uint16)).save(tmp_path / "b.png")
+    with pytest.raises(DataError, match="an annotation has one channel of 8 bits"):
+        picture(tmp_path / "b.png", mode="L")
+
+
+def test_a_class_that_ade20k_has_not_is_said(tmp_path: Path) -> None:
+    folder = ade20k(tmp_path / "ade")
+    file = folder / "annotations" / "training" / "0.png"
+    Image.fromarray(np.full(SIDE, 200, np.uint8)).save(file)
+    data = describe("ade20k", str(folder), image_size=64, workers=0)
+    with pytest.raises(DataError, match=r"0.png has a pixel of class 200; ade20k has"):
+        every(SceneBatches(data, RECIPE, CPU, "classes"))

@@ -15,7 +15,7 @@ from ablate import families, heads
 from ablate.backbones.features import FeatureMaps
 from ablate.errors import Infeasible, UnknownName
 from ablate.layers.ffn import DepthwiseBlock
-from ablate.models import build
+from ablate.models import build, build_from
 from ablate.records import Settings
 
 SWIN = "swin_tiny_patch4_window7_224"
@@ -48,8 +48,8 @@ def images(height: int, width: int, count: int = 1) -> Tensor:
 
 
 @pytest.mark.slow
-def test_the_maps_of_swin_are_those_of_timm_at_any_size() -> None:
-    ours = maps_of(network(SWIN, "upernet-small", 96, 160))
+def test_the_maps_of_swin_are_those_of_timm_where_windows_fill_the_grid() -> None:
+    ours = maps_of(network(SWIN, "upernet-small", 224, 448))
     theirs: Any = timm.create_model(
         SWIN, features_only=True, strict_img_size=False, always_partition=True
     ).eval()
@@ -63,10 +63,45 @@ def test_the_maps_of_swin_are_those_of_timm_at_any_size() -> None:
     assert not missing.missing_keys
     ours.norms = nn.ModuleList(nn.Identity() for _ in ours.widths)
     with torch.no_grad():
-        found = ours(images(96, 160))
-        expected = theirs(images(96, 160))
+        found = ours(images(224, 448))
+        expected = theirs(images(224, 448))
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other.permute(0, 3, 1, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings", [{}, {"shortcuts.count": 1}, {"featscale": "image"}]
+)
+def test_opposite_edges_of_an_image_do_not_see_each_other(settings: Settings) -> None:
+    """Also where windows do not fill the grid, as at the published sizes."""
+    ours = maps_of(network(SWIN, "upernet-small", 128, 192, settings))
+    changed = images(128, 192).clone()
+    changed[:, :, -8:] += 1
+    if settings:
+        # The scales start at zero; then this factor would change nothing.
+        for name, parameter in ours.named_parameters():
+            if "image_edits" in name:
+                nn.init.zeros_(parameter)
+    with torch.no_grad():
+        before = ours(images(128, 192))[0]
+        after = ours(changed)[0]
+    difference = (before - after).abs().amax((0, 1, 3))
+    assert difference[-1] > 0
+    # Two blocks with windows of seven tokens reach fourteen rows at most.
+    assert difference[:16].max() == 0
+
+
+@pytest.mark.slow
+# timm resamples the biases of windows.
+@pytest.mark.filterwarnings("ignore::UserWarning:timm.*")
+@pytest.mark.filterwarnings("ignore:torch.searchsorted")
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_a_window_that_is_larger_than_usual_stays_in_all_stages() -> None:
+    ours = maps_of(network(SWIN, "upernet-small", 448, 896, {"size.window": 14}))
+    swin: Any = ours.backbone
+    sizes = {block.window_size for stage in swin.layers for block in stage.blocks}
+    assert sizes == {(14, 14)}
 
 
 @pytest.mark.slow
@@ -134,6 +169,20 @@ def test_what_needs_a_classifier_is_refused_with_the_reason(
         network(backbone, "detr", 64, 64, settings)
 
 
+def test_patches_that_do_not_divide_the_stride_are_refused() -> None:
+    with pytest.raises(
+        Infeasible, match="needs patches that divide 32 pixels; those of"
+    ):
+        network("vit_small_patch14_dinov2", "detr", 224, 224)
+
+
+@pytest.mark.slow
+def test_a_map_of_one_place_has_a_coarser_one() -> None:
+    model = network("vit_small_patch32_224", "upernet-small", 32, 32)
+    with torch.no_grad():
+        assert model(images(32, 32)).shape[1] == 10
+
+
 def test_a_side_that_a_map_cannot_have_is_refused() -> None:
     with pytest.raises(Infeasible, match=r"a width that 32 divides; data.image_width"):
         network("pvt_tiny", "upernet-small", 64, 100)
@@ -151,3 +200,21 @@ def test_the_names_of_heads_and_tasks_are_known_without_torch() -> None:
         " assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"ffn.agelu": 2}])
+def test_a_checkpoint_of_a_network_with_a_head_fits_it(settings: Settings) -> None:
+    trained = network("pvt_tiny", "detr-small", 64, 64, settings)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.add_(1)
+    architecture = families.resolve("pvt_tiny", 64, 3, 10, settings, head="detr-small")
+    fresh, loaded = build_from(architecture, trained.state_dict())
+    assert not loaded.new
+    assert not loaded.unused
+    expected = trained.state_dict()
+    assert all(
+        torch.equal(tensor, expected[name])
+        for name, tensor in fresh.state_dict().items()
+    )

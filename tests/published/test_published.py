@@ -69,7 +69,7 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
         for key in ("epochs", "repeats", "random_erasing", "mixup")
     }
     found = [
-        matching_row(table, levels, {**recipe, **fixed})
+        matching_row(table, levels, {**recipe, **fixed}, declared.head)
         for levels in combinations(declared)
     ]
     missing = [row.label for row in table.rows if row not in found]

@@ -12,6 +12,7 @@ import torch
 from sklearn.metrics import jaccard_score, recall_score
 
 from ablate.data.digit_scenes import DigitScenes
+from ablate.data.masks import decoded, encoded
 from ablate.data.scene import IGNORED
 from ablate.learning.average_precision import (
     Found,
@@ -36,7 +37,7 @@ def perfect(count: int) -> list[Found]:
                 boxes=scene.objects["boxes"].numpy(),
                 labels=scene.objects["labels"].numpy(),
                 scores=np.ones(len(scene.objects["labels"]), np.float32),
-                masks=scene.objects["masks"].numpy().astype(bool),
+                masks=[encoded(one) for one in scene.objects["masks"].numpy()],
             )
         )
     return found
@@ -56,7 +57,7 @@ def noisy(count: int, seed: int = 0) -> list[Found]:
         labels[wrong] = draw.integers(1, CLASSES + 1, wrong.sum())
         moves = draw.integers(-3, 4, len(chosen))
         masks = [
-            np.roll(one.masks[index], move, axis=1)
+            encoded(np.roll(decoded(one.masks[index], 64, 64), move, axis=1))
             for index, move in zip(chosen, moves, strict=True)
         ]
         boxes = one.boxes[chosen] + draw.normal(0, 2, (len(chosen), 4))
@@ -71,7 +72,7 @@ def noisy(count: int, seed: int = 0) -> list[Found]:
                 boxes=boxes.astype(np.float32),
                 labels=labels,
                 scores=draw.random(len(chosen)).astype(np.float32),
-                masks=np.array(masks, bool).reshape(-1, 64, 64),
+                masks=masks,
             )
         )
     return made
@@ -110,7 +111,7 @@ def test_a_network_without_mistakes_has_all_and_one_that_sees_nothing_none() -> 
             boxes=one.boxes[:0],
             labels=one.labels[:0],
             scores=one.scores[:0],
-            masks=np.zeros((0, 64, 64), bool),
+            masks=[],
         )
         for one in found
     ]

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from ablate import families, pipeline, space
 from ablate.data import describe
+from ablate.data.scene import IGNORED
 from ablate.errors import SpaceError
+from ablate.learning.scenes import parts_of
+from ablate.learning.segmentation import Step
 from ablate.records import Diagnostics, Recipe, Trial
 from ablate.tasks import find, of, tasks
 from ablate.training import Training
@@ -26,6 +30,18 @@ data: digit-scenes
 """
 VIT = {"size.width": 32, "size.depth": 2, "size.heads": 2, "size.patch_size": 8}
 HEADS = ["mask-rcnn-small", "detr-small", "upernet-small"]
+
+
+class Both(nn.Module):
+    """A network whose two heads are one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.network(images)
+        return logits, logits
 
 
 def trial(head: str, **recipe: object) -> Trial:
@@ -71,6 +87,28 @@ def test_a_training_that_was_interrupted_gives_the_same_bits(
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     whole.close()
     second.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_a_longer_training_continues_a_shorter_one_exactly(
+    head: str, tmp_path: Path
+) -> None:
+    """Evaluating on the test set at the end of the shorter one draws nothing."""
+    longer = trial(head, epochs=3, schedule="constant")
+    longer = replace(longer, data=replace(longer.data, validation=0.25))
+    shorter = replace(longer, recipe=replace(longer.recipe, epochs=1))
+    with contextlib.closing(Training(longer, tmp_path / "whole")) as training:
+        straight = trained(training, 3).epochs
+    with contextlib.closing(Training(shorter, tmp_path / "begun")) as training:
+        trained(training, 1).save()
+    begun = {shorter.hash: str(tmp_path / "begun")}
+    with contextlib.closing(
+        Training(longer, tmp_path / "parts", beginnings=begun)
+    ) as training:
+        assert len(training.epochs) == 1
+        continued = trained(training, 3).epochs
+    assert [one.metrics for one in continued] == [one.metrics for one in straight]
 
 
 @pytest.mark.slow
@@ -186,6 +224,40 @@ def test_a_factor_of_the_recipe_that_the_task_does_not_read_is_said() -> None:
         "shortcuts.count: [0, 1]", "recipe.cutmix: [0, 1]"
     )
     assert "task detection does not read recipe.cutmix; remove it" in problems(text)
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_count_by_their_pixels_with_a_class() -> None:
+    images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    classes = torch.zeros(4, 8, 8, dtype=torch.uint8)
+    classes[0] = IGNORED
+    classes[1, :6] = IGNORED
+    model = nn.Conv2d(3, 2, 1)
+    step = Step(Both(model))
+    known = (classes != IGNORED).flatten(1).sum(1).tolist()
+    batch = parts_of((images, classes), 3, known)
+    with torch.no_grad():
+        losses = [step(*part.inputs).item() * part.share for part in batch.parts]
+        whole = step(images, classes).item()
+    assert sum(losses) == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_table_of_networks_with_another_head_is_refused() -> None:
+    text = SPACE.format(task="detection") + "published: augvit/table9"
+    assert "augvit/table9 is a table of networks with head detr" in problems(text)
+
+
+def test_a_direction_that_contradicts_the_metric_is_refused() -> None:
+    text = SPACE.format(task="detection") + "metric: {box_ap: min}"
+    assert "box_ap is better when it is larger; write {box_ap: max}" in problems(text)
+
+
+def test_a_stored_head_that_no_task_has_is_said() -> None:
+    from ablate.errors import UnknownName
+
+    architecture = replace(trial("detr-small").architecture, head="newer")
+    with pytest.raises(UnknownName, match="unknown head 'newer'"):
+        of(architecture)
 
 
 def test_an_unknown_task_is_said_with_the_known_ones() -> None:
