@@ -1,11 +1,12 @@
-"""Trains the small twins of the papers' tables on CIFAR-10 and writes their tables to
+"""Trains the small twins of the papers' tables and writes their tables to
 docs/results, or tries them briefly.
 
     make twins                          every twin as its file says, on this machine's cores
     make twins GPUS=1 EPOCHS=60         on one GPU shared by four trials, for 60 epochs
     make twins BATCHES=2                two batches of each trial, nothing written
 
-The data are data/cifar10 (torchvision's files) or data/cifar10.npz (Keras' layout).
+The data are data/cifar10 (torchvision's files) or data/cifar10.npz (Keras' layout), or
+digit scenes, which need no files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ TWINS = (
     "mabvit/variants-small",
     "iffn/table2-small",
     "iffn/table6-small",
+    "iffn/table7-small",
+    "iffn/table8-small",
 )
 
 
@@ -46,9 +49,15 @@ def document(name: str, gpus: float, epochs: int | None, batches: int | None) ->
         said["recipe"] |= {"epochs": epochs, "warmup_epochs": min(5, epochs // 10)}
     if batches:
         images = batches * said["recipe"]["batch_size"]
+        data = said["data"]
+        name_of_data = data if isinstance(data, str) else data["name"]
         said |= {
             "seeds": 1,
-            "data": {"name": "cifar10", "train_images": images, "test_images": images},
+            "data": {
+                "name": name_of_data,
+                "train_images": images,
+                "test_images": images,
+            },
         }
         said["recipe"] |= {"epochs": 1}
     return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

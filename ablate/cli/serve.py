@@ -100,6 +100,8 @@ def serve(
         "server.address": host,
         "server.port": str(port),
         "server.headless": str(not browser).lower(),
+        # It would ask on the output that is closed below, and wait.
+        "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
         "server.enableXsrfProtection": "true",
         "browser.gatherUsageStats": "false",

@@ -59,3 +59,23 @@ def test_a_signal_ends_the_server_and_frees_its_port(
             assert until(False, port, 5), "the port is still taken"
         finally:
             server.kill()
+
+
+def test_the_first_start_asks_for_nothing(tmp_path: Path) -> None:
+    """Streamlit asks a new user for an address, on an output that is closed here."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "ablate", "dashboard", "--runs", str(tmp_path)]
+    # A new user has no files of Streamlit; `true` stands in for the browser.
+    new_user = {"HOME": str(tmp_path), "BROWSER": "true"}
+    with subprocess.Popen(
+        [*words, "--port", str(port), "--browser"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **new_user},
+    ) as server:
+        try:
+            assert until(True, port, 60), "the server did not start"
+        finally:
+            server.kill()
