@@ -59,7 +59,7 @@ def document(name: str, gpus: float, epochs: int | None, batches: int | None) ->
                 "test_images": images,
             },
         }
-        said["recipe"] |= {"epochs": 1}
+        said["recipe"] |= {"epochs": 1, "warmup_epochs": 0}
     return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
 
 
@@ -81,16 +81,24 @@ def train(name: str, text: str, options: pipeline.Options) -> str:
 def written(name: str, table: str, text: str) -> str:
     """The document of a result: the table, and on what and from what it was made."""
     made = provenance.collect()
-    recipe = yaml.safe_load(text)["recipe"]
+    said = yaml.safe_load(text)
+    recipe = said["recipe"]
     where = (
         f"{made.cores} cores of {made.cpu}, {made.gpus or 'no GPU'}, torch"
         f" {made.torch}, ablate {made.ablate}"
     )
     today = datetime.date.today().isoformat()
     return (
-        f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on all of"
-        f" CIFAR-10. {where}, {today}.\n"
+        f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on"
+        f" {images_of(said['data'])}. {where}, {today}.\n"
     )
+
+
+def images_of(data: str | dict[str, Any]) -> str:
+    """The images of a twin in words."""
+    if isinstance(data, str):
+        return f"all images of {data}"
+    return f"{data.get('train_images', 'all')} images of {data['name']}"
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("cifar")
 def test_twins_train_two_batches(twins: ModuleType, tmp_path: Path) -> None:
     options = Options(tmp_path / "runs", executor="inline")
-    for name in ("augvit/table3-small", "iffn/table6-small"):
+    for name in ("augvit/table3-small", "iffn/table6-small", "iffn/table8-small"):
         assert name in twins.TWINS
         table = twins.train(name, twins.document(name, 0, None, 2), options)
         assert table.count("| ") > 10
