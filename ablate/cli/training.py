@@ -156,7 +156,8 @@ def _train(start: Any, options: Options, form: Format) -> None:
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
         )
         raise typer.Exit(130)
-    show(Study(outcome.study, options.url).results_table(), form.value)
+    study = Study(outcome.study, options.url)
+    show(study.results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
         tell(
@@ -170,6 +171,10 @@ def _train(start: Any, options: Options, form: Format) -> None:
             f" {advice.command('status', outcome.study)}"
         )
         raise typer.Exit(1)
+    if not any(cell.values for cell in study.read()[0].cells):
+        why = advice.command("status", outcome.study)
+        tell(f"{done}; none of them completed. See why: {why}")
+        return
     tell(f"{done}. Next: {advice.command('effects', outcome.study)}")
 
 

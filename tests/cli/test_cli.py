@@ -65,6 +65,17 @@ def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     assert "0 trials trained, 4 known before" in err
 
 
+@pytest.mark.slow
+def test_a_study_in_which_nothing_completes_says_where_to_look(say: Say) -> None:
+    text = Path("tiny.yaml").read_text().replace("seeds: 2", "seeds: 1")
+    recipe = "recipe: {epochs: 2, lr: 1.0e+30, optimizer: sgd}\n"
+    Path("wild.yaml").write_text(re.sub(r"recipe: .*\n", recipe, text))
+    code, _, err = say("run", "wild.yaml", "--executor", "inline")
+    assert code == 0
+    assert "none of them completed. See why: ablate status wild" in err
+    assert "effects" not in err
+
+
 def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     Path("more.yaml").write_text(
         Path("tiny.yaml").read_text() + "fixed: {shortcuts.b: 3}\n"
