@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ablate.heads.head import Head, require
+from ablate.heads.images import loss_of_made_up
 from ablate.heads.sizes import DETRSize
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ HEADS = (
         ),
         build=lambda features, classes: _build("detr", USUAL, features, classes),
         counted=_counted,
+        loss=loss_of_made_up,
     ),
     Head(
         name="detr-small",
         about="the same with two layers and 16 queries, for small images",
         build=lambda features, classes: _build("detr-small", SMALL, features, classes),
         counted=_counted,
+        loss=loss_of_made_up,
     ),
 )

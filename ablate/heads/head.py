@@ -11,7 +11,7 @@ from ablate.errors import Infeasible
 from ablate.provenance import install_extra
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from ablate.backbones.features import FeatureMaps
 
@@ -32,6 +32,8 @@ class Head:
         counted: returns the module whose forward pass, on images alone, is counted as
             the cost of the network. It must not depend on what an image shows.
         fewest: images that the network needs at once in training.
+        loss: returns a training loss for images, with made-up objects; it is only for
+            measuring how long a step takes. None: the mean of the outputs will do.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Head:
     build: Callable[[FeatureMaps, int], nn.Module]
     counted: Callable[[nn.Module], nn.Module] = as_it_is
     fewest: int = 1
+    loss: Callable[[nn.Module, Tensor], Tensor] | None = None
 
 
 def require(package: str, head: str) -> None:

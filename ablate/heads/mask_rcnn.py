@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ablate.heads.head import Head
+from ablate.heads.images import loss_of_made_up
 from ablate.heads.sizes import MaskRCNNSize
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ HEADS = (
         about="Mask R-CNN with a feature pyramid, as in IFFN's table 7",
         build=lambda features, classes: _build(USUAL, features, classes),
         counted=_counted,
+        loss=loss_of_made_up,
     ),
     Head(
         name="mask-rcnn-small",
         about="the same with fewer channels and boxes, for small images",
         build=lambda features, classes: _build(SMALL, features, classes),
         counted=_counted,
+        loss=loss_of_made_up,
     ),
 )

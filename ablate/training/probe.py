@@ -34,8 +34,6 @@ def seconds_per_image(
     try:
         with torch.random.fork_rng(devices=[]):
             model = build(architecture).train()
-            if architecture.head:
-                model = heads.find(architecture.head).counted(model).train()
             step_seconds(model, architecture, 2)
             images = 2
             while (
@@ -53,13 +51,18 @@ def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> f
     """Returns the seconds of one forward and backward pass."""
     inputs = torch.randn(images, *architecture.input_shape)
     start = time.perf_counter()
-    output = model(inputs)
-    if architecture.head:
-        loss = torch.stack([one.float().mean() for one in _tensors(output)]).sum()
-    else:
-        loss = F.cross_entropy(output, torch.zeros(images, dtype=torch.int64))
-    loss.backward()
+    _loss(model, architecture, inputs).backward()
     return time.perf_counter() - start
+
+
+def _loss(model: nn.Module, architecture: Architecture, inputs: Tensor) -> Tensor:
+    if not architecture.head:
+        classes = torch.zeros(len(inputs), dtype=torch.int64)
+        return F.cross_entropy(model(inputs), classes)
+    head = heads.find(architecture.head)
+    if head.loss is not None:
+        return head.loss(model, inputs)
+    return torch.stack([one.float().mean() for one in _tensors(model(inputs))]).sum()
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:

@@ -19,6 +19,7 @@ from ablate.learning.segmentation import Step
 from ablate.records import Diagnostics, Recipe, Trial
 from ablate.tasks import find, of, tasks
 from ablate.training import Training
+from ablate.training.probe import seconds_per_image
 
 SPACE = """
 question: q
@@ -136,6 +137,12 @@ def test_a_batch_in_parts_has_about_the_loss_of_the_whole(
         losses.append(training.epoch().metrics["train_loss"])
         training.close()
     assert losses[0] == pytest.approx(losses[1], rel=0.25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_the_time_of_a_step_is_measured(head: str) -> None:
+    assert 0 < seconds_per_image(trial(head).architecture, 4) < 10
 
 
 def test_each_task_has_what_the_others_need_of_it() -> None:
