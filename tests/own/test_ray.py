@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 SPACES = {
     "fit": "question: a?\ntrainer: fit\nfactors: {act: [relu, tanh]}\nfixed: {width: 8}\n"
-    "seeds: 2\nrecipe: {epochs: 6, lr: 1e-2}\n",
+    "seeds: 2\nrecipe: {epochs: 15, lr: 1e-2}\n",
     "add": "question: b?\ntrainer: add\nfactors: {scale: [1, 2]}\nseeds: 2\n"
-    "recipe: {epochs: 6, lr: 0.5}\n",
+    "recipe: {epochs: 15, lr: 0.5}\n",
 }
 # Long enough to be killed within.
 SLOW = TRAINER.replace(
