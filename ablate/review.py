@@ -454,11 +454,14 @@ def _near_chance(study: Read) -> Iterator[Finding]:
     if chance is None:
         return
     if max(values) < NEAR_CHANCE * chance:
+        if study.declared.head:
+            without = f"a network that has learnt nothing reaches about {chance:.1f} %"
+        else:
+            without = f"guessing among {classes} classes gives {chance:.1f} %"
         yield Finding(
             "near chance",
-            f"the best trial reaches {max(values):.1f} %, and guessing among {classes}"
-            f" classes gives {chance:.1f} %. Train longer, or check the recipe in"
-            f" {study.file} (`ablate plan` prints it).",
+            f"the best trial reaches {max(values):.1f} %, and {without}. Train longer,"
+            f" or check the recipe in {study.file} (`ablate plan` prints it).",
             study.again(),
         )
 

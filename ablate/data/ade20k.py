@@ -44,8 +44,14 @@ class ADEScenes:
                 f"data: {annotation} has a pixel of class {largest}; ade20k has classes"
                 f" from 1 to {CLASSES}, and 0 for none"
             )
+        pixels = picture(image)
+        if pixels.shape[-2:] != classes.shape:
+            raise DataError(
+                f"data: {annotation} has {tuple(classes.shape)} pixels, and its image"
+                f" {tuple(pixels.shape[-2:])}; both must have the same size"
+            )
         # Class 0 becomes 255, which is IGNORED.
-        return Scene(image=picture(image), objects={}, classes=shifted(classes))
+        return Scene(image=pixels, objects={}, classes=shifted(classes))
 
 
 def shifted(classes: Tensor) -> Tensor:

@@ -53,9 +53,11 @@ class CocoScenes:
         for annotation in content["annotations"]:
             told = {**annotation, "category_id": numbers[annotation["category_id"]]}
             self._by_image.setdefault(annotation["image_id"], []).append(told)
-        images = content["images"]
-        if split == "train":
-            images = _images_with_objects(content)
+        images = _images_with_objects(content)
+        if not images:
+            raise DataError(f"data: no image of {self._folder} has an object")
+        if split != "train":
+            images = content["images"]
         self._images = sorted(images, key=lambda image: int(image["id"]))
 
     def __len__(self) -> int:
@@ -65,6 +67,12 @@ class CocoScenes:
         image = self._images[index]
         pixels = picture(self._folder / str(image["file_name"]))
         height, width = pixels.shape[-2:]
+        if (height, width) != (image["height"], image["width"]):
+            raise DataError(
+                f"data: {image['file_name']} of {self._folder} has {height} x {width}"
+                f" pixels (height x width), and {image['height']} x {image['width']} in"
+                " the annotations"
+            )
         objects = self._objects(image)
         boxes = torch.tensor([one["bbox"] for one in objects], dtype=torch.float32)
         boxes = boxes.reshape(-1, 4)
@@ -145,6 +153,13 @@ def describe_coco(path: str) -> tuple[int, int, str]:
             f"data: the annotations of the two splits in {shortened(path)} have different"
             f" categories: {', '.join(map(str, other))} are in one of them only"
         )
+    names = [_category_names(content) for content in contents]
+    for number in names[0].keys() & names[1].keys():
+        if names[0][number] != names[1][number]:
+            raise DataError(
+                f"data: category {number} is {names[0][number]!r} in the training"
+                f" annotations and {names[1][number]!r} in the others"
+            )
     classes = len(numbers[0])
     images = len(_images_with_objects(contents[0]))
     files = [_annotations_file(path, split) for split in SPLITS]
@@ -172,13 +187,14 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
             problem = _problem(one, fields)
             if problem:
                 raise DataError(f"data: {file}: {key}[{number}] {problem}")
-    known = {one["id"] for one in content["categories"]}
-    for number, one in enumerate(content["annotations"]):
-        if one["category_id"] not in known:
-            raise DataError(
-                f"data: {file}: annotations[{number}] has the category"
-                f" {one['category_id']}, which is not in categories"
-            )
+    for field, key in (("category_id", "categories"), ("image_id", "images")):
+        known = {one["id"] for one in content[key]}
+        for number, one in enumerate(content["annotations"]):
+            if one[field] not in known:
+                raise DataError(
+                    f"data: {file}: annotations[{number}] has the {field}"
+                    f" {one[field]}, which is not in {key}"
+                )
     return content
 
 
@@ -199,6 +215,15 @@ def category_numbers(content: dict[str, Any]) -> dict[int, int]:
     """Returns the label of each category, from 1 in the order of their numbers."""
     found = sorted(int(one["id"]) for one in content["categories"])
     return {number: label for label, number in enumerate(found, 1)}
+
+
+def _category_names(content: dict[str, Any]) -> dict[int, str]:
+    """Returns the names of the categories that have one."""
+    return {
+        int(one["id"]): str(one["name"])
+        for one in content["categories"]
+        if "name" in one
+    }
 
 
 def _annotations_file(path: str, split: str) -> Path:

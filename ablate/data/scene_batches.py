@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -124,7 +125,9 @@ class SceneBatches:
     def _loaded(
         self, prepared: _Prepared, indices: Sequence[int]
     ) -> Iterator[SceneBatch]:
-        workers = self._data.workers if self._is_file else 0
+        # More processes than cores would only make torch warn.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        workers = min(self._data.workers, cores) if self._is_file else 0
         loader: DataLoader[Any] = DataLoader(
             prepared,
             batch_size=self._batch,

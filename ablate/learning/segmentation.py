@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ablate.data.scene import IGNORED
 from ablate.data.scene_batches import SceneBatches
+from ablate.errors import DataError
 from ablate.learning.scenes import first_images, parts_of
 from ablate.learning.work import Batch, Evaluating, Part
 from ablate.records import Trial
@@ -89,6 +90,8 @@ class Segmentation:
                 # Without the padding, in the pixels of the original image.
                 seen = enlarged(one[None, :, :height, :width], original).argmax(1)[0]
                 table += confusion(seen, scene.classes.to(seen.device), self._classes)
+        if not table.sum():
+            raise DataError("data: no pixel of the test images has a class")
         return measured(table)
 
     def first_images(self, count: int) -> Iterator[Tensor]:

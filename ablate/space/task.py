@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,9 @@ def read_task(context: Context) -> Task:
 def read_head(context: Context, task: Task) -> str:
     """The head; empty for a classifier."""
     said = context.form.head
+    if _is_unknown(context):
+        # The mistake is noted; what belongs to the task is not known.
+        return ""
     if said is None:
         return task.heads[0] if task.heads else ""
     if not task.heads:
@@ -37,12 +39,24 @@ def read_head(context: Context, task: Task) -> str:
             f" leave head out, or write task: {_task_of(said)}",
         )
         return ""
-    if said not in task.heads:
+    if said in task.heads:
+        return said
+    other = next((one for one in tasks().values() if said in one.heads), None)
+    if other is not None:
+        context.wrong(
+            ("head",),
+            f"head {said} belongs to task {other.name}; task {task.name} has"
+            f" {', '.join(task.heads)}",
+        )
+    else:
         context.wrong(
             ("head",), partial(unknown, f"head of task {task.name}", said, task.heads)
         )
-        return task.heads[0]
-    return said
+    return task.heads[0]
+
+
+def _is_unknown(context: Context) -> bool:
+    return context.form.task not in tasks()
 
 
 def _task_of(head: str) -> str:
@@ -56,21 +70,35 @@ def check_data(context: Context, task: Task, name: str) -> None:
     """Checks that a data set has what the task learns from."""
     # A data set of the user's own, or one that is unknown, has no scenes.
     shows_scenes = name in SETS and SETS[name].kind == "scenes"
-    if name in task.data or not (task.data or shows_scenes):
+    if _is_unknown(context) or name in task.data or not (task.data or shows_scenes):
         return
     known = task.data or [one.name for one in SETS.values() if one.kind != "scenes"]
+    if "data" not in context.form.model_fields_set:
+        context.wrong(
+            ("task",),
+            f"task {task.name} needs data; write data: NAME, where NAME is one of"
+            f" {', '.join(known)}",
+        )
+        return
+    hint = ""
+    if shows_scenes:
+        hint = "; for objects or places, write task: detection or task: segmentation"
     where = ("data",) if isinstance(context.form.data, str) else ("data", "name")
     context.wrong(
         where,
         f"data: {shortened(name)} has nothing for task {task.name} to learn from; data"
-        f" sets that have it: {', '.join(known)}",
+        f" sets that have it: {', '.join(known)}{hint}",
     )
 
 
-def fitted(recipe: Recipe, task: Task) -> Recipe:
-    """A preset without what the task does not read."""
+def unread_of(recipe: Recipe, task: Task) -> list[str]:
+    """The fields that differ from their defaults and that the task does not read."""
     default = Recipe()
-    return replace(recipe, **{name: getattr(default, name) for name in task.unread})
+    return [
+        name
+        for name in sorted(task.unread)
+        if getattr(recipe, name) != getattr(default, name)
+    ]
 
 
 def check_task(context: Context, task: Task, resources: Resources) -> None:

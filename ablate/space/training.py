@@ -28,7 +28,7 @@ from ablate.space.context import Context, literal
 from ablate.space.levels import check_loss
 from ablate.space.own import own_data, own_recipe
 from ablate.space.recipes import RECIPES, preset
-from ablate.space.task import check_data, fitted
+from ablate.space.task import check_data, unread_of
 from ablate.tasks import Task
 
 
@@ -132,10 +132,10 @@ def read_recipe(context: Context, task: Task) -> Recipe:
         if form not in RECIPES:
             context.wrong(("recipe",), unknown("recipe", form, RECIPES))
             return Recipe()
-        return fitted(preset(form, _data_name(context)), task)
+        return _preset(context, form, task, ("recipe",))
     said = form.model_dump(exclude_none=True, exclude={"preset"})
-    preset_ = fitted(preset(form.preset, _data_name(context)), task)
-    recipe = replace(preset_, **said)
+    begun = _preset(context, form.preset, task, ("recipe", "preset"))
+    recipe = replace(begun, **said)
     check_loss(context, ("recipe", "loss"), recipe.loss)
     varied = any(name.startswith("recipe.") for name in context.form.factors)
     for name, when in recipe.unread().items():
@@ -152,6 +152,19 @@ def read_recipe(context: Context, task: Task) -> Recipe:
         return recipe.fitted()
     if recipe.refusal():
         context.wrong(("recipe", "epochs"), f"recipe: {recipe.refusal()}")
+    return recipe
+
+
+def _preset(context: Context, name: str, task: Task, where: Where) -> Recipe:
+    """A preset. Notes what it has and the task does not read."""
+    recipe = preset(name, _data_name(context))
+    lost = unread_of(recipe, task)
+    if lost:
+        context.wrong(
+            where,
+            f"the recipe {name} has {', '.join(lost)}, which task {task.name} does not"
+            " read; write the fields instead, as in recipe: {epochs: 12, lr: 1e-4}",
+        )
     return recipe
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ablate.records import Metric
@@ -49,6 +50,11 @@ def work(trial: Trial, device: torch.device, share: Share) -> Work:
     return Segmentation(trial, device)
 
 
+def chance(classes: int) -> Mapping[str, float]:
+    # One class everywhere has at most its own intersection over union.
+    return {"miou": 100 / classes}
+
+
 TASK = Task(
     name="segmentation",
     about="a class for each pixel of an image",
@@ -57,5 +63,6 @@ TASK = Task(
     heads=("upernet", "upernet-small"),
     data=("digit-scenes", "ade20k"),
     background=True,
+    chance=chance,
     unread=NOT_IN_SCENES,
 )

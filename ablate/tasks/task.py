@@ -65,8 +65,8 @@ class Task:
         background: whether a pixel without an object has a class.
         unread: the fields of a recipe that the task does not read.
         unmeasured: metrics that a network with a head does not have, by head.
-        chance: returns the value of each metric for a network that guesses, given the
-            number of classes.
+        chance: returns what a network that has learnt nothing reaches at most, by
+            metric, given the number of classes.
     """
 
     name: str

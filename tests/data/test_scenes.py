@@ -287,7 +287,7 @@ def rewritten(
     [
         (
             lambda content: content["annotations"][0].update(category_id=99),
-            r"annotations\[0\] has the category 99, which is not in categories",
+            r"annotations\[0\] has the category_id 99, which is not in categories",
         ),
         (
             lambda content: content["categories"][0].pop("id"),
@@ -300,6 +300,14 @@ def rewritten(
         (
             lambda content: content["annotations"][1].update(bbox=[1, 2, "3", 4]),
             r"annotations\[1\] must have a bbox of four numbers",
+        ),
+        (
+            lambda content: content["annotations"][0].update(image_id=1234),
+            r"annotations\[0\] has the image_id 1234, which is not in images",
+        ),
+        (
+            lambda content: content["categories"][0].update(name="other"),
+            "category 90 is 'other' in the training annotations and 'b' in the others",
         ),
         (
             lambda content: content["categories"].append({"id": 7, "name": "c"}),
@@ -354,7 +362,7 @@ def test_data_without_objects_are_said(tmp_path: Path) -> None:
     folder = rewritten(
         coco(tmp_path / "coco"), "train", lambda content: content["annotations"].clear()
     )
-    with pytest.raises(DataError, match="coco has no training image with objects"):
+    with pytest.raises(DataError, match=r"no image of .*train2017 has an object"):
         SceneBatches(describe("coco", folder, image_size=64), RECIPE, CPU, "boxes")
 
 
@@ -384,4 +392,24 @@ def test_a_class_that_ade20k_has_not_is_said(tmp_path: Path) -> None:
     Image.fromarray(np.full(SIDE, 200, np.uint8)).save(file)
     data = describe("ade20k", str(folder), image_size=64, workers=0)
     with pytest.raises(DataError, match=r"0.png has a pixel of class 200; ade20k has"):
+        every(SceneBatches(data, RECIPE, CPU, "classes"))
+
+
+def test_an_image_of_another_size_than_told_is_said(tmp_path: Path) -> None:
+    def swap(content: dict[str, Any]) -> None:
+        for image in content["images"]:
+            image["height"], image["width"] = image["width"], image["height"]
+
+    folder = rewritten(coco(tmp_path / "coco"), "val", swap)
+    scenes = CocoScenes(folder, "test")
+    with pytest.raises(DataError, match=r"has 48 x 64 pixels .* and 64 x 48 in the"):
+        scenes[0]
+
+
+def test_an_annotation_of_another_size_than_its_image_is_said(tmp_path: Path) -> None:
+    folder = ade20k(tmp_path / "ade")
+    file = folder / "annotations" / "training" / "0.png"
+    Image.fromarray(np.zeros((40, 64), np.uint8)).save(file)
+    data = describe("ade20k", str(folder), image_size=64, workers=0)
+    with pytest.raises(DataError, match=r"0.png has \(40, 64\) pixels, and its image"):
         every(SceneBatches(data, RECIPE, CPU, "classes"))

@@ -170,7 +170,18 @@ def test_a_space_of_each_task_has_its_metrics_and_its_usual_head() -> None:
     ("task", "more", "said"),
     [
         ("detektion", "", "unknown task 'detektion'; did you mean 'detection'"),
-        ("detection", "head: upernet", "unknown head of task detection 'upernet'"),
+        (
+            "detection",
+            "head: upernet",
+            "head upernet belongs to task segmentation; task detection has mask-rcnn,",
+        ),
+        ("detection", "head: mask", "unknown head of task detection 'mask'"),
+        ("detection", "recipe: deit", "the recipe deit has cutmix, label_smoothing,"),
+        (
+            "detection",
+            "recipe: {preset: cifar, epochs: 3}",
+            "the recipe cifar has crop_padding, label_smoothing, mixup, which task",
+        ),
         (
             "classification",
             "head: detr",
@@ -205,6 +216,15 @@ def test_what_does_not_belong_to_a_task_is_said(
     task: str, more: str, said: str
 ) -> None:
     assert said in problems(SPACE.format(task=task) + more)
+
+
+def test_a_task_without_data_says_which_it_has() -> None:
+    text = SPACE.format(task="segmentation").replace("data: digit-scenes\n", "")
+    assert "task segmentation needs data; write data: NAME, where" in problems(text)
+
+
+def test_an_unknown_task_is_the_only_mistake() -> None:
+    assert problems(SPACE.format(task="detect") + "head: detr").count("\n") == 0
 
 
 def test_a_width_of_images_that_are_made_square_is_said() -> None:
