@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 # Hex digits of a hash. With 80 bits, a million trials collide with probability 4e-13.
@@ -69,3 +70,9 @@ def content_hash(value: Canonical) -> str:
 def text_hash(text: str) -> str:
     """Returns the first `DIGITS` hex digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def file_hash(file: Path) -> str:
+    """Returns the first `DIGITS` hex digits of the SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:DIGITS]

@@ -5,6 +5,7 @@ They accept images of any height and width that the total stride divides.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from ablate.layers.layout import OnGrid
 
 
-class FeatureMaps(nn.Module):
+class FeatureMaps(nn.Module, ABC):
     """A backbone without its classifier.
 
     Shape:
@@ -50,8 +51,9 @@ class FeatureMaps(nn.Module):
             module.grid = (height // stride, width // stride)
         return self.maps(images)
 
+    @abstractmethod
     def maps(self, images: Tensor) -> list[Tensor]:
-        raise NotImplementedError
+        """Returns the maps of images, after the grids are set."""
 
 
 class PaddedBlock(SwinTransformerBlock):

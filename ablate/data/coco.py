@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ablate.data.files import file_hash, picture
+from ablate.data.files import picture
 from ablate.data.masks import decoded
 from ablate.data.scene import LEAST, Scene
 from ablate.errors import DataError, shortened
+from ablate.identity import file_hash
 
 # What is read of each item of a file.
 FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
@@ -65,7 +66,12 @@ class CocoScenes:
 
     def __getitem__(self, index: int) -> Scene:
         image = self._images[index]
-        pixels = picture(self._folder / str(image["file_name"]))
+        name = PurePath(image["file_name"])
+        if name.is_absolute() or ".." in name.parts:
+            raise DataError(
+                f"data: {name} in the annotations is not a file below {self._folder}"
+            )
+        pixels = picture(self._folder / name)
         height, width = pixels.shape[-2:]
         if (height, width) != (image["height"], image["width"]):
             raise DataError(

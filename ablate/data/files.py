@@ -1,8 +1,7 @@
-"""Reads image files, and hashes files."""
+"""Reads image files."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +35,3 @@ def picture(file: Path, mode: str = "RGB") -> Tensor:
     except OSError as error:
         raise DataError(f"data: {file} cannot be read: {error}") from None
     return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())
-
-
-def file_hash(file: Path) -> str:
-    """Returns the first 20 digits of a file's SHA-256."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:20]

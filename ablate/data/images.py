@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
-from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD, spread
+from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD
+from ablate.data.fitting import spread
 from ablate.data.share import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe

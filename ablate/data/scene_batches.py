@@ -126,8 +126,7 @@ class SceneBatches:
         self, prepared: _Prepared, indices: Sequence[int]
     ) -> Iterator[SceneBatch]:
         # More processes than cores would only make torch warn.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        workers = min(self._data.workers, cores) if self._is_file else 0
+        workers = min(self._data.workers, _cores()) if self._is_file else 0
         loader: DataLoader[Any] = DataLoader(
             prepared,
             batch_size=self._batch,
@@ -206,6 +205,13 @@ class SceneBatches:
             originals=[_size(scene) for scene, _ in items],
             scenes=[scene for scene, _ in items],
         )
+
+
+def _cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class _Part:

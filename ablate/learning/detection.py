@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ablate.data.masks import encoded
-from ablate.data.scene_batches import SceneBatch, SceneBatches
+from ablate.data.scene_batches import SceneBatch
 from ablate.heads.images import Objects, Sizes
 from ablate.learning.average_precision import Found, average_precision
-from ablate.learning.scenes import first_images, parts_of
-from ablate.learning.work import Batch, Evaluating, Part
+from ablate.learning.scenes import SceneWork, parts_of
+from ablate.learning.work import Batch, Evaluating
 from ablate.records import Trial
 
 
@@ -30,32 +30,22 @@ class Step(nn.Module):
         return torch.stack([loss.float() for loss in losses.values()]).sum()
 
 
-class Detection:
+class Detection(SceneWork):
     """The work of one trial of detection. See `ablate.learning.work`."""
 
     step: Step
 
     def __init__(self, trial: Trial, device: torch.device, *, masks: bool) -> None:
+        super().__init__(trial, device, "masks" if masks else "boxes")
         self._classes = trial.data.classes
         self._accumulate = trial.recipe.accumulate
-        self.batches = SceneBatches(
-            trial.data, trial.recipe, device, "masks" if masks else "boxes"
-        )
-        self.updates = self.batches.updates
-        self.extra = nn.Module()
 
     def attach(self, model: nn.Module) -> None:
         self.step = Step(model)
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Does nothing: each epoch is prepared alike."""
-
     def train(self, order: torch.Generator) -> Iterator[Batch]:
         for batch in self.batches.train(order):
             yield parts_of((batch.images, batch.sizes, batch.objects), self._accumulate)
-
-    def arguments(self, part: Part) -> tuple[Any, ...]:
-        return part.inputs
 
     def evaluate(
         self, model: nn.Module, tools: Evaluating, *, validation: bool
@@ -67,9 +57,6 @@ class Detection:
                 seen = model(batch.images, batch.sizes)
             found += _found(batch, seen)
         return average_precision(found, self._classes)
-
-    def first_images(self, count: int) -> Iterator[Tensor]:
-        return first_images(self.batches, count)
 
 
 def _found(batch: SceneBatch, seen: list[Objects]) -> list[Found]:

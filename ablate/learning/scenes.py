@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from ablate.data.scene_batches import SceneBatches
+from ablate.data.scene_batches import SceneBatches, Shows
 from ablate.learning.work import Batch, Part
+from ablate.records import Trial
 
 
 def parts_of(
@@ -34,6 +36,25 @@ def parts_of(
         piece = tuple(one[start:end] for one in inputs)
         parts.append(Part(piece, sum(counts[start:end]) / total))
     return Batch(tuple(parts), images)
+
+
+class SceneWork:
+    """What the work of a trial on scenes has in common. See `ablate.learning.work`."""
+
+    def __init__(self, trial: Trial, device: torch.device, shows: Shows) -> None:
+        self.batches = SceneBatches(trial.data, trial.recipe, device, shows)
+        self.updates = self.batches.updates
+        # Nothing is trained beside the network.
+        self.extra = nn.Module()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Does nothing: each epoch is prepared alike."""
+
+    def arguments(self, part: Part) -> tuple[Any, ...]:
+        return part.inputs
+
+    def first_images(self, count: int) -> Iterator[Tensor]:
+        return first_images(self.batches, count)
 
 
 def first_images(batches: SceneBatches, count: int) -> Iterator[Tensor]:

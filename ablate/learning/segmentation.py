@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate.data.scene import IGNORED
-from ablate.data.scene_batches import SceneBatches
 from ablate.errors import DataError
-from ablate.learning.scenes import first_images, parts_of
-from ablate.learning.work import Batch, Evaluating, Part
+from ablate.learning.scenes import SceneWork, parts_of
+from ablate.learning.work import Batch, Evaluating
 from ablate.records import Trial
 
 # Share of the auxiliary head in the loss, as in the published recipes of UperNet.
@@ -45,32 +43,24 @@ def enlarged(logits: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(logits.float(), size=size, mode="bilinear")
 
 
-class Segmentation:
+class Segmentation(SceneWork):
     """The work of one trial of segmentation. See `ablate.learning.work`."""
 
     step: Step
 
     def __init__(self, trial: Trial, device: torch.device) -> None:
+        super().__init__(trial, device, "classes")
         self._classes = trial.data.classes
         self._accumulate = trial.recipe.accumulate
         self._device = device
-        self.batches = SceneBatches(trial.data, trial.recipe, device, "classes")
-        self.updates = self.batches.updates
-        self.extra = nn.Module()
 
     def attach(self, model: nn.Module) -> None:
         self.step = Step(model)
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Does nothing: each epoch is prepared alike."""
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
         for batch in self.batches.train(order):
             known = (batch.classes != IGNORED).flatten(1).sum(1).tolist()
             yield parts_of((batch.images, batch.classes), self._accumulate, known)
-
-    def arguments(self, part: Part) -> tuple[Any, ...]:
-        return part.inputs
 
     def evaluate(
         self, model: nn.Module, tools: Evaluating, *, validation: bool
@@ -93,9 +83,6 @@ class Segmentation:
         if not table.sum():
             raise DataError("data: no pixel of the test images has a class")
         return measured(table)
-
-    def first_images(self, count: int) -> Iterator[Tensor]:
-        return first_images(self.batches, count)
 
 
 def confusion(seen: Tensor, classes: Tensor, count: int) -> Tensor:

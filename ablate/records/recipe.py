@@ -102,7 +102,8 @@ class Recipe:
     # The average spans fewer updates at first.
     ema_warmup: bool = False
     # Which weights are tested: those of the last epoch, or of the first epoch with the
-    # best top-1 on the validation split.
+    # best value on the validation split, of the metric that decides in its task: top1,
+    # box_ap or miou.
     select: Literal["last", "best"] = "last"
     # Type in which matrix products are computed; parameters are float32.
     precision: Literal["float32", "bfloat16", "float16"] = "float32"

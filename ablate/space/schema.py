@@ -123,7 +123,7 @@ class DataForm(Form):
     """Number of training images to use, drawn uniformly, always the same ones."""
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
-    """Loading processes, for image files."""
+    """Loading processes, for image files; for scenes, no more than cores."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the training images that is held out. Each epoch is measured on the
     held-out images. The test set is measured once, at the end.

@@ -9,7 +9,7 @@ from ablate.data import SETS
 from ablate.errors import UnknownName, shortened, unknown
 from ablate.records import Recipe, Resources
 from ablate.space.context import Context
-from ablate.tasks import USUAL, Task, find, tasks
+from ablate.tasks import USUAL, Task, find, tasks, with_head
 
 
 def read_task(context: Context) -> Task:
@@ -32,16 +32,19 @@ def read_head(context: Context, task: Task) -> str:
         return ""
     if said is None:
         return task.heads[0] if task.heads else ""
+    if said in task.heads:
+        return said
+    other = with_head(said)
     if not task.heads:
+        hint = "leave head out"
+        if other is not None:
+            hint += f", or write task: {other.name}"
         context.wrong(
             ("head",),
             f"task {task.name} has the backbone's own classifier and no other head;"
-            f" leave head out, or write task: {_task_of(said)}",
+            f" {hint}",
         )
         return ""
-    if said in task.heads:
-        return said
-    other = next((one for one in tasks().values() if said in one.heads), None)
     if other is not None:
         context.wrong(
             ("head",),
@@ -57,13 +60,6 @@ def read_head(context: Context, task: Task) -> str:
 
 def _is_unknown(context: Context) -> bool:
     return context.form.task not in tasks()
-
-
-def _task_of(head: str) -> str:
-    """The task that has a head; if there is none, the first one that has heads."""
-    with_heads = [task for task in tasks().values() if task.heads]
-    found = [task for task in with_heads if head in task.heads]
-    return (found or with_heads)[0].name
 
 
 def check_data(context: Context, task: Task, name: str) -> None:

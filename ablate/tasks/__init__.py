@@ -32,6 +32,11 @@ def find(name: str) -> Task:
     return tasks()[name]
 
 
+def with_head(head: str) -> Task | None:
+    """Returns the task that has a head; None if no task has it."""
+    return next((task for task in tasks().values() if head in task.heads), None)
+
+
 def of(architecture: Architecture) -> Task:
     """Returns the task that a network is made for, by its head.
 
@@ -39,11 +44,11 @@ def of(architecture: Architecture) -> Task:
     """
     if not architecture.head:
         return tasks()[USUAL]
-    for task in tasks().values():
-        if architecture.head in task.heads:
-            return task
+    found = with_head(architecture.head)
+    if found is not None:
+        return found
     known = [head for task in tasks().values() for head in task.heads]
     raise UnknownName(unknown("head", architecture.head, known))
 
 
-__all__ = ["USUAL", "Task", "find", "of", "tasks"]
+__all__ = ["USUAL", "Task", "find", "of", "tasks", "with_head"]

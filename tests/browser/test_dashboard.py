@@ -242,7 +242,7 @@ def test_sql_reads_and_is_refused_a_write(
     before = Path(finished.url).read_bytes()
     for statement in (
         "DELETE FROM trials",
-        "UPDATE trials SET top1 = 100",
+        "UPDATE trials SET epochs_done = 100",
         "ATTACH 'x.db' AS x",
     ):
         box.fill(statement)

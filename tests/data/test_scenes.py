@@ -145,7 +145,7 @@ def test_digit_scenes_are_the_same_everywhere() -> None:
 
 
 def test_what_a_batch_shows_moves_with_its_images() -> None:
-    """Flipped and resized masks still have the boxes that are told."""
+    """Flipped and resized masks still fill their boxes."""
     data = replace(describe("digit-scenes", train_images=40), image_size=64)
     batches = SceneBatches(data, RECIPE, CPU, "masks")
     flipped = 0
@@ -413,3 +413,21 @@ def test_an_annotation_of_another_size_than_its_image_is_said(tmp_path: Path) ->
     data = describe("ade20k", str(folder), image_size=64, workers=0)
     with pytest.raises(DataError, match=r"0.png has \(40, 64\) pixels, and its image"):
         every(SceneBatches(data, RECIPE, CPU, "classes"))
+
+
+@pytest.mark.parametrize("name", ["../secret.jpg", "/etc/secret.jpg"])
+def test_annotations_name_no_file_outside_their_folder(
+    name: str, tmp_path: Path
+) -> None:
+    folder = rewritten(
+        coco(tmp_path / "coco"),
+        "val",
+        lambda content: content["images"][0].update(file_name=name),
+    )
+    with pytest.raises(DataError, match="secret.jpg in the annotations is not a file"):
+        CocoScenes(folder, "test")[0]
+
+
+def test_a_width_of_squares_is_said() -> None:
+    with pytest.raises(DataError, match="are drawn on squares"):
+        describe("digit-scenes", image_width=96)

@@ -1,0 +1,304 @@
+"""What a space says of its data: which images, their shape, and a hash of the content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from ablate import registry
+from ablate.data.catalogue import DataSet, find, own_sets
+from ablate.data.splits import held_out
+from ablate.errors import (
+    DataError,
+    counted,
+    shortened,
+)
+from ablate.identity import file_hash
+from ablate.records import Data
+
+
+def describe(
+    name: str,
+    path: str | None = None,
+    image_size: int | None = None,
+    train_images: int | None = None,
+    test_images: int | None = None,
+    workers: int = 4,
+    validation: float = 0.0,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    crop: float = 0.0,
+    crop_mode: Literal["", "center", "squash", "border"] = "",
+    interpolation: Literal["", "bilinear", "bicubic"] = "",
+    image_width: int = 0,
+    background: bool = False,
+) -> Data:
+    """Returns the shape and the fingerprint of a data set.
+
+    Data sets of a fixed shape need no files for this, so costs can be counted without
+    them. Small data sets are read from data/NAME (torchvision's files) or data/NAME.npz
+    (Keras' layout), or from `path`.
+
+    Args:
+        background: in digit scenes, pixels without a digit are a class too.
+
+    Raises:
+        UnknownName: no data set has this name.
+        DataError: an `.npz` or a folder whose content determines the shape is missing
+            or malformed, or the images cannot be prepared as asked for.
+    """
+    data_set = find(name)
+    size = data_set.image_size
+    channels = data_set.channels
+    classes = data_set.classes
+    images = data_set.images
+    fingerprint = ""
+    where = _location(data_set, path)
+    if name in own_sets():
+        from ablate.data.arrays import own_fingerprint, own_shape
+
+        if path:
+            raise DataError(f"data: {name} is a function of your own; leave path out")
+        size, channels, classes, images = own_shape(name)
+        (code,) = registry.identity("data set", own_sets()[name]).values()
+        fingerprint = f"{code}, {own_fingerprint(name)}"
+    elif name == "npz":
+        from ablate.data.arrays import npz_shape
+
+        if not path:
+            raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
+        size, channels, classes, images = npz_shape(Path(path))
+        fingerprint = file_hash(Path(path))
+    elif data_set.kind == "memory" and where.endswith(".npz"):
+        fingerprint = _npz_of(data_set, Path(where))
+    elif data_set.kind != "memory":
+        classes, images, fingerprint = _content_of(data_set, where, background)
+    if image_size is not None:
+        size = image_size
+    for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
+    problem = preparation_problem(
+        name, channels, mean, std, for_files, size, image_width
+    )
+    if problem is not None:
+        raise DataError(problem[1])
+    count = train_images or images
+    if count and validation and not 0 < held_out(count, validation) < count:
+        raise DataError(
+            f"data: validation = {validation:g} of {count} training images leaves one"
+            " split empty; change validation, or use more training images"
+        )
+    return Data(
+        name=name,
+        path=os.path.abspath(where),
+        image_size=size,
+        channels=channels,
+        classes=classes,
+        images=count - held_out(count, validation),
+        train_images=train_images,
+        test_images=test_images,
+        fingerprint=fingerprint,
+        workers=workers,
+        validation=validation,
+        mean=tuple(mean),
+        std=tuple(std),
+        crop=crop,
+        crop_mode=crop_mode,
+        interpolation=interpolation,
+        image_width=image_width,
+    )
+
+
+def _content_of(
+    data_set: DataSet, where: str, background: bool
+) -> tuple[int, int, str]:
+    """Returns the number of classes and of training images, and a hash of the content.
+
+    Files that are missing are an error only when they are read, if the data set has a
+    fixed shape.
+    """
+    if data_set.kind == "images":
+        if data_set.name == "folder" or Path(where, "train").is_dir():
+            return _folder_content(Path(where), data_set.classes)
+        return data_set.classes, data_set.images, ""
+    if data_set.name == "digit-scenes":
+        return data_set.classes + background, data_set.images, ""
+    if not Path(where).is_dir():
+        return data_set.classes, data_set.images, ""
+    if data_set.name == "coco":
+        from ablate.data.coco import describe_coco
+
+        return describe_coco(where)
+    from ablate.data.ade20k import describe_ade20k
+
+    images, fingerprint = describe_ade20k(where)
+    return data_set.classes, images, fingerprint
+
+
+def _location(data_set: DataSet, path: str | None) -> str:
+    """Returns the folder or file of a data set.
+
+    The default is data/NAME or data/NAME.npz.
+    """
+    if path is not None:
+        if data_set.name in ("digits", "digit-scenes"):
+            raise DataError(
+                f"data: {data_set.name} is embedded in scikit-learn; leave path out"
+            )
+        return path or os.path.join("data", data_set.name)
+    where = os.path.join("data", data_set.name)
+    is_file = os.path.isfile(where + ".npz") and not os.path.isdir(where)
+    if data_set.kind == "memory" and data_set.name != "digits" and is_file:
+        return where + ".npz"
+    return where
+
+
+def preparation_problem(
+    name: str,
+    channels: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    for_files: Mapping[str, float | str],
+    image_size: int = 0,
+    image_width: int = 0,
+) -> tuple[str, str] | None:
+    """Returns the field of the data that cannot be used, and why; None if all can."""
+    kind = find(name).kind
+    problem = _width_problem(name, image_size, image_width)
+    if problem:
+        return "image_width", problem
+    if kind != "images":
+        for field, value in for_files.items():
+            if value:
+                if kind == "memory":
+                    how = "is in memory"
+                else:
+                    how = "shows more than one class"
+                return field, (
+                    f"data.{field} = {value} works only on image files; {name} {how},"
+                    " where test images are not cropped; leave it out"
+                )
+    for field, values, missing, other in (
+        ("mean", mean, "std", std),
+        ("std", std, "mean", mean),
+    ):
+        if values and not other:
+            return field, (
+                f"data.{field} comes with data.{missing}; write both, as mean: [0.5],"
+                " std: [0.5]"
+            )
+        if values and len(values) not in (1, channels):
+            allowed = "one"
+            if channels > 1:
+                allowed = f"one for all channels, or {channels}"
+            return field, (
+                f"data.{field} has {counted(len(values), 'number')}; {name} has"
+                f" {counted(channels, 'channel')}: write {allowed}"
+            )
+    return None
+
+
+def _width_problem(name: str, image_size: int, image_width: int) -> str:
+    """Returns why the longer side of images cannot be used; empty if it can."""
+    if 0 < image_width < image_size:
+        return (
+            f"data.image_width = {image_width} is the longer side at most, and"
+            f" image_size = {image_size} the shorter one; set image_width to"
+            f" {image_size} or more"
+        )
+    if image_width and name == "digit-scenes":
+        return (
+            f"data.image_width = {image_width} is not read: {name} are drawn on squares"
+            " of image_size; leave it out"
+        )
+    if image_width and find(name).kind != "scenes":
+        return (
+            f"data.image_width = {image_width} is read only for detection and"
+            f" segmentation; images of {name} are made square; leave it out"
+        )
+    return ""
+
+
+def _npz_of(data_set: DataSet, path: Path) -> str:
+    """Returns the hash of a file with a named data set in Keras' layout.
+
+    Its order of images may differ from the data set's own files.
+
+    Raises:
+        DataError: it has other content.
+    """
+    from ablate.data.arrays import npz_shape
+
+    shape = npz_shape(path)
+    expected = (
+        data_set.image_size,
+        data_set.channels,
+        data_set.classes,
+        data_set.images,
+    )
+    if shape != expected:
+        told = "side {}, {} channels, {} classes, {} training images"
+        raise DataError(
+            f"data: {path} has {told.format(*shape)}; {data_set.name} has"
+            f" {told.format(*expected)}"
+        )
+    return file_hash(path)
+
+
+def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
+    """Returns the number of classes and of training images, and a hash.
+
+    The hash is over split, class and file names with their sizes.
+
+    Raises:
+        DataError: it is not such a folder, or cannot be read.
+    """
+    try:
+        return _content(root, classes)
+    except OSError as error:
+        raise DataError(
+            f"data: {shortened(str(error.filename))} cannot be read: {error.strerror}"
+        ) from None
+
+
+def _content(root: Path, classes: int) -> tuple[int, int, str]:
+    digest = hashlib.sha256()
+    names: dict[str, list[str]] = {}
+    images = 0
+    for split in ("train", "val"):
+        folder = root / split
+        if not folder.is_dir():
+            raise DataError(
+                f"data: no folder {folder}; expected {root}/train and {root}/val with"
+                " one folder a class"
+            )
+        names[split] = sorted(
+            entry.name for entry in os.scandir(folder) if entry.is_dir()
+        )
+        for found in names[split]:
+            files = sorted(
+                (entry.name, entry.stat().st_size)
+                for entry in os.scandir(folder / found)
+            )
+            images += len(files) if split == "train" else 0
+            digest.update(repr((split, found, files)).encode())
+            if not files:
+                raise DataError(f"data: the class folder {folder / found} is empty")
+    differ = set(names["train"]) ^ set(names["val"])
+    if differ:
+        raise DataError(
+            f"data: {root}/train and {root}/val must hold the same class folders; only"
+            f" one has {', '.join(sorted(differ))}"
+        )
+    if classes and len(names["train"]) != classes:
+        raise DataError(
+            f"data: {root} holds {len(names['train'])} classes, expected {classes}"
+        )
+    if not names["train"]:
+        raise DataError(
+            f"data: {root}/train holds no class folders; put the images of each class"
+            " into one folder"
+        )
+    return len(names["train"]), images, digest.hexdigest()[:20]
