@@ -103,7 +103,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "nothing": "the study has only one row.",
         "policy": (
             f"{results.metric.title}: {policy(declared)}. Differences are"
-            " paired by seed; verdicts are at 5 % for all rows together (Holm); the"
+            " paired by seed; verdicts are at 5 % for all rows together; the"
             f" margin is {declared.margin:g}."
         ),
         "tables": _tables(study, bool(verdicts)),

@@ -12,7 +12,7 @@ from ablate import escape, report
 from ablate.advice import option
 from ablate.declared import declared_space
 from ablate.errors import AblateError
-from ablate.records import Cost, Space, StudyResults
+from ablate.records import RESOLVED, Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
 from ablate.report.tables import plain
 from ablate.report.wording import policy
@@ -305,7 +305,7 @@ class Study:
     def _exported(self, results: StudyResults, declared: Space) -> list[Exported]:
         """Returns the cells that have an outcome, for Optuna."""
         from ablate.plan.limits import violations
-        from ablate.scheduling.outcomes import RESOLVED, judge
+        from ablate.scheduling.outcomes import judge
         from ablate.scheduling.strategies import CellOutcome, Exported
 
         with Reader(self.store) as reader:

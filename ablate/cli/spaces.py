@@ -86,6 +86,7 @@ def plan(
     The table also shows folded and infeasible cells. Nothing is trained.
     """
     from ablate import pipeline, space
+    from ablate.cli.power import power_lines
     from ablate.cli.tables import plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
@@ -102,6 +103,8 @@ def plan(
                 f"{'All other cells' if shown.more is None else f'{shown.more} more cells'}"
                 " will be proposed from the results."
             )
+        for line in power_lines(shown):
+            print(line)
 
 
 def cost(

@@ -56,6 +56,7 @@ from ablate.records.space import (
 from ablate.records.trial import (
     KNOWN,
     PUBLISHED_WEIGHTS,
+    RESOLVED,
     InitialWeights,
     Status,
     Teacher,
@@ -78,6 +79,7 @@ __all__ = [
     "MOST_SIDE",
     "MOST_WHOLE",
     "PUBLISHED_WEIGHTS",
+    "RESOLVED",
     "TRAINER",
     "UNCOUNTED",
     "Architecture",

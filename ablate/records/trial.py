@@ -174,6 +174,10 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+# States in which a trial has an outcome and trains no more.
+RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
+
+
 # States that no further training would change. Pruned is none of them: a study without
 # a scheduler trains such a trial to its end.
 KNOWN = (Status.COMPLETED, Status.DIVERGED)

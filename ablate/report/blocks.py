@@ -6,6 +6,10 @@ model with seed as a random block, whatever its variance, and Student's t on the
 residual degrees of freedom is exact (Montgomery, Design and Analysis of Experiments,
 4.1). If seeds are missing, fixed blocks ignore the information that comparing whole
 blocks would add.
+
+The pooled residual assumes that an effect is the same for every seed. From `BY_SEED`
+seeds on, a contrast in complete blocks does not rely on it: it is computed seed by
+seed, and Student's t over the seeds gives its error.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from ablate.report.verdicts import Estimate
 
 # The largest number of cells whose means are fitted in one model.
 MOST_CELLS = 300
+# From this number of seeds on, contrasts are computed seed by seed.
+BY_SEED = 5
 # A relative spread below this is rounding error.
 TINY = 1e-9
 Vector = np.ndarray[Any, Any]
@@ -66,11 +72,14 @@ class Blocks:
                 " two seeds each, better three"
             )
         self._x = np.array(rows)
+        self._values = np.array(values)
+        self._count = len(seeds)
+        self._complete = len(rows) == len(seeds) * len(self.cells)
         with warnings.catch_warnings():
             # Fractional designs are rank-deficient. `contrast` refuses the effects that
             # such a design cannot separate.
             warnings.filterwarnings("ignore", "The design matrix is rank-deficient")
-            self._fit: Any = OLS(np.array(values), self._x).fit()
+            self._fit: Any = OLS(self._values, self._x).fit()
         if self._fit.df_resid < 1:
             raise AblateError(
                 f"{results.name}: the number of results equals the number of means of"
@@ -84,7 +93,8 @@ class Blocks:
             )
         # The projection onto the row space of X: a contrast is estimable if and only if
         # it lies in there.
-        self._span = np.linalg.pinv(self._x) @ self._x
+        self._solve = np.linalg.pinv(self._x)
+        self._span = self._solve @ self._x
 
     @property
     def sd(self) -> float:
@@ -95,6 +105,11 @@ class Blocks:
     def freedom(self) -> float:
         """Degrees of freedom of `sd`."""
         return float(self._fit.df_resid)
+
+    @property
+    def by_seed(self) -> bool:
+        """Whether contrasts are computed seed by seed."""
+        return self._complete and self._count >= BY_SEED
 
     def contrast(self, weights: Sequence[tuple[float, CellResult]]) -> Estimate | None:
         """Estimates a weighted sum of cells, with weights that add up to 0.
@@ -112,10 +127,25 @@ class Blocks:
             vector @ self._span, vector, atol=1e-8
         ):
             return None
+        if self.by_seed:
+            estimate = self._over_seeds(vector)
+            if estimate is not None:
+                return estimate
         test: Any = self._fit.t_test(vector)
         return Estimate.of(
             float(np.ravel(test.effect)[0]), float(np.ravel(test.sd)[0]), self.freedom
         )
+
+    def _over_seeds(self, vector: Vector) -> Estimate | None:
+        """Estimates a contrast seed by seed; None if all seeds give the same value."""
+        # The weight of each result. Cells follow each other, and each has every seed.
+        weights = (vector @ self._solve).reshape(-1, self._count)
+        values = self._values.reshape(-1, self._count)
+        each = self._count * (weights * values).sum(axis=0)
+        error = each.std(ddof=1) / np.sqrt(self._count)
+        if error <= TINY * max(1.0, float(np.abs(self._values).max())):
+            return None
+        return Estimate.of(float(each.mean()), float(error), self._count - 1)
 
 
 def pooled_spread(results: StudyResults) -> tuple[float, float]:

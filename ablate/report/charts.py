@@ -127,7 +127,7 @@ def effects_chart(
         zero=True,
         note=(
             "Bars: 95 % intervals of a row alone; colours: verdicts for all rows"
-            f" together (Holm), margin {margin:g}."
+            f" together, margin {margin:g}."
         ),
     )
 

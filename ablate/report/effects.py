@@ -1,9 +1,10 @@
 """The effect of a cell: paired differences to the reference, and what they show.
 
 Seeds are blocks: a seed determines initialisation, data order and augmentation of every
-cell alike, so differences are taken seed by seed (Student's paired t). The verdicts of
-one study form a family. Their p values are adjusted by Holm, so that in a study without
-any effect, the probability that some row says `helps` or `hurts` is at most 5 %.
+cell alike, so differences are taken seed by seed. The rows of a study form one family:
+their noise is estimated together, and in a study without any effect, the probability
+that some row says `helps` or `hurts` is at most 5 % (`report/noise.py`). Comparisons
+with controls have a reference each; they use Student's paired t, adjusted by Holm.
 """
 
 from __future__ import annotations
@@ -14,10 +15,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ablate.records import CellResult, Cost, Level, Looks, Status, StudyResults
+from ablate.records import (
+    RESOLVED,
+    CellResult,
+    Cost,
+    Direction,
+    Level,
+    Looks,
+    Status,
+    StudyResults,
+)
+from ablate.report.noise import Family, RowTest, family_of
 from ablate.report.seeds_needed import seeds_needed
 from ablate.report.summary import shown_levels
-from ablate.report.verdicts import Estimate, Judged, Verdict, judge
+from ablate.report.verdicts import (
+    LEVEL,
+    Estimate,
+    Judged,
+    Verdict,
+    judge,
+    level_of_look,
+    verdict_of,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,7 @@ class Effect:
         further: number of further seeds that give an even chance of a verdict; more
             than `seeds_needed.MOST` if that many are not enough; None if there is a
             verdict or no estimate.
+        alone: whether the noise of the row is so unusual that only its own seeds count.
         left_out: number of seeds without a value, by state; no mean includes them.
         cost, reference_cost: the costs of both.
     """
@@ -48,6 +68,7 @@ class Effect:
     estimate: Estimate | None = None
     judged: Judged | None = None
     further: int | None = None
+    alone: bool = False
     left_out: Mapping[str, int] = field(default_factory=dict)
     cost: Cost | None = None
     reference_cost: Cost | None = None
@@ -96,13 +117,129 @@ def effects(
         and cell.role in ("variant", "baseline")
         and cell.statuses
     ]
-    return _judged(
-        [compared(cell, reference) for cell in cells],
-        results.direction,
-        margin,
-        looks,
-        predict,
+    judge_at = _Judge(
+        direction=results.direction, margin=margin, looks=looks, predict=predict
     )
+    if looks is None:
+        return judge_at.together(cells, reference, look=0)
+    return judge_at.in_looks(cells, reference, looks)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Takes the verdicts on rows that are compared with one reference."""
+
+    direction: Direction
+    margin: float
+    looks: Looks | None
+    predict: bool
+
+    def together(
+        self, cells: Sequence[CellResult], reference: CellResult, look: int
+    ) -> list[Effect]:
+        """Returns the effects of one family, in the order of the cells."""
+        whole = [compared(cell, reference) for cell in cells]
+        tested = [number for number, one in enumerate(whole) if len(one.seeds) > 1]
+        family = family_of(
+            reference.values,
+            [cells[number].values for number in tested],
+            planned=len(cells),
+        )
+        if family is None:
+            return whole
+        tests = family.tests(self.margin, LEVEL)
+        for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
+            if test is not None:
+                whole[number] = self._judged(whole[number], family, row, test, look)
+        return whole
+
+    def _judged(
+        self, effect: Effect, family: Family, row: int, test: RowTest, look: int
+    ) -> Effect:
+        """Returns the effect with its estimate and verdict."""
+        level = level_of_look(self.looks, look)
+        verdict = verdict_of(
+            test.mean, self.direction, test.p_adjusted, test.p_same, level
+        )
+        further = None
+        if self.predict and verdict is Verdict.INCONCLUSIVE:
+            further = seeds_needed(family, row, self.margin, level)
+        estimate = Estimate(
+            value=test.mean,
+            low=test.low,
+            high=test.high,
+            error=test.error,
+            freedom=family.freedom(row),
+            p=test.p,
+        )
+        judged = Judged(
+            p=test.p_adjusted, p_same=test.p_same, verdict=verdict, level=level
+        )
+        return replace(
+            effect,
+            estimate=estimate,
+            judged=judged,
+            further=further,
+            alone=test.alone,
+        )
+
+    def in_looks(
+        self, cells: Sequence[CellResult], reference: CellResult, looks: Looks
+    ) -> list[Effect]:
+        """Returns the effects of a study that adds seeds to undecided rows.
+
+        A verdict is taken from the seeds of its look, and later looks do not change it:
+        a row that is decided gets no further seeds.
+        """
+        decided: dict[int, Effect] = {}
+        open_ = list(cells)
+        found: list[Effect] = []
+        for look, count in enumerate(looks.at):
+            found = self.together(
+                [_first_seeds(cell, count) for cell in open_],
+                _first_seeds(reference, count),
+                look,
+            )
+            if not any(_has_more(cell, count) for cell in open_):
+                if not all(_is_complete(cell, count) for cell in (*open_, reference)):
+                    found = [_undecided(effect) for effect in found]
+                break
+            decided |= {
+                effect.row: effect
+                for effect in found
+                if effect.verdict is not Verdict.INCONCLUSIVE
+            }
+            open_ = [cell for cell in open_ if cell.index not in decided]
+        by_row = decided | {effect.row: effect for effect in found}
+        return [by_row[cell.index] for cell in cells]
+
+
+def _first_seeds(cell: CellResult, count: int) -> CellResult:
+    """Returns the cell with its first seeds only."""
+    return replace(
+        cell,
+        statuses={seed: one for seed, one in cell.statuses.items() if seed < count},
+        values={seed: value for seed, value in cell.values.items() if seed < count},
+    )
+
+
+def _is_complete(cell: CellResult, count: int) -> bool:
+    """Whether the trials of a look have ended."""
+    return all(
+        status in RESOLVED for seed, status in cell.statuses.items() if seed < count
+    )
+
+
+def _undecided(effect: Effect) -> Effect:
+    """Returns the effect without its verdict: its look is not complete."""
+    if effect.judged is None:
+        return effect
+    judged = replace(effect.judged, verdict=Verdict.INCONCLUSIVE)
+    return replace(effect, judged=judged, further=None)
+
+
+def _has_more(cell: CellResult, count: int) -> bool:
+    return any(seed >= count for seed in cell.statuses)
 
 
 def control_effects(
@@ -138,7 +275,12 @@ def control_effects(
         for cell, other in pairs
         if other
     ]
-    return _judged(compared_cells, results.direction, margin, looks, predict)
+    found = _judged_by_holm(compared_cells, results.direction, margin, looks)
+    if not predict:
+        return found
+    return [
+        replace(effect, further=_further(effect, by_index, margin)) for effect in found
+    ]
 
 
 def compared(cell: CellResult, reference: CellResult) -> Effect:
@@ -177,37 +319,29 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
     )
 
 
-def _judged(
-    effects: Sequence[Effect],
-    direction: str,
-    margin: float,
-    looks: Looks | None,
-    predict: bool,
+def _judged_by_holm(
+    effects: Sequence[Effect], direction: Direction, margin: float, looks: Looks | None
 ) -> list[Effect]:
-    """Returns the effects with their verdicts, judged as one family."""
+    """Returns effects that have references of their own, judged as one family."""
     estimates = [effect.estimate for effect in effects if effect.estimate]
     # A row without an estimate counts in the family too: otherwise the verdicts of the
     # others could change when it gets one.
-    verdicts = iter(
-        judge(estimates, margin, direction, looks.number if looks else 1, len(effects))
-    )
-    whole = [
+    level = LEVEL / looks.number if looks else LEVEL
+    verdicts = iter(judge(estimates, margin, direction, level, len(effects)))
+    return [
         replace(effect, judged=next(verdicts)) if effect.estimate else effect
         for effect in effects
     ]
-    if not predict:
-        return whole
-    return [replace(effect, further=_further(effect, margin)) for effect in whole]
 
 
-def _further(effect: Effect, margin: float) -> int | None:
-    if (
-        effect.estimate is None
-        or effect.judged is None
-        or effect.verdict is not Verdict.INCONCLUSIVE
-    ):
+def _further(
+    effect: Effect, cells: Mapping[int, CellResult], margin: float
+) -> int | None:
+    """Returns the number of further seeds of a pair that has a control of its own."""
+    if effect.judged is None or effect.verdict is not Verdict.INCONCLUSIVE:
         return None
-    sd = effect.estimate.error * math.sqrt(len(effect.seeds))
-    return seeds_needed(
-        len(effect.seeds), effect.estimate.value, sd, margin, effect.judged.level
-    )
+    reference = cells[effect.against].values
+    pair = family_of(reference, [cells[effect.row].values], planned=1)
+    if pair is None:
+        return None
+    return seeds_needed(pair, 0, margin, effect.judged.level)

@@ -21,10 +21,15 @@ from ablate.report.wording import (
 )
 
 INTERVAL = "Δ (95 % interval)"
+ADJUSTED = "p (adj.)"
 POOLED = (
-    "The noise is pooled over all cells, which assumes that it is equal in all of them."
-    " This is more precise than the few seeds of one row in `effects`, which does not"
-    " assume it. If the two differ for a row, quote the one in `effects`."
+    "The noise is pooled over all cells. This assumes that it is equal in all of them,"
+    " and that an effect is the same for every seed; five seeds or more in every cell do"
+    " not need this. If `effects` and this table differ for a row, quote `effects`."
+)
+BY_SEED = (
+    "Each effect is computed seed by seed, with the interval of Student's t over the"
+    " seeds, so it may differ between seeds."
 )
 
 
@@ -42,30 +47,38 @@ def effects_table(
     unit = unit_for(abs(effect.delta_flops or 0) for effect in effects)
     flops = f"Δ FLOPs ({unit.letter})"
     rows = [_effect_row(effect, results.metric, unit) for effect in effects]
-    columns = ["row", "change", "n", INTERVAL, "p (Holm)", flops, "verdict"]
+    columns = ["row", "change", "n", INTERVAL, ADJUSTED, flops, "verdict"]
     bold = _decided([effect.verdict for effect in effects])
     metric = results.metric
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
+    how = "paired t" if controls or len(effects) == 1 else "noise of all rows"
+    correction = "Holm" if controls else "largest difference of any row"
     notes = [
         (
             f"Δ {metric.name}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            " (paired t). p: adjusted for all rows (Holm); the verdict is helps or"
-            " hurts below 0.05 (with several looks: divided by their number)."
+            f" ({how}). p: adjusted for all rows ({correction}); the verdict is helps"
+            " or hurts below 0.05 (with several looks: below the share of the look)."
         ),
         (
-            no_difference(metric, margin, "two one-sided tests, 5 %, Holm")
+            no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
             + " inconclusive, about N more seeds: N more seeds give an even chance of a"
             " verdict."
         ),
     ]
+    alone = [str(effect.row) for effect in effects if effect.alone]
+    if alone:
+        notes.append(
+            f"Only their own seeds count (paired t): row {', '.join(alone)}. Their"
+            " noise, or that of row 0, is unlike that of the others."
+        )
     data = [effect_data(effect) for effect in effects]
     return Table(
         columns=columns,
         rows=rows,
         data=data,
-        right=frozenset({"row", "n", INTERVAL, "p (Holm)", flops}),
+        right=frozenset({"row", "n", INTERVAL, ADJUSTED, flops}),
         title=results.question,
         notes=notes,
         bold=bold,
@@ -100,23 +113,28 @@ def _difference(effect: Effect, metric: Metric) -> str:
 
 
 def terms_table(
-    results: StudyResults, terms: Sequence[Term], margin: float, notes: Sequence[str]
+    results: StudyResults,
+    terms: Sequence[Term],
+    margin: float,
+    notes: Sequence[str],
+    *,
+    by_seed: bool,
 ) -> Table:
     """Returns a table with one row per main effect, interaction or contribution."""
     rows = [_term_row(term, results.metric) for term in terms]
     data = [_term_data(term) for term in terms]
     bold = _decided([term.judged.verdict if term.judged else None for term in terms])
-    columns = ["effect", "factor", "level", INTERVAL, "p (Holm)", "verdict"]
+    columns = ["effect", "factor", "level", INTERVAL, ADJUSTED, "verdict"]
     told = [
         *notes,
-        POOLED,
+        BY_SEED if by_seed else POOLED,
         no_difference(results.metric, margin, "5 %, Holm"),
     ]
     return Table(
         columns=columns,
         rows=rows,
         data=data,
-        right=frozenset({INTERVAL, "p (Holm)"}),
+        right=frozenset({INTERVAL, ADJUSTED}),
         title=results.question,
         notes=told,
         bold=bold,
@@ -156,7 +174,7 @@ def _term_data(term: Term) -> dict[str, Any]:
         "low": estimate.low if estimate else None,
         "high": estimate.high if estimate else None,
         "p": estimate.p if estimate else None,
-        "p_holm": judged.p if judged else None,
+        "p_adjusted": judged.p if judged else None,
         "verdict": str(judged.verdict) if judged else None,
     }
 
@@ -195,15 +213,16 @@ def factors_table(
             " other factors"
         )
     notes = [
-        f"{what}; seeds are blocks, {model.freedom:g} degrees of freedom, sd of one"
-        f" training {model.sd:.3g}."
+        f"{what}; seeds are blocks, sd of one training {model.sd:.3g} with"
+        f" {model.freedom:g} degrees of freedom."
     ]
     if model.additive:
         notes.append(
             "This design cannot separate main effects from interactions: the effects"
             " are correct only if factors do not interact."
         )
-    return terms_table(results, find(margin, results.direction), margin, notes)
+    terms = find(margin, results.direction)
+    return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
 
 
 def contributions_table(
@@ -222,11 +241,10 @@ def contributions_table(
     notes = [
         "alone: the baseline with this factor; left out: the full model less the model"
         " without it; shapley: its addition on average over all orders of adding"
-        f" factors. Seeds are blocks, {model.freedom:g} degrees of freedom."
+        " factors. Seeds are blocks."
     ]
-    return terms_table(
-        results, model.contributions(full, margin, results.direction), margin, notes
-    )
+    terms = model.contributions(full, margin, results.direction)
+    return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
 
 
 def _p(value: float) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 from ablate.errors import AblateError
 from ablate.records import CellResult, Level, Looks, StudyResults
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
-from ablate.report.verdicts import Estimate, Judged, judge
+from ablate.report.verdicts import LEVEL, Estimate, Judged, judge
 
 # Shapley values are sums over all subsets of the factors, so their cost doubles with
 # each factor.
@@ -108,6 +108,11 @@ class Factorial:
     def sd(self) -> float:
         """Standard deviation of a single training around its cell's and seed's mean."""
         return self._blocks.sd
+
+    @property
+    def by_seed(self) -> bool:
+        """Whether effects are computed seed by seed (see `blocks.BY_SEED`)."""
+        return self._blocks.by_seed
 
     @property
     def freedom(self) -> float:
@@ -316,7 +321,7 @@ class Factorial:
                 [term.estimate for term in terms if term.estimate],
                 margin,
                 direction,
-                self._looks,
+                LEVEL / self._looks,
             )
         )
         return [

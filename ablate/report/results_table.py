@@ -179,19 +179,17 @@ def _notes(
     looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    test = ["paired t"]
-    level = 0.05
     # A single comparison needs no correction.
+    test = "paired t"
     if comparisons > 1:
-        test.append(f"Holm over {comparisons} comparisons")
+        test = f"noise of all rows, adjusted for {comparisons} comparisons"
+    star = "* p < 0.05"
     if looks:
-        # Each look has an equal share of the risk.
-        level /= looks.number
-        test.append(f"{looks.number} looks")
+        star = f"* p below the share of its look, 5 % for all {looks.number} looks"
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
-        f" {policy}; in brackets the mean difference from row 0, paired by seed; * p <"
-        f" {level:.3g} ({', '.join(test)}).{_flops_note(shown)}"
+        f" {policy}; in brackets the mean difference from row 0, paired by seed;"
+        f" {star} ({test}).{_flops_note(shown)}"
     ]
     if _has_controls(shown):
         notes.append(
@@ -271,7 +269,7 @@ def _test(effect: Effect | None) -> dict[str, float | None]:
         "delta_low": estimate.low if estimate else None,
         "delta_high": estimate.high if estimate else None,
         "p": estimate.p if estimate else None,
-        "p_holm": judged.p if judged else None,
+        "p_adjusted": judged.p if judged else None,
     }
 
 

@@ -7,47 +7,74 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ablate.report.noise import Family
+
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
 DRAWS = 1000
 
+Array = np.ndarray[Any, Any]
 
-def seeds_needed(n: int, mean: float, sd: float, margin: float, level: float) -> int:
+
+def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
     """Returns the least number of further seeds that gives an even chance of a verdict.
 
     Returns one more than `MOST` if that many are not enough.
     """
-    enough = np.flatnonzero(chances(n, mean, sd, margin, level) >= 0.5)
+    enough = np.flatnonzero(chances(family, row, margin, level) >= 0.5)
     if len(enough):
         return int(enough[0]) + 1
     return MOST + 1
 
 
-def chances(
-    n: int, mean: float, sd: float, margin: float, level: float
-) -> np.ndarray[Any, Any]:
+def chances(family: Family, row: int, margin: float, level: float) -> Array:
     """Returns the probability of a verdict after 1 to `MOST` further seeds.
 
     It simulates possible outcomes. Each draws a mean and a variance from their
-    posterior given n differences, under the usual flat prior (Student's t and scaled
+    posterior given the seeds so far, under the usual flat prior (Student's t and scaled
     inverse chi-squared; Gelman et al., Bayesian Data Analysis, 3.2), and then further
-    differences. Each outcome is tested at `level`, as the study will be: whether the
-    mean differs from 0 or stays within the margin. Equal arguments give equal numbers.
+    differences. Each outcome is tested as the study will be: whether the mean differs
+    from 0 or stays within the margin. Equal arguments give equal numbers.
     """
+    n = family.counts[row]
+    mean = float(family.found.mean[row])
+    known = n * float(family.found.error[row]) ** 2
+    freedom = family.freedom(row)
     generator = np.random.default_rng(0)
-    variance = sd**2 * (n - 1) / generator.chisquare(n - 1, DRAWS)
+    variance = known * freedom / generator.chisquare(freedom, DRAWS)
     centre = generator.normal(mean, np.sqrt(variance / n))
     future = generator.normal(
         centre[:, None], np.sqrt(variance)[:, None], (DRAWS, MOST)
     )
     size = n + np.arange(1, MOST + 1)
     # Centred on the known mean, so that a small spread is not lost to rounding.
-    shifted = future - mean
-    means = np.cumsum(shifted, axis=1) / size
-    squares = (n - 1) * sd**2 + np.cumsum(shifted**2, axis=1) - size * means**2
-    errors = np.sqrt(np.maximum(squares, 1e-300) / (size - 1) / size)
+    means = np.cumsum(future - mean, axis=1) / size
+    # The degrees of freedom grow with the seeds.
+    more = freedom * (size - n) / (n - 1)
+    squares = known * freedom + variance[:, None] * generator.chisquare(
+        more, (DRAWS, MOST)
+    )
+    errors = np.sqrt(squares / (freedom + more) / size)
     distance = np.abs(means + mean)
-    differs = distance / errors > special.stdtrit(size - 1, 1 - level / 2)
-    same = (margin - distance) / errors > special.stdtrit(size - 1, 1 - level)
-    found: np.ndarray[Any, Any] = (differs | same).mean(axis=0)
+    differs, same = _critical(family, row, level, size)
+    found: Array = (
+        (distance / errors > differs) | ((margin - distance) / errors > same)
+    ).mean(axis=0)
     return found
+
+
+def _critical(
+    family: Family, row: int, level: float, size: Array
+) -> tuple[Array, Array]:
+    """Returns the scores that will give a verdict, two-sided and one-sided.
+
+    With more seeds, the level of a single comparison rises from that of the simulation
+    at the present number of seeds towards that of Bonferroni, about as 1 / (n - 1).
+    """
+    n = family.counts[row]
+    last = level / len(family.counts)
+    each = last - (last - family.level_of_one(level)) * (n - 1) / (size - 1)
+    freedom = size - 1
+    if not family.found.alone[row]:
+        freedom = freedom * len(family.counts)
+    return special.stdtrit(freedom, 1 - each / 2), special.stdtrit(freedom, 1 - each)

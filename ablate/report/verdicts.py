@@ -9,9 +9,13 @@ from enum import StrEnum
 import numpy as np
 from scipy import special
 
+from ablate.records import Looks
+
 # The probability of any false `helps` or `hurts`, and of any false `no difference`, in
 # a family of verdicts.
 LEVEL = 0.05
+# How many times the share of the look before a look may use.
+LOOK_GROWTH = 3.0
 
 
 class Verdict(StrEnum):
@@ -63,7 +67,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Judged:
-    """An estimate as part of a family: p values adjusted by Holm, and the verdict.
+    """An estimate as part of a family: adjusted p values, and the verdict.
 
     `level` is the level that its unadjusted p value was compared with.
     """
@@ -74,53 +78,79 @@ class Judged:
     level: float
 
 
+def level_of_look(looks: Looks | None, number: int) -> float:
+    """Returns the share of the 5 % that a look at the verdicts may use.
+
+    Each look has three times the share of the one before, because the later ones have
+    more seeds and find more. The shares of all looks add up to 5 %.
+
+    Args:
+        looks: the looks of a study that adds seeds, or None.
+        number: which look it is, from 0.
+    """
+    if looks is None:
+        return LEVEL
+    weights = [LOOK_GROWTH**look for look in range(looks.number)]
+    return LEVEL * weights[number] / sum(weights)
+
+
+def verdict_of(
+    value: float, direction: str, p: float, p_same: float, level: float
+) -> Verdict:
+    """Returns the verdict on a difference, from its adjusted p values.
+
+    `helps` and `hurts` mean that p is below the level, whatever the size of the effect.
+    `no difference` means that it is not, and that a difference of the margin or more is
+    ruled out at the same level. Otherwise the verdict is `inconclusive`.
+
+    Args:
+        direction: `max` or `min`: which values of the metric are better.
+    """
+    if p < level:
+        if (value > 0) == (direction == "max"):
+            return Verdict.HELPS
+        return Verdict.HURTS
+    if p_same < level:
+        return Verdict.SAME
+    return Verdict.INCONCLUSIVE
+
+
 def judge(
     estimates: Sequence[Estimate],
     margin: float,
     direction: str,
-    looks: int = 1,
+    level: float = LEVEL,
     family: int | None = None,
 ) -> list[Judged]:
-    """Returns the verdicts of a family.
-
-    `helps` and `hurts` mean that the adjusted p value is below 5 % (with several looks:
-    5 % divided by their number), whatever the size of the effect. `no difference` means
-    that the adjusted p value is not below this level, and that a difference of `margin`
-    or more is ruled out at the same level. Otherwise the verdict is `inconclusive`.
+    """Returns the verdicts of a family of t tests, adjusted by Holm.
 
     Args:
         margin: the least difference that matters.
         direction: `max` or `min`: which values of the metric are better.
-        looks: the number of times that verdicts are taken until one is found. The 5 %
-            are shared evenly among them (Bonferroni).
+        level: the probability of any false verdict of one kind.
         family: the number of all comparisons, including those without an estimate so
             far; by default all have one.
     """
     if not estimates:
         return []
-    share = LEVEL / looks
     raw = [estimate.p for estimate in estimates]
     count = len(raw) if family is None else family
     differs = holm(raw, count)
     same = holm([estimate.p_same(margin) for estimate in estimates], count)
-    # Holm compares the smallest p value with share / count, the next one with share /
+    # Holm compares the smallest p value with level / count, the next one with level /
     # (count - 1), and so on.
     ranks = np.searchsorted(np.sort(raw), raw)
-    judged = []
-    for estimate, p, p_same, rank in zip(estimates, differs, same, ranks, strict=True):
-        if p < share:
-            if (estimate.value > 0) == (direction == "max"):
-                verdict = Verdict.HELPS
-            else:
-                verdict = Verdict.HURTS
-        else:
-            verdict = Verdict.SAME if p_same < share else Verdict.INCONCLUSIVE
-        judged.append(
-            Judged(
-                p=p, p_same=p_same, verdict=verdict, level=share / (count - int(rank))
-            )
+    return [
+        Judged(
+            p=p,
+            p_same=p_same,
+            verdict=verdict_of(estimate.value, direction, p, p_same, level),
+            level=level / (count - int(rank)),
         )
-    return judged
+        for estimate, p, p_same, rank in zip(
+            estimates, differs, same, ranks, strict=True
+        )
+    ]
 
 
 def holm(raw: Sequence[float], family: int) -> list[float]:

@@ -165,7 +165,7 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "low": estimate.low if estimate else None,
         "high": estimate.high if estimate else None,
         "p": estimate.p if estimate else None,
-        "p_holm": judged.p if judged else None,
+        "p_adjusted": judged.p if judged else None,
         "p_same": judged.p_same if judged else None,
         "verdict": str(effect.verdict),
         "seeds_needed": effect.further,

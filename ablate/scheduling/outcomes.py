@@ -7,11 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablate.errors import StoreError
-from ablate.records import Cell, Cost, Epoch, Known, Space, Status, Trial
+from ablate.records import RESOLVED, Cell, Cost, Epoch, Known, Space, Status, Trial
 from ablate.scheduling.strategies import CellOutcome
-
-# The states in which a trial has an outcome for the search.
-RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
 
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ablate.records import Cell, CellResult, Known, Plan, Status, StudyResults, Trial
+from ablate.records import (
+    RESOLVED,
+    Cell,
+    CellResult,
+    Known,
+    Plan,
+    Status,
+    StudyResults,
+    Trial,
+)
 from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict
 
-RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
 

@@ -139,7 +139,7 @@ def show_verdicts(found: StudyResults, name: str, rows: set[int]) -> None:
     if len(said) > MOST_SENTENCES:
         st.caption(f"{len(said) - MOST_SENTENCES} more in the table; use the filter.")
     st.caption(
-        f"{policy(results(name)[1])}; verdicts at 5 % for all rows together (Holm);"
+        f"{policy(results(name)[1])}; verdicts at 5 % for all rows together;"
         f" margin {margin:g}."
     )
 

@@ -1,0 +1,54 @@
+"""What a plan can find: the differences that its number of seeds shows."""
+
+from __future__ import annotations
+
+from ablate.records import Metric, Plan
+from ablate.report.power import POWER, detectable, sd_of_training
+from ablate.scheduling.preview import Preview
+from ablate.scheduling.until_decided import results_of
+
+# Numbers of seeds that are compared with that of the plan.
+LADDER = (3, 5, 10, 20)
+
+
+def power_lines(shown: Preview) -> list[str]:
+    """Returns lines about the differences that a design finds; none for a search."""
+    plan = shown.full_plan or shown.plan
+    rows = _comparisons(plan)
+    if plan.space.strategy is not None or not rows:
+        return []
+    sd = sd_of_training(results_of(plan, shown.known))
+    metric = plan.space.compared
+    seeds = max(len(cell.trials) for cell in plan.cells)
+    more = [number for number in LADDER if number > seeds][:2]
+    lines = [f"Differences that are found with {100 * POWER:g} % probability:"]
+    for number in (seeds, *more):
+        lines.append(f"  {_seeds(number)}: {_difference(rows, number, sd, metric)}")
+    if sd is None:
+        lines.append("  (sd: standard deviation of a single training)")
+    else:
+        noise = f"{sd:.{metric.digits}f}{metric.unit}"
+        lines.append(f"  (sd: standard deviation of a single training; so far {noise})")
+    return lines
+
+
+def _comparisons(plan: Plan) -> int:
+    """Returns the number of rows that are compared with row 0."""
+    return sum(
+        bool(cell.trials) and cell.role != "control" and cell.same_as is None
+        for cell in plan.cells[1:]
+    )
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number > 1 else ' '}"
+
+
+def _difference(rows: int, seeds: int, sd: float | None, metric: Metric) -> str:
+    if seeds < 2:
+        return "none; a verdict needs at least two seeds"
+    size = detectable(rows, seeds)
+    text = f"{size:.1f} sd"
+    if sd is None:
+        return text
+    return f"{text}, or {size * sd:.{metric.digits}f}{metric.unit}"

@@ -1,0 +1,425 @@
+"""The noise of the rows of a study, estimated from all rows and calibrated.
+
+With three seeds, a row alone says almost nothing about its own noise: two degrees of
+freedom. The other rows say more, but only if their noise is like its own. This module
+uses all rows and holds its error rate even if they differ.
+
+How: rows are compared with the reference by their differences, paired by seed. The
+variance of a difference blends three estimates: that of the row alone, that of the
+reference against the mean of the rows, and that pooled over all cells. A row stands
+alone if its own variance, or that of the reference, is more than twice the pooled one:
+it is tested by Student's paired t.
+
+The p values come from a simulation, not from a table. It draws studies without effects,
+with as many rows and seeds as the study has, under each noise of a fixed set (`NOISES`):
+equal in all cells, or larger in one row or in the reference. A p value is the share of
+such studies that are as extreme, under the noise of the set for which it is largest.
+This is a maximum-statistic adjustment (Westfall and Young, Resampling-Based Multiple
+Testing, 1993): the rows form one family, and their correlation through the common
+reference is part of the simulation.
+
+What would break it: using means of the rows in the choice of a variance (the simulation
+has no effects), or treating data and simulation by different code. Both go through
+`standardise`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+Array = np.ndarray[Any, Any]
+
+# The shares of the pooled variance, the row's own and the reference's. Chosen by power
+# at three to ten seeds; the error rate does not depend on them (docs/statistics.md).
+POOLED, OWN, REFERENCE = 0.5, 0.3, 0.2
+# From this multiple of the pooled variance on, a row stands alone: with fewer than
+# four seeds, and with more.
+UNUSUAL_FEW, UNUSUAL = 2.0, 2.5
+FEW_SEEDS = 4
+# How much smaller the p value of a row that stands alone counts.
+ALONE_GAIN = 3.0
+# The noises of the simulation: the variances of the reference and of one row, as
+# multiples of the variance of the other cells.
+NOISES = (
+    (1.0, 1.0),
+    (1.0, 5.0),
+    (1.0, 12.0),
+    (1.0, 25.0),
+    (5.0, 1.0),
+    (12.0, 1.0),
+    (25.0, 1.0),
+)
+# Simulated studies per noise. Large families have fewer, within the limit on numbers.
+DRAWS = 20_000
+LEAST_DRAWS = 5_000
+MOST_NUMBERS = 1_500_000
+# A relative spread below this is rounding error.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Differences to a reference in units of their standard error.
+
+    Each array has the shape (..., rows).
+
+    Attributes:
+        mean: the mean difference over the seeds that a row shares with the reference.
+        error: its standard error.
+        alone: whether the row is tested by its own paired t.
+        score: `mean / error`. If the row stands alone, it is a quantile of Student's t
+            with the pooled degrees of freedom, so that scores of rows are comparable.
+        sd: the standard deviation of a single training, pooled over all cells, shape
+            (...).
+    """
+
+    mean: Array
+    error: Array
+    alone: Array
+    score: Array
+    sd: Array
+
+
+def standardise(differences: Array, present: Array) -> Standardised:
+    """Standardises differences, of a study or of many simulated ones.
+
+    Args:
+        differences: shape (..., rows, seeds), row minus reference.
+        present: shape (rows, seeds), which differences exist. Each row has at least
+            two.
+    """
+    counts = present.sum(axis=1)
+    means = np.where(present, differences, 0.0).sum(axis=-1) / counts
+    centred = np.where(present, differences - means[..., None], 0.0)
+    own = (centred**2).sum(axis=-1) / (counts - 1)
+
+    # What the rows have in common, seed by seed, comes from the reference.
+    rows = present.sum(axis=0)
+    used = rows > 0
+    common = centred.sum(axis=-2)[..., used]
+    rows = rows[used]
+    freedom = counts.sum() - len(counts)
+    squares = (centred**2).sum(axis=(-2, -1)) - (common**2 / (rows + 1)).sum(axis=-1)
+    pooled = 2 * squares / freedom
+    shared = ((common / rows) ** 2 * rows / (rows + 1)).sum(axis=-1)
+    reference = 2 * shared / max(len(rows) - 1, 1)
+
+    pooled = pooled[..., None]
+    reference = reference[..., None]
+    unusual = _is_unusual(own, pooled, counts)
+    alone = unusual | _is_unusual(reference, pooled, np.array([len(rows)]))
+    blend = POOLED * pooled + OWN * own + REFERENCE * reference
+    error = np.sqrt(np.where(alone, own, blend) / counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = means / error
+    # Rounded accuracies can be equal by chance: no noise is no information.
+    ratio = np.where(error > 0, ratio, 0.0)
+    own_freedom = np.broadcast_to(counts - 1, ratio.shape)[alone]
+    score = ratio.copy()
+    score[alone] = _as_pooled(ratio[alone], own_freedom, freedom)
+    return Standardised(
+        mean=means,
+        error=error,
+        alone=alone,
+        score=score,
+        sd=np.sqrt(pooled[..., 0] / 2),
+    )
+
+
+def _is_unusual(variance: Array, pooled: Array, seeds: Array) -> Array:
+    limit = np.where(seeds < FEW_SEEDS, UNUSUAL_FEW, UNUSUAL)
+    unusual: Array = variance > limit * pooled
+    return unusual
+
+
+def _as_pooled(ratio: Array, own: Array, pooled: int) -> Array:
+    """Returns the quantile with pooled degrees of freedom of a row that stands alone.
+
+    It has a third of the p value of the row's paired t, which makes few errors.
+    """
+    tail = special.stdtr(own, -np.abs(ratio)) / ALONE_GAIN
+    quantile: Array = -special.stdtrit(pooled, tail) * np.sign(ratio)
+    return quantile
+
+
+@dataclass(frozen=True)
+class Null:
+    """Scores in simulated studies without effects.
+
+    Attributes:
+        two_sided: sorted largest absolute scores, shape (rows, draws), each the largest
+            of its rank under any noise. Entry q is about families of q + 1 rows.
+        one_sided: the same for signed scores.
+        freedom: pooled degrees of freedom. The score of a single row is Student's t.
+    """
+
+    two_sided: Array
+    one_sided: Array
+    freedom: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there is a single row, so that no simulation is needed."""
+        return len(self.two_sided) == 0
+
+    def p(self, score: float, rows: int) -> float:
+        """Returns the p value of the largest absolute score of so many rows."""
+        if self.is_exact:
+            return 2 * float(special.stdtr(self.freedom, -abs(score)))
+        return _share_above(self.two_sided[rows - 1], abs(score))
+
+    def p_above(self, score: float, rows: int) -> float:
+        """Returns the p value of the largest signed score of so many rows."""
+        if self.is_exact:
+            return float(special.stdtr(self.freedom, -score))
+        return _share_above(self.one_sided[rows - 1], score)
+
+    def quantile(self, level: float, rows: int = 1) -> float:
+        """Returns the absolute score whose p value is at most this level."""
+        if self.is_exact:
+            return float(special.stdtrit(self.freedom, 1 - level / 2))
+        scores = self.two_sided[rows - 1]
+        # As many draws as may be at or above the score.
+        above = int(level * (len(scores) + 1)) - 1
+        if above < 0:
+            return math.inf
+        return math.nextafter(float(scores[-1 - above]), math.inf)
+
+
+def _share_above(scores: Array, score: float) -> float:
+    """Returns the share of draws at or above a score, under the worst noise.
+
+    The study itself counts as one of the draws, so that no p value is 0 (Phipson and
+    Smyth 2010).
+    """
+    above = len(scores) - int(np.searchsorted(scores, score))
+    return (above + 1) / (len(scores) + 1)
+
+
+def null_of(present: Array) -> Null:
+    """Returns the simulation for a pattern of seeds, shape (rows, seeds)."""
+    # The row with the fewest seeds comes first: it is the one with the larger noise.
+    order = np.argsort(present.sum(axis=1), kind="stable")
+    seeds, repeats = np.unique(present[order], axis=1, return_counts=True)
+    patterns = tuple(tuple(map(bool, row)) for row in seeds)
+    return _simulated(patterns, tuple(map(int, repeats)))
+
+
+@lru_cache(maxsize=256)
+def _simulated(
+    patterns: tuple[tuple[bool, ...], ...], repeats: tuple[int, ...]
+) -> Null:
+    present = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
+    rows, seeds = present.shape
+    freedom = int(present.sum()) - rows
+    if rows == 1:
+        none = np.empty((0, 0))
+        return Null(two_sided=none, one_sided=none, freedom=freedom)
+    size = (rows + 1) * seeds
+    draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
+    # In parts that fit into the cache of a processor.
+    part = max(1, min(draws, 400_000 // size))
+    generator = np.random.default_rng(0)
+    two_sided, one_sided = [], []
+    for start in range(0, draws, part):
+        noise = generator.standard_normal((min(part, draws - start), rows + 1, seeds))
+        scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
+        two_sided.append(np.maximum.accumulate(np.abs(scores), axis=-1))
+        one_sided.append(np.maximum.accumulate(scores, axis=-1))
+    return Null(
+        two_sided=_worst(two_sided), one_sided=_worst(one_sided), freedom=freedom
+    )
+
+
+def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
+    """Returns scores, shape (draws, rows), with larger noise in two cells."""
+    differences = noise[:, 1:] - np.sqrt(reference) * noise[:, :1]
+    differences[:, 0] += (np.sqrt(row) - 1) * noise[:, 1]
+    return standardise(differences, present).score
+
+
+def _worst(parts: Sequence[Array]) -> Array:
+    """Returns sorted scores under the worst noise, shape (rows, draws).
+
+    A share of draws is largest under the noise whose score of that rank is largest.
+
+    Args:
+        parts: scores of shape (noises, draws, rows).
+    """
+    scores = np.concatenate(parts, axis=1)
+    worst: Array = np.sort(scores, axis=1).max(axis=0)
+    return np.ascontiguousarray(worst.T)
+
+
+@dataclass(frozen=True)
+class RowTest:
+    """What the simulation shows of the difference of a row.
+
+    Attributes:
+        mean, low, high: the mean difference and its interval.
+        error: the standard error of the mean.
+        p: p value against no difference, of this row alone.
+        p_adjusted: the same, adjusted for all rows (step-down maximum statistic).
+        p_same: p value against a difference of at least the margin, adjusted.
+        alone: whether its noise is so unusual that only its own seeds count.
+    """
+
+    mean: float
+    low: float
+    high: float
+    error: float
+    p: float
+    p_adjusted: float
+    p_same: float
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Family:
+    """The rows of a study, compared with one reference.
+
+    Attributes:
+        found: their standardised differences.
+        counts: the number of seeds of each row.
+        null: the simulation for this pattern of seeds.
+        planned: the number of rows, with those that have no values yet.
+    """
+
+    found: Standardised
+    counts: tuple[int, ...]
+    null: Null
+    planned: int
+
+    def freedom(self, row: int) -> float:
+        """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
+        own = self.counts[row] - 1
+        if self.found.alone[row] or len(self.counts) == 1:
+            return own
+        pooled = sum(self.counts) - len(self.counts)
+        return 1 / (POOLED**2 / pooled + (OWN**2 + REFERENCE**2) / own)
+
+    def interval(self, row: int, level: float) -> tuple[float, float]:
+        """Returns the interval of a row's difference: all values with p >= level."""
+        if self.found.alone[row] or len(self.counts) == 1:
+            quantile = float(special.stdtrit(self.counts[row] - 1, 1 - level / 2))
+        else:
+            quantile = self.null.quantile(level)
+        mean = float(self.found.mean[row])
+        half = quantile * float(self.found.error[row])
+        return mean - half, mean + half
+
+    def level_of_one(self, level: float) -> float:
+        """Returns the level of one comparison in the family at this level.
+
+        It is that of Student's t with the pooled degrees of freedom.
+        """
+        quantile = self.null.quantile(level, len(self.counts))
+        return 2 * float(special.stdtr(self.null.freedom, -quantile))
+
+    def tests(self, margin: float, level: float) -> list[RowTest | None]:
+        """Returns the test of each row; None if it has no noise.
+
+        Args:
+            margin: the least difference that matters.
+            level: that of the intervals.
+        """
+        found = self.found
+        adjusted = self._step_down(np.abs(found.score), self.null.p)
+        same = self._step_down(self._scores_within(margin), self.null.p_above)
+        tests: list[RowTest | None] = []
+        for row, error in enumerate(found.error):
+            if error == 0:
+                tests.append(None)
+                continue
+            low, high = self.interval(row, level)
+            test = RowTest(
+                mean=float(found.mean[row]),
+                low=low,
+                high=high,
+                error=float(error),
+                p=self._p_of_one(row),
+                p_adjusted=adjusted[row],
+                p_same=same[row],
+                alone=bool(found.alone[row]) and len(self.counts) > 1,
+            )
+            tests.append(test)
+        return tests
+
+    def _p_of_one(self, row: int) -> float:
+        if not self.found.alone[row]:
+            return self.null.p(float(self.found.score[row]), 1)
+        ratio = abs(float(self.found.mean[row] / self.found.error[row]))
+        return 2 * float(special.stdtr(self.counts[row] - 1, -ratio))
+
+    def _scores_within(self, margin: float) -> Array:
+        """Returns how far each difference is from the margin, in standard errors.
+
+        The smaller of two one-sided tests decides (Schuirmann 1987).
+        """
+        found = self.found
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = (margin - np.abs(found.mean)) / found.error
+        scores = np.where(found.error > 0, inside, 0.0)
+        own = np.array(self.counts)[found.alone] - 1
+        scores[found.alone] = _as_pooled(scores[found.alone], own, self.null.freedom)
+        return scores
+
+    def _step_down(
+        self, scores: Array, p: Callable[[float, int], float]
+    ) -> list[float]:
+        """Returns p values by the step-down maximum statistic.
+
+        The largest score is compared with the largest of all rows, the next one with
+        that of the rows that are left, and so on.
+        """
+        adjusted = np.empty(len(scores))
+        largest = 0.0
+        for done, row in enumerate(np.argsort(-scores, kind="stable")):
+            each = p(float(scores[row]), len(scores) - done)
+            # Bonferroni for the rows that have no values yet.
+            largest = max(largest, min(1.0, each * self.planned / len(scores)))
+            adjusted[row] = largest
+        return [float(value) for value in adjusted]
+
+
+def _in_order(row: Mapping[int, float], seeds: Sequence[int]) -> list[float]:
+    return [row.get(seed, math.nan) for seed in seeds]
+
+
+def family_of(
+    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]], planned: int
+) -> Family | None:
+    """Compares rows, values by seed, with a reference.
+
+    Returns None if there is no noise to measure: there is no row, or the differences of
+    each row are all equal.
+
+    Args:
+        rows: each shares at least two seeds with the reference.
+        planned: the number of rows, with those that have no values yet.
+    """
+    if not rows:
+        return None
+    seeds = sorted(set(reference).intersection(set().union(*rows)))
+    base = np.array([reference[seed] for seed in seeds])
+    values = np.array([_in_order(row, seeds) for row in rows])
+    present = ~np.isnan(values)
+    differences = values - base
+    found = standardise(differences, present)
+    largest = max(1.0, float(np.nanmax(np.abs(differences))))
+    # Accuracies that are equal on paper differ in their last bits.
+    if found.error.max() <= ROUNDING * largest:
+        return None
+    return Family(
+        found=found,
+        counts=tuple(map(int, present.sum(axis=1))),
+        null=null_of(present),
+        planned=planned,
+    )

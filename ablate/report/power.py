@@ -1,0 +1,59 @@
+"""The difference that a number of seeds finds, before anything is trained."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from ablate.records import StudyResults
+from ablate.report.noise import ALONE_GAIN, family_of, null_of, standardise
+from ablate.report.verdicts import LEVEL
+
+# The probability with which a difference is found.
+POWER = 0.8
+# Simulated numbers; more rows and seeds have fewer draws.
+MOST_NUMBERS = 1_000_000
+
+
+def detectable(rows: int, seeds: int, power: float = POWER) -> float:
+    """Returns the least difference of a row that is found with this probability.
+
+    The unit is the standard deviation of a single training, which is equal in all
+    cells. One row has the difference, the others have none.
+
+    Args:
+        rows: the number of rows that are compared with row 0.
+        seeds: of each row, at least 2.
+    """
+    present = np.ones((rows, seeds), dtype=bool)
+    null = null_of(present)
+    limit = null.quantile(LEVEL, rows)
+    generator = np.random.default_rng(1)
+    draws = max(500, MOST_NUMBERS // ((rows + 1) * seeds))
+    noise = generator.standard_normal((min(draws, 20_000), rows + 1, seeds))
+    found = standardise(noise[:, 1:] - noise[:, :1], present)
+    tail = ALONE_GAIN * float(special.stdtr(null.freedom, -limit))
+    own = -float(special.stdtrit(seeds - 1, tail))
+    limits = np.where(found.alone[:, 0], own, limit)
+    # A difference moves the mean, and nothing else.
+    needed = limits * found.error[:, 0] - found.mean[:, 0]
+    return float(np.quantile(needed, power))
+
+
+def sd_of_training(results: StudyResults) -> float | None:
+    """Returns the standard deviation of a single training, pooled over all cells.
+
+    Seeds are blocks. None if there are not two seeds with values in two cells.
+    """
+    reference, *others = results.cells
+    rows = [
+        cell.values
+        for cell in others
+        if cell.same_as is None
+        and cell.role != "control"
+        and len(set(cell.values) & set(reference.values)) > 1
+    ]
+    family = family_of(reference.values, rows, planned=len(rows))
+    if family is None:
+        return None
+    return float(family.found.sd)

@@ -1,0 +1,260 @@
+"""The noise of rows: what it does not depend on, and that simulation and data agree."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ablate.records import Looks, Status
+from ablate.report import noise
+from ablate.report.effects import effects
+from ablate.report.effects_table import effects_table
+from ablate.report.noise import Family, family_of, null_of, standardise
+from ablate.report.seeds_needed import chances
+from ablate.report.verdicts import LEVEL, Verdict, level_of_look
+from tests.benchmarks import load
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def trust() -> ModuleType:
+    return load("trust")
+
+
+def drawn(rows: int, seeds: int, seed: int = 0) -> Array:
+    """Values of a reference and rows: a seed effect that all share, and noise."""
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(0, 2, (1, seeds))
+    return 70 + shared + generator.normal(0, 0.5, (rows + 1, seeds))
+
+
+def family(values: Sequence[Sequence[float]] | Array) -> Family:
+    reference, *rows = [dict(enumerate(map(float, row))) for row in values]
+    found = family_of(reference, rows, planned=len(rows))
+    assert found is not None
+    return found
+
+
+def test_a_single_row_is_tested_by_the_paired_t_test() -> None:
+    values = drawn(1, 5)
+    (test,) = family(values).tests(0.5, LEVEL)
+    expected = stats.ttest_rel(values[1], values[0])
+    assert test is not None
+    assert test.p == test.p_adjusted == pytest.approx(expected.pvalue)
+    low, high = expected.confidence_interval(0.95)
+    assert (test.low, test.high) == (pytest.approx(low), pytest.approx(high))
+    both = [
+        stats.ttest_rel(values[1] + sign * 0.5, values[0], alternative=side).pvalue
+        for sign, side in ((1, "greater"), (-1, "less"))
+    ]
+    assert test.p_same == pytest.approx(max(both))
+
+
+def test_the_pooled_variance_is_that_of_a_model_with_seeds_as_blocks() -> None:
+    values = drawn(4, 3)
+    residuals = values - values.mean(axis=1, keepdims=True)
+    residuals = residuals - residuals.mean(axis=0)
+    pooled = 2 * (residuals**2).sum() / (4 * 2)
+    differences = values[1:] - values[0]
+    own = differences.var(axis=1, ddof=1)
+    common = values[0] - values[1:].mean(axis=0)
+    reference = 2 / (1 + 1 / 4) * common.var(ddof=1)
+    blend = 0.5 * pooled + 0.3 * own + 0.2 * reference
+    found = standardise(differences, np.ones((4, 3), dtype=bool))
+    assert not found.alone.any()
+    assert found.error == pytest.approx(np.sqrt(blend / 3))
+    assert found.score == pytest.approx(differences.mean(axis=1) / found.error)
+
+
+def test_what_a_seed_does_to_all_cells_cancels() -> None:
+    values = drawn(3, 4)
+    moved = values + np.array([0.0, 50.0, -3.0, 7.0])
+    before, after = family(values), family(moved)
+    assert np.allclose(after.found.score, before.found.score)
+    assert np.allclose(after.found.mean, before.found.mean)
+
+
+def test_the_order_of_rows_and_seeds_does_not_matter() -> None:
+    values = drawn(3, 4)
+    before = family(values).tests(0.5, LEVEL)
+    for order in itertools.permutations(range(3)):
+        rows = [values[0], *(values[1 + row] for row in order)]
+        shuffled = [row[::-1] for row in rows]
+        after = family(shuffled).tests(0.5, LEVEL)
+        for row, test in zip(order, after, strict=True):
+            first = before[row]
+            assert test is not None and first is not None
+            assert test.p_adjusted == pytest.approx(first.p_adjusted, abs=1e-4)
+            assert test.mean == pytest.approx(first.mean)
+
+
+def test_units_do_not_matter() -> None:
+    values = drawn(3, 3)
+    percent = family(values).tests(0.5, LEVEL)
+    shares = family(values / 100).tests(0.005, LEVEL)
+    for one, other in zip(percent, shares, strict=True):
+        assert one is not None and other is not None
+        assert (one.p_adjusted, one.p_same) == pytest.approx(
+            (other.p_adjusted, other.p_same)
+        )
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_a_row_with_unusual_noise_stands_alone(seeds: int) -> None:
+    values = drawn(6, seeds)
+    values[4] += np.array([9.0, -7.0, 4.0, -6.0, 8.0])[:seeds]
+    found = family(values)
+    assert list(found.found.alone) == [False, False, False, True, False, False]
+    test = found.tests(0.5, LEVEL)[3]
+    expected = stats.ttest_rel(values[4], values[0])
+    assert test is not None
+    assert test.alone
+    assert test.p == pytest.approx(expected.pvalue)
+    low, high = expected.confidence_interval(0.95)
+    assert (test.low, test.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_all_rows_stand_alone_if_the_reference_is_unusual() -> None:
+    values = drawn(6, 4)
+    values[0] += [9.0, -7.0, 4.0, -6.0]
+    assert family(values).found.alone.all()
+
+
+def test_rows_without_values_count() -> None:
+    reference, *rows = [dict(enumerate(map(float, row))) for row in drawn(2, 3)]
+    known = family_of(reference, rows, planned=2)
+    more = family_of(reference, rows, planned=6)
+    assert known is not None and more is not None
+    for one, other in zip(known.tests(0.5, LEVEL), more.tests(0.5, LEVEL), strict=True):
+        assert one is not None and other is not None
+        assert other.p_adjusted == pytest.approx(min(1.0, 3 * one.p_adjusted))
+
+
+def test_missing_seeds_are_left_out() -> None:
+    reference, *rows = [dict(enumerate(map(float, row))) for row in drawn(3, 5)]
+    del rows[1][3]
+    del rows[2][0]
+    found = family_of(reference, rows, planned=3)
+    assert found is not None
+    assert found.counts == (5, 4, 4)
+    expected = np.mean([rows[1][seed] - reference[seed] for seed in rows[1]])
+    assert found.found.mean[1] == pytest.approx(expected)
+
+
+def test_no_noise_is_no_information() -> None:
+    reference = {0: 80.0, 1: 81.0, 2: 79.0}
+    rows = [
+        {seed: value + more for seed, value in reference.items()} for more in (1, 2)
+    ]
+    assert family_of(reference, rows, planned=2) is None
+    assert family_of(reference, [], planned=2) is None
+    # Equal differences beside a row with noise: the noise of the others counts.
+    rows[1][2] += 0.7
+    found = family_of(reference, rows, planned=2)
+    assert found is not None
+    first, _ = found.tests(0.5, LEVEL)
+    assert first is None or first.error > 0
+
+
+def test_p_values_are_those_of_the_simulation() -> None:
+    null = null_of(np.ones((3, 4), dtype=bool))
+    quantile = null.quantile(0.05, 3)
+    assert null.p(quantile, 3) <= 0.05 < null.p(quantile - 1e-6, 3)
+    assert null.p(-quantile, 3) == null.p(quantile, 3)
+    assert 0 < null.p(1e9, 3) < 0.001
+    assert null.p(0, 3) == 1
+    # More rows make a large score more likely.
+    assert null.p(quantile, 1) < null.p(quantile, 2) < null.p(quantile, 3)
+    assert null.p_above(quantile, 3) < null.p(quantile, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "seeds"), [(2, 3), (7, 3), (5, 6)])
+def test_the_error_rate_holds_under_each_noise(rows: int, seeds: int) -> None:
+    """Draws of their own, which share no code with the simulation but the scores."""
+    present = np.ones((rows, seeds), dtype=bool)
+    limit = null_of(present).quantile(0.05, rows)
+    generator = np.random.default_rng(99)
+    for reference, row in noise.NOISES:
+        values = generator.normal(0, 1, (20_000, rows + 1, seeds))
+        values[:, 0] *= reference**0.5
+        values[:, rows] *= row**0.5
+        scores = standardise(values[:, 1:] - values[:, :1], present).score
+        wrong = (np.abs(scores) >= limit).any(axis=1).mean()
+        # Three standard errors of this share, and of that of the simulation.
+        assert wrong <= 0.05 + 3 * (2 * 0.05 * 0.95 / 20_000) ** 0.5
+
+
+def test_more_seeds_are_more_likely_to_decide() -> None:
+    values = drawn(3, 3)
+    values[1] += 0.8
+    likely = chances(family(values), 0, 0.5, LEVEL)
+    assert likely.shape == (200,)
+    assert likely[0] < likely[5] < likely[40] <= 1
+
+
+def test_the_shares_of_the_looks_add_up() -> None:
+    looks = Looks(3, 12, 3)
+    shares = [level_of_look(looks, number) for number in range(looks.number)]
+    assert sum(shares) == pytest.approx(LEVEL)
+    assert shares == sorted(shares)
+    assert level_of_look(None, 0) == LEVEL
+
+
+def test_a_decided_row_keeps_the_verdict_of_its_look(trust: ModuleType) -> None:
+    """Row 1 is decided at three seeds and gets no more; row 2 goes on to six."""
+    noisy = [0.3, -0.2, 0.1, -0.3, 0.2, -0.1]
+    reference = [70 + error for error in noisy]
+    clear = [80 - error for error in noisy[:3]]
+    unclear = [70.2 + 0.7 * error for error in reversed(noisy)]
+    results = trust.made([reference, [*clear, 0, 0, 0], unclear], trust.names(3))
+    cells = list(results.cells)
+    first_three = {seed: cells[1].values[seed] for seed in range(3)}
+    states = {seed: cells[1].statuses[seed] for seed in range(3)}
+    cells[1] = replace(cells[1], values=first_three, statuses=states)
+    results = replace(results, cells=tuple(cells))
+    looks = Looks(3, 6, 3)
+    decided, open_ = effects(results, 0.5, looks, predict=False)
+    assert decided.verdict is Verdict.HELPS
+    assert decided.seeds == (0, 1, 2)
+    assert open_.seeds == tuple(range(6))
+    # With the seeds of the first look alone, row 1 has the same verdict and interval.
+    shorter = [
+        replace(cell, values=dict(list(cell.values.items())[:3])) for cell in cells
+    ]
+    alone, _ = effects(
+        replace(results, cells=tuple(shorter)), 0.5, looks, predict=False
+    )
+    assert alone.estimate == decided.estimate
+
+
+def test_a_look_that_is_not_complete_gives_no_verdict(trust: ModuleType) -> None:
+    results = trust.made([[70.0, 70.1, 69.9], [80.0, 80.2, 79.9]], trust.names(2))
+    looks = Looks(3, 6, 3)
+    (whole,) = effects(results, 0.5, looks)
+    assert whole.verdict is Verdict.HELPS
+    cells = list(results.cells)
+    planned = {**cells[1].statuses, 2: Status.PLANNED}
+    values = {seed: cells[1].values[seed] for seed in range(2)}
+    cells[1] = replace(cells[1], statuses=planned, values=values)
+    (partial,) = effects(replace(results, cells=tuple(cells)), 0.5, looks)
+    assert partial.verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
+    values = drawn(6, 3)
+    values[4] += [9.0, -7.0, 4.0]
+    results = trust.made(values, trust.names(7))
+    table = effects_table(results, effects(results, 0.5), 0.5)
+    assert any(
+        note.startswith("Only their own seeds count (paired t): row 4.")
+        for note in table.notes
+    )
