@@ -5,6 +5,7 @@ Each finding says what is wrong, and what to type to fix it.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,11 @@ from typing import Any
 from ablate import escape
 from ablate.declared import declared_space
 from ablate.records import CellResult, Level, Settings, Space, Status, StudyResults
+from ablate.redeclared import changes
 from ablate.report.effects import Effect, effects
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import change_text
+from ablate.store.declarations import Declaration
 from ablate.store.reader import Reader
 from ablate.tasks import tasks
 
@@ -29,6 +32,10 @@ MOST_MORE = 50
 COSTS_MORE = 1.01
 # Prefixes of factors that define how a cell is trained, not what its network is.
 TRAINING = ("recipe.", "data.", "pretrained")
+# The least number of seeds that gives a verdict.
+FEWEST_SEEDS = 2
+# The most changes of a declaration that are listed.
+MOST_CHANGES = 5
 # Designs that change several factors at once on purpose.
 CONFOUNDED = ("fractional", "plackett-burman", "random")
 
@@ -75,6 +82,7 @@ class Read:
     effects: Sequence[Effect]
     circumstances: Sequence[Mapping[str, Any]]
     where: str = ""
+    declarations: Sequence[Declaration] = ()
     by_row: Mapping[int, CellResult] = field(default_factory=dict)
 
     @property
@@ -104,6 +112,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         stored = reader.study(name)
         results = reader.results(name)
         circumstances = reader.circumstances(name)
+        declarations = reader.declarations(name)
     declared = declared_space(stored)
     verdicts = effects(results, declared.margin, declared.looks)
     by_row = {cell.index: cell for cell in results.cells}
@@ -114,6 +123,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         effects=verdicts,
         circumstances=circumstances,
         where=where,
+        declarations=declarations,
         by_row=by_row,
     )
     findings: list[Finding] = []
@@ -466,9 +476,36 @@ def _near_chance(study: Read) -> Iterator[Finding]:
         )
 
 
+def _declared_again(study: Read) -> Iterator[Finding]:
+    """The study was declared differently after results of it existed."""
+    made = []
+    for before, after in itertools.pairwise(study.declarations):
+        if not after.completed:
+            continue
+        changed = changes(before.space, after.space)
+        if len(before.space["seeds"]) < FEWEST_SEEDS:
+            # A single seed gives no verdict that could be the reason to add more.
+            changed = [one for one in changed if not one.startswith("seeds: ")]
+        shown = "; ".join(changed[:MOST_CHANGES])
+        if len(changed) > MOST_CHANGES:
+            shown += f"; {len(changed) - MOST_CHANGES} more"
+        if changed:
+            made.append(f"after {after.completed} completed trials: {shown}")
+    if made:
+        yield Finding(
+            "declared again",
+            f"the study was declared differently {', then '.join(made)}. The 5 % hold"
+            " for a declaration that is made before its results. State these changes"
+            " with the results, or repeat the comparison under a `name:` of its own in"
+            f" {study.file}, with seeds that were not trained before.",
+            study.again(),
+        )
+
+
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _near_chance,
     _chosen_on_test,
+    _declared_again,
     _baseline_differs,
     _mixed,
     _left_out,

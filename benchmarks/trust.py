@@ -242,23 +242,28 @@ def power(count: int, cells: int, seeds: int, size: float) -> tuple[float, float
     return found / count, by_holm / count
 
 
-def false_same(count: int) -> float:
+def false_same(
+    count: int, rows: int, seeds: int, noise: Noise, margin: float, *, mixed: bool
+) -> float:
     """The share of studies in which `no difference` is said of a cell that differs by
     just the margin.
+
+    Args:
+        mixed: whether the differences have both signs.
     """
     generator = np.random.default_rng(7)
+    means = [0.0]
+    for row in range(rows):
+        means.append(-margin if mixed and row % 2 else margin)
     wrong = 0
     for _ in range(count):
-        found = effects(
-            made(drawn(generator, [0, MARGIN, -MARGIN], 5), names(3)),
-            MARGIN,
-            predict=False,
-        )
+        values = drawn(generator, means, seeds, noise)
+        found = effects(made(values, names(rows + 1)), margin, predict=False)
         wrong += any(effect.verdict is Verdict.SAME for effect in found)
     return wrong / count
 
 
-def planned(cells: int, looks: Looks) -> Plan:
+def planned(cells: int, looks: Looks, margin: float = MARGIN) -> Plan:
     """A plan of cells that have as many seeds as they may come to."""
     recipe, data = (
         Recipe(),
@@ -286,7 +291,7 @@ def planned(cells: int, looks: Looks) -> Plan:
         limits=(),
         resources=Resources(),
         scheduler=Scheduler(),
-        margin=MARGIN,
+        margin=margin,
         looks=looks,
     )
     return Plan(
@@ -321,14 +326,14 @@ def planned(cells: int, looks: Looks) -> Plan:
 
 
 def until_decided(
-    count: int, means: Sequence[float], looks: Looks
+    count: int, means: Sequence[float], looks: Looks, margin: float = MARGIN
 ) -> tuple[float, float]:
     """Studies to which seeds are added until each cell is decided: the share with
     `helps` or `hurts`, and the mean number of trials in per cent of all that might have
     been.
     """
     generator = np.random.default_rng(11)
-    plan, said, trials = planned(len(means), looks), 0, 0
+    plan, said, trials = planned(len(means), looks, margin), 0, 0
     for _ in range(count):
         values = drawn(generator, means, looks.most)
         known = {
@@ -342,7 +347,7 @@ def until_decided(
         trials += sum(len(cell.trials) for cell in cut.cells)
         said += any(
             effect.verdict in SAID
-            for effect in effects(results_of(cut, known), MARGIN, looks, predict=False)
+            for effect in effects(results_of(cut, known), margin, looks, predict=False)
         )
     return said / count, 100 * trials / count / (len(means) * looks.most)
 
@@ -622,6 +627,7 @@ def proofs(count: int) -> Iterator[Proof]:
         high=0.05,
         count=count,
     )
+    few = max(200, count // 5)
     looks = Looks(3, 12, 3)
     share, _ = until_decided(count, [0.0] * 5, looks)
     yield Proof(
@@ -632,14 +638,30 @@ def proofs(count: int) -> Iterator[Proof]:
         high=0.05,
         count=count,
     )
+    share = until_decided(few, [0.0] * 21, Looks(10, 13, 3), margin=2 * NOISE)[0]
     yield Proof(
-        promise="effects as large as the margin, verdict no difference: at most 5 %",
-        setting="5 seeds",
-        measured=false_same(count),
+        promise=wrong,
+        setting="21 cells, until decided, 10 to 13 seeds, most have no difference",
+        measured=share,
         low=0,
         high=0.05,
-        count=count,
+        count=few,
     )
+    for rows, seeds, name, margin, mixed in (
+        (2, 5, "equal noise", MARGIN, True),
+        (4, 10, "row 0 with 25 times the variance", 4.84 * NOISE, True),
+        (7, 3, "row 0 with 5 times the variance", 10 * NOISE, True),
+        (7, 5, "one row with 25 times the variance", 4 * NOISE, False),
+    ):
+        signs = "both signs" if mixed else "one sign"
+        yield Proof(
+            promise="effects as large as the margin, verdict no difference: at most 5 %",
+            setting=f"{rows + 1} cells, {seeds} seeds, {name}, effects of {signs}",
+            measured=false_same(count, rows, seeds, NOISES[name], margin, mixed=mixed),
+            low=0,
+            high=0.05,
+            count=count,
+        )
     for seeds in (2, 3, 5, 10):
         for name in ("equal noise", *UNEQUAL):
             yield Proof(
@@ -651,7 +673,6 @@ def proofs(count: int) -> Iterator[Proof]:
                 count=count,
             )
     held = "95 % intervals that contain the true effect: 93 to 97 %"
-    few = max(200, count // 5)
     for kind, share, _ in coverage_of_terms(few, 3):
         yield Proof(
             promise=held,

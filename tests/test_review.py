@@ -18,6 +18,7 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Provenance, Trial
 from ablate.reproduce import reproduce
 from ablate.review import Finding, review
+from ablate.store.reader import Reader
 from tests.conftest import TINY, Say
 
 CLEAN = replace(provenance.collect(), commit="c0ffee", dirty=False)
@@ -92,6 +93,70 @@ def reviewed(options: Options, monkeypatch: pytest.MonkeyPatch) -> Study:
 )
 def test_a_sound_study_has_no_findings(reviewed: Study, text: str) -> None:
     assert reviewed(text) == []
+
+
+WIDER = TINY.replace("seeds: 2", "seeds: 4")
+CHANGED = {
+    "seeds were added": (WIDER.replace("seeds: 4", "seeds: 6"), "seeds: 4 → 6"),
+    "seeds were selected": (
+        WIDER.replace("seeds: 4", "seeds: [0, 2, 3]"),
+        "seeds: 4 → [0, 2, 3]",
+    ),
+    "a factor was dropped": (
+        WIDER.replace("  layout: [serial, parallel]\n", ""),
+        'factors layout: ["serial", "parallel"] → none',
+    ),
+    "the margin was widened": (WIDER + "margin: 3\n", "margin: 0.5 → 3"),
+    "the metric was swapped": (WIDER + "metric: {loss: min}\n", "metric: top1 → loss"),
+    "the baseline was swapped": (
+        WIDER.replace("[serial, parallel]", "[parallel, serial]"),
+        "baseline layout: serial → parallel",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "words"), CHANGED.values(), ids=CHANGED)
+def test_a_changed_declaration_is_found(
+    reviewed: Study, options: Options, text: str, words: str
+) -> None:
+    """Even if nothing trains after the change."""
+    assert not [one for one in reviewed(WIDER) if one.name == "declared again"]
+    (found,) = [one for one in reviewed(text) if one.name == "declared again"]
+    assert "after 16 completed trials: " in found.text
+    assert words in found.text
+    # Back to the first declaration: this is a change too, and the first one is not
+    # forgotten.
+    (found,) = [one for one in reviewed(WIDER) if one.name == "declared again"]
+    assert words in found.text
+    assert "then after" in found.text
+    with Reader(options.url) as reader:
+        assert len(reader.declarations("tiny")) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [WIDER, WIDER.replace("Does a", "Would a"), WIDER + "resources: {cpus: 2}\n"],
+    ids=["equal", "question", "resources"],
+)
+def test_a_declaration_that_changes_nothing_decisive_is_no_finding(
+    reviewed: Study, text: str
+) -> None:
+    reviewed(WIDER)
+    assert not [one for one in reviewed(text) if one.name == "declared again"]
+
+
+@pytest.mark.slow
+def test_a_change_before_any_result_is_no_finding(
+    reviewed: Study, options: Options
+) -> None:
+    def stopped(trial: Trial, number: int) -> Epoch:
+        raise RuntimeError("out of luck")
+
+    reviewed(WIDER, made=stopped)
+    found = reviewed(WIDER.replace("seeds: 4", "seeds: 5"))
+    assert not [one for one in found if one.name == "declared again"]
 
 
 def diverging(trial: Trial, number: int) -> Epoch:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ablate.records import (
@@ -25,7 +25,7 @@ from ablate.records import (
     Status,
     StudyResults,
 )
-from ablate.report.noise import Family, RowTest, family_of
+from ablate.report.noise import ROUNDING, Family, RowTest, family_of
 from ablate.report.seeds_needed import seeds_needed
 from ablate.report.summary import shown_levels
 from ablate.report.verdicts import (
@@ -117,7 +117,7 @@ def effects(
         and cell.role in ("variant", "baseline")
         and cell.statuses
     ]
-    judge_at = _Judge(
+    judge_at = Judge(
         direction=results.direction, margin=margin, looks=looks, predict=predict
     )
     if looks is None:
@@ -126,7 +126,7 @@ def effects(
 
 
 @dataclass(frozen=True)
-class _Judge:
+class Judge:
     """Takes the verdicts on rows that are compared with one reference."""
 
     direction: Direction
@@ -135,15 +135,27 @@ class _Judge:
     predict: bool
 
     def together(
-        self, cells: Sequence[CellResult], reference: CellResult, look: int
+        self,
+        cells: Sequence[CellResult],
+        reference: CellResult,
+        look: int,
+        decided: Collection[Effect] = (),
     ) -> list[Effect]:
-        """Returns the effects of one family, in the order of the cells."""
+        """Returns the effects of one family, in the order of the cells.
+
+        Args:
+            decided: rows with a verdict from an earlier look. Which rows are left
+                depends on their values, so a row without a difference still counts
+                when others are tested for one, and the other way round.
+        """
+        same = sum(effect.verdict is Verdict.SAME for effect in decided)
         whole = [compared(cell, reference) for cell in cells]
         tested = [number for number, one in enumerate(whole) if len(one.seeds) > 1]
         family = family_of(
             reference.values,
             [cells[number].values for number in tested],
-            planned=len(cells),
+            planned=len(cells) + same,
+            planned_same=len(cells) + len(decided) - same,
         )
         if family is None:
             return whole
@@ -199,6 +211,7 @@ class _Judge:
                 [_first_seeds(cell, count) for cell in open_],
                 _first_seeds(reference, count),
                 look,
+                decided.values(),
             )
             if not any(_has_more(cell, count) for cell in open_):
                 if not all(_is_complete(cell, count) for cell in (*open_, reference)):
@@ -297,9 +310,8 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
     )
     estimate = None
     # Differences of accuracies that are equal on paper differ in their last bits.
-    if differences and max(differences) - min(differences) > 1e-9 * max(
-        1.0, *(abs(value) for value in differences)
-    ):
+    sizes = [abs(value) for seed in shared for value in _both(cell, reference, seed)]
+    if differences and max(differences) - min(differences) > ROUNDING * max(sizes):
         error = statistics.stdev(differences) / math.sqrt(len(differences))
         estimate = Estimate.of(
             statistics.fmean(differences), error, len(differences) - 1
@@ -317,6 +329,10 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
         cost=cell.cost,
         reference_cost=reference.cost,
     )
+
+
+def _both(cell: CellResult, reference: CellResult, seed: int) -> tuple[float, float]:
+    return cell.values[seed], reference.values[seed]
 
 
 def _judged_by_holm(

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -52,9 +52,13 @@ NOISES = (
     (1.0, 5.0),
     (1.0, 12.0),
     (1.0, 25.0),
+    (1.0, 100.0),
+    (1.0, 10_000.0),
     (5.0, 1.0),
     (12.0, 1.0),
     (25.0, 1.0),
+    (100.0, 1.0),
+    (10_000.0, 1.0),
 )
 # Simulated studies per noise. Large families have fewer, within the limit on numbers.
 DRAWS = 20_000
@@ -154,38 +158,40 @@ class Null:
     """Scores in simulated studies without effects.
 
     Attributes:
-        two_sided: sorted largest absolute scores, shape (rows, draws), each the largest
+        largest: sorted largest absolute scores, shape (rows, draws), each the largest
             of its rank under any noise. Entry q is about families of q + 1 rows.
-        one_sided: the same for signed scores.
         freedom: pooled degrees of freedom. The score of a single row is Student's t.
     """
 
-    two_sided: Array
-    one_sided: Array
+    largest: Array
     freedom: int
 
     @property
     def is_exact(self) -> bool:
         """Whether there is a single row, so that no simulation is needed."""
-        return len(self.two_sided) == 0
+        return len(self.largest) == 0
 
     def p(self, score: float, rows: int) -> float:
         """Returns the p value of the largest absolute score of so many rows."""
         if self.is_exact:
             return 2 * float(special.stdtr(self.freedom, -abs(score)))
-        return _share_above(self.two_sided[rows - 1], abs(score))
+        return _share_above(self.largest[rows - 1], abs(score))
 
     def p_above(self, score: float, rows: int) -> float:
-        """Returns the p value of the largest signed score of so many rows."""
+        """Returns the p value of the largest signed score of so many rows.
+
+        With several rows, it is that of the largest absolute score: true differences
+        can have both signs, and the common reference then makes one of them large.
+        """
         if self.is_exact:
             return float(special.stdtr(self.freedom, -score))
-        return _share_above(self.one_sided[rows - 1], score)
+        return _share_above(self.largest[rows - 1], score)
 
     def quantile(self, level: float, rows: int = 1) -> float:
         """Returns the absolute score whose p value is at most this level."""
         if self.is_exact:
             return float(special.stdtrit(self.freedom, 1 - level / 2))
-        scores = self.two_sided[rows - 1]
+        scores = self.largest[rows - 1]
         # As many draws as may be at or above the score.
         above = int(level * (len(scores) + 1)) - 1
         if above < 0:
@@ -212,7 +218,8 @@ def null_of(present: Array) -> Null:
     return _simulated(patterns, tuple(map(int, repeats)))
 
 
-@lru_cache(maxsize=256)
+# A simulation takes up to 25 MB.
+@lru_cache(maxsize=16)
 def _simulated(
     patterns: tuple[tuple[bool, ...], ...], repeats: tuple[int, ...]
 ) -> Null:
@@ -221,21 +228,18 @@ def _simulated(
     freedom = int(present.sum()) - rows
     if rows == 1:
         none = np.empty((0, 0))
-        return Null(two_sided=none, one_sided=none, freedom=freedom)
+        return Null(largest=none, freedom=freedom)
     size = (rows + 1) * seeds
     draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
     # In parts that fit into the cache of a processor.
     part = max(1, min(draws, 400_000 // size))
     generator = np.random.default_rng(0)
-    two_sided, one_sided = [], []
+    largest = []
     for start in range(0, draws, part):
         noise = generator.standard_normal((min(part, draws - start), rows + 1, seeds))
         scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
-        two_sided.append(np.maximum.accumulate(np.abs(scores), axis=-1))
-        one_sided.append(np.maximum.accumulate(scores, axis=-1))
-    return Null(
-        two_sided=_worst(two_sided), one_sided=_worst(one_sided), freedom=freedom
-    )
+        largest.append(np.maximum.accumulate(np.abs(scores), axis=-1))
+    return Null(largest=_worst(largest), freedom=freedom)
 
 
 def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
@@ -289,13 +293,16 @@ class Family:
         found: their standardised differences.
         counts: the number of seeds of each row.
         null: the simulation for this pattern of seeds.
-        planned: the number of rows, with those that have no values yet.
+        planned: the number of rows that are tested for a difference in all, with those
+            that are not in this family.
+        planned_same: the same for rows that are tested for no difference.
     """
 
     found: Standardised
     counts: tuple[int, ...]
     null: Null
     planned: int
+    planned_same: int
 
     def freedom(self, row: int) -> float:
         """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
@@ -306,7 +313,7 @@ class Family:
         return 1 / (POOLED**2 / pooled + (OWN**2 + REFERENCE**2) / own)
 
     def interval(self, row: int, level: float) -> tuple[float, float]:
-        """Returns the interval of a row's difference: all values with p >= level."""
+        """Returns the interval of a row's difference at 1 minus this level."""
         if self.found.alone[row] or len(self.counts) == 1:
             quantile = float(special.stdtrit(self.counts[row] - 1, 1 - level / 2))
         else:
@@ -331,21 +338,24 @@ class Family:
             level: that of the intervals.
         """
         found = self.found
-        adjusted = self._step_down(np.abs(found.score), self.null.p)
-        same = self._step_down(self._scores_within(margin), self.null.p_above)
+        adjusted = self._step_down(np.abs(found.score), self.null.p, self.planned)
+        same = self._step_down(
+            self._scores_within(margin), self.null.p_above, self.planned_same
+        )
         tests: list[RowTest | None] = []
         for row, error in enumerate(found.error):
             if error == 0:
                 tests.append(None)
                 continue
             low, high = self.interval(row, level)
+            p = self._p_of_one(row)
             test = RowTest(
                 mean=float(found.mean[row]),
                 low=low,
                 high=high,
                 error=float(error),
-                p=self._p_of_one(row),
-                p_adjusted=adjusted[row],
+                p=p,
+                p_adjusted=max(p, adjusted[row]),
                 p_same=same[row],
                 alone=bool(found.alone[row]) and len(self.counts) > 1,
             )
@@ -372,7 +382,7 @@ class Family:
         return scores
 
     def _step_down(
-        self, scores: Array, p: Callable[[float, int], float]
+        self, scores: Array, p: Callable[[float, int], float], planned: int
     ) -> list[float]:
         """Returns p values by the step-down maximum statistic.
 
@@ -383,8 +393,8 @@ class Family:
         largest = 0.0
         for done, row in enumerate(np.argsort(-scores, kind="stable")):
             each = p(float(scores[row]), len(scores) - done)
-            # Bonferroni for the rows that have no values yet.
-            largest = max(largest, min(1.0, each * self.planned / len(scores)))
+            # Bonferroni for the rows that are not in this family.
+            largest = max(largest, min(1.0, each * planned / len(scores)))
             adjusted[row] = largest
         return [float(value) for value in adjusted]
 
@@ -394,7 +404,10 @@ def _in_order(row: Mapping[int, float], seeds: Sequence[int]) -> list[float]:
 
 
 def family_of(
-    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]], planned: int
+    reference: Mapping[int, float],
+    rows: Sequence[Mapping[int, float]],
+    planned: int,
+    planned_same: int | None = None,
 ) -> Family | None:
     """Compares rows, values by seed, with a reference.
 
@@ -403,7 +416,9 @@ def family_of(
 
     Args:
         rows: each shares at least two seeds with the reference.
-        planned: the number of rows, with those that have no values yet.
+        planned: the number of rows that are tested for a difference in all, with those
+            that have no values yet.
+        planned_same: the same for the test for no difference; by default `planned`.
     """
     if not rows:
         return None
@@ -413,13 +428,20 @@ def family_of(
     present = ~np.isnan(values)
     differences = values - base
     found = standardise(differences, present)
-    largest = max(1.0, float(np.nanmax(np.abs(differences))))
     # Accuracies that are equal on paper differ in their last bits.
-    if found.error.max() <= ROUNDING * largest:
+    dust = ROUNDING * max(float(np.nanmax(np.abs(values))), float(np.abs(base).max()))
+    exact = found.error <= dust
+    if exact.all():
         return None
+    found = replace(
+        found,
+        error=np.where(exact, 0.0, found.error),
+        score=np.where(exact, 0.0, found.score),
+    )
     return Family(
         found=found,
         counts=tuple(map(int, present.sum(axis=1))),
         null=null_of(present),
         planned=planned,
+        planned_same=planned if planned_same is None else planned_same,
     )

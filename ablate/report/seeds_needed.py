@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ablate.report.noise import Family
+from ablate.report.noise import ALONE_GAIN, Family
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -72,9 +72,12 @@ def _critical(
     at the present number of seeds towards that of Bonferroni, about as 1 / (n - 1).
     """
     n = family.counts[row]
-    last = level / len(family.counts)
-    each = last - (last - family.level_of_one(level)) * (n - 1) / (size - 1)
+    now = family.level_of_one(level)
+    last = max(now, level / family.planned)
+    each = last - (last - now) * (n - 1) / (size - 1)
     freedom = size - 1
-    if not family.found.alone[row]:
+    if family.found.alone[row] and len(family.counts) > 1:
+        each = each * ALONE_GAIN
+    else:
         freedom = freedom * len(family.counts)
     return special.stdtrit(freedom, 1 - each / 2), special.stdtrit(freedom, 1 - each)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from ablate.records import Looks
 
 # The probability of any false `helps` or `hurts`, and of any false `no difference`, in
 # a family of verdicts.
 LEVEL = 0.05
-# How many times the share of the look before a look may use.
+# How many times the share of the look before a look may use at most.
 LOOK_GROWTH = 3.0
+# The least share of the first look. Simulated p values are not much smaller.
+FIRST_SHARE = 0.001
 
 
 class Verdict(StrEnum):
@@ -81,8 +84,9 @@ class Judged:
 def level_of_look(looks: Looks | None, number: int) -> float:
     """Returns the share of the 5 % that a look at the verdicts may use.
 
-    Each look has three times the share of the one before, because the later ones have
-    more seeds and find more. The shares of all looks add up to 5 %.
+    Later looks have more seeds and find more, so each look has a multiple of the share
+    of the one before: three times, or less if there are more than four looks, so that
+    the first one has 0.1 %. The shares of all looks add up to 5 %.
 
     Args:
         looks: the looks of a study that adds seeds, or None.
@@ -90,8 +94,24 @@ def level_of_look(looks: Looks | None, number: int) -> float:
     """
     if looks is None:
         return LEVEL
-    weights = [LOOK_GROWTH**look for look in range(looks.number)]
+    growth = _growth(looks.number)
+    weights = [growth**look for look in range(looks.number)]
     return LEVEL * weights[number] / sum(weights)
+
+
+@lru_cache
+def _growth(looks: int) -> float:
+    """Returns the multiple of a look's share that the next one has."""
+
+    def beyond(growth: float) -> float:
+        return sum(growth**look for look in range(looks)) - LEVEL / FIRST_SHARE
+
+    # Equal shares.
+    if looks >= LEVEL / FIRST_SHARE:
+        return 1.0
+    if beyond(LOOK_GROWTH) <= 0:
+        return LOOK_GROWTH
+    return float(optimize.brentq(beyond, 1.0, LOOK_GROWTH))
 
 
 def verdict_of(

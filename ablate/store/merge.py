@@ -16,6 +16,7 @@ from ablate.store.tables import (
     attempts,
     cell_trials,
     cells,
+    declarations,
     diagnostics,
     epoch_metrics,
     epochs,
@@ -125,6 +126,11 @@ def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]
             .order_by(levels.c.cell_id, levels.c.position)
         ),
         "cell_trials": select(cell_trials).where(cell_trials.c.cell_id.in_(mine)),
+        "declarations": (
+            select(declarations)
+            .where(declarations.c.study_id == study)
+            .order_by(declarations.c.id)
+        ),
     }
     return {name: _rows(source, query) for name, query in wanted.items()}
 
@@ -148,7 +154,15 @@ def _put_study(
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, rows_of["cells"], rows_of)
     put_stored(target, {**values, "id": number})
+    declared = [_moved(row, number) for row in rows_of["declarations"]]
+    insert_all(target, declarations, declared)
     return number
+
+
+def _moved(row: dict[str, Any], study: int) -> dict[str, Any]:
+    """Returns a row for a study here, which gets a number of its own."""
+    values = {key: value for key, value in row.items() if key != "id"}
+    return values | {"study_id": study}
 
 
 def _put_cells(

@@ -30,6 +30,7 @@ from ablate.identity import Canonical, content_hash
 from ablate.records import Cell, Space, Status, Trial
 from ablate.space_data import to_data
 from ablate.store import views
+from ablate.store.declarations import put_declaration
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -61,7 +62,7 @@ def now() -> datetime:
 
 
 def put_study(connection: Connection, space: Space, file: str) -> int:
-    """Stores the declaration of a study; returns its number."""
+    """Stores the declaration of a study beside earlier ones; returns its number."""
     values = {
         key: getattr(space, key)
         for key in ("question", "expect", "source", "metric", "direction", "document")
@@ -92,6 +93,7 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
         connection.execute(
             update(studies).where(studies.c.id == found).values(**values)
         )
+        put_declaration(connection, int(found), space, now())
         return int(found)
     view = views.results_view_name(space.name)
     taken = connection.execute(
@@ -111,6 +113,7 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
             .where(studies.c.id == study)
             .values(results_view=f"{view}_{study}")
         )
+    put_declaration(connection, study, space, now())
     return study
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -22,6 +23,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.space_data import metrics_of
+from ablate.store.declarations import Declaration, declarations_of
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -127,6 +129,14 @@ class Reader(TrialReader):
         if rates:
             return rates[len(rates) // 2]
         return None
+
+    def declarations(self, name: str) -> list[Declaration]:
+        """Returns the declarations of a study, the first one first."""
+        with self._engine.connect() as connection:
+            number = connection.execute(
+                select(studies.c.id).where(studies.c.name == name)
+            ).scalar_one()
+            return declarations_of(connection, number)
 
     def results(self, name: str) -> StudyResults:
         """Returns all cells of a study with their known results. Raises UnknownName."""
@@ -311,6 +321,7 @@ def _cell_result(
         values={
             seed: value
             for seed, status, value in trained
-            if status == Status.COMPLETED and value is not None
+            # A store from elsewhere may contain what training refuses.
+            if status == Status.COMPLETED and value is not None and math.isfinite(value)
         },
     )

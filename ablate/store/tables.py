@@ -74,6 +74,27 @@ studies = Table(
     ),
 )
 
+declarations = Table(
+    "declarations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column(
+        "study_id",
+        Integer,
+        ForeignKey("studies.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("declared_at", DateTime, nullable=False),
+    Column("document", Text, nullable=False, comment="the YAML text"),
+    Column("space", JSON, nullable=False, comment="the resolved space"),
+    Column(
+        "completed",
+        Integer,
+        nullable=False,
+        comment="completed trials of the study at that time",
+    ),
+)
+
 drivers = Table(
     "drivers",
     metadata,

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ablate.records import Looks, Status
 from ablate.report import noise
-from ablate.report.effects import effects
+from ablate.report.effects import Judge, effects
 from ablate.report.effects_table import effects_table
 from ablate.report.noise import Family, family_of, null_of, standardise
 from ablate.report.seeds_needed import chances
@@ -164,6 +164,16 @@ def test_no_noise_is_no_information() -> None:
     assert first is None or first.error > 0
 
 
+def test_differences_that_are_equal_on_paper_have_no_noise() -> None:
+    """The last bits of 80.1 - 80.0 say nothing, also of a row that stands alone."""
+    values = 80 + np.random.default_rng(1).normal(0, 0.3, (8, 3))
+    values[0, 2] = 50
+    values[1] = values[0] + 0.1
+    found = family(values)
+    assert found.found.alone[0]
+    assert found.tests(0.5, LEVEL)[0] is None
+
+
 def test_p_values_are_those_of_the_simulation() -> None:
     null = null_of(np.ones((3, 4), dtype=bool))
     quantile = null.quantile(0.05, 3)
@@ -172,8 +182,9 @@ def test_p_values_are_those_of_the_simulation() -> None:
     assert 0 < null.p(1e9, 3) < 0.001
     assert null.p(0, 3) == 1
     # More rows make a large score more likely.
-    assert null.p(quantile, 1) < null.p(quantile, 2) < null.p(quantile, 3)
-    assert null.p_above(quantile, 3) < null.p(quantile, 3)
+    assert null.p(2.0, 1) < null.p(2.0, 2) < null.p(2.0, 3)
+    assert null.p_above(quantile, 3) == null.p(quantile, 3)
+    assert null.p_above(-quantile, 3) == 1
 
 
 @pytest.mark.slow
@@ -201,12 +212,56 @@ def test_more_seeds_are_more_likely_to_decide() -> None:
     assert likely[0] < likely[5] < likely[40] <= 1
 
 
-def test_the_shares_of_the_looks_add_up() -> None:
-    looks = Looks(3, 12, 3)
+@pytest.mark.parametrize(
+    "looks",
+    [
+        Looks(3, 6, 3),
+        Looks(3, 12, 3),
+        Looks(3, 30, 3),
+        Looks(3, 60, 1),
+        Looks(2, 1000, 1),
+    ],
+    ids=lambda looks: f"{looks.number} looks",
+)
+def test_the_shares_of_the_looks_add_up(looks: Looks) -> None:
     shares = [level_of_look(looks, number) for number in range(looks.number)]
     assert sum(shares) == pytest.approx(LEVEL)
     assert shares == sorted(shares)
+    # A clear effect can be found at the first look.
+    assert shares[0] >= min(0.001, LEVEL / looks.number) - 1e-9
     assert level_of_look(None, 0) == LEVEL
+
+
+def test_clear_effects_are_found_at_the_first_of_many_looks(trust: ModuleType) -> None:
+    values = drawn(2, 30)
+    values[1] += 1000
+    values[2] += 500
+    results = trust.made(values[:, :3], trust.names(3))
+    for effect in effects(results, 0.5, Looks(3, 30, 3)):
+        assert effect.verdict is Verdict.HELPS
+
+
+def test_rows_without_a_difference_still_count_at_later_looks(
+    trust: ModuleType,
+) -> None:
+    """Which rows are left depends on their values."""
+    values = drawn(3, 6)
+    values[1] = values[0] + 0.01 * (values[1] - values[1].mean())
+    results = trust.made(values, trust.names(4))
+    cells = list(results.cells)
+    for index in (1, 2):
+        states = {seed: cells[index].statuses[seed] for seed in range(3)}
+        short = {seed: cells[index].values[seed] for seed in range(3)}
+        cells[index] = replace(cells[index], statuses=states, values=short)
+    judge = Judge(direction="max", margin=50.0, looks=Looks(3, 6, 3), predict=False)
+    first = judge.together(cells[1:], cells[0], look=0)
+    kept = [effect for effect in first if effect.verdict is Verdict.SAME]
+    assert len(kept) == 3
+    (alone,) = judge.together([cells[3]], cells[0], look=1)
+    (counted,) = judge.together([cells[3]], cells[0], look=1, decided=kept[:2])
+    assert alone.judged is not None and counted.judged is not None
+    assert counted.judged.p == pytest.approx(min(1.0, 3 * alone.judged.p))
+    assert counted.judged.p_same == alone.judged.p_same
 
 
 def test_a_decided_row_keeps_the_verdict_of_its_look(trust: ModuleType) -> None:

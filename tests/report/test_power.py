@@ -27,9 +27,8 @@ def test_the_difference_is_found_with_that_probability(
     assert abs(found - 0.8) < 3 * (0.8 * 0.2 / 1500) ** 0.5
 
 
-def test_more_seeds_find_less_and_more_rows_more() -> None:
+def test_more_seeds_find_smaller_differences() -> None:
     assert detectable(3, 10) < detectable(3, 5) < detectable(3, 3) < detectable(3, 2)
-    assert detectable(3, 5) < detectable(12, 5)
 
 
 def test_the_noise_so_far_is_that_of_a_single_training(trust: ModuleType) -> None:

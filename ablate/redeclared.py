@@ -1,0 +1,89 @@
+"""What changed between two declarations of a study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# The parts of a space that decide which rows are compared, by what, and on what.
+DECISIVE = (
+    "metric",
+    "direction",
+    "margin",
+    "seeds",
+    "looks",
+    "baseline",
+    "full",
+    "factors",
+    "fixed",
+    "design",
+    "strategy",
+    "rows",
+    "control",
+    "limits",
+    "task",
+    "head",
+    "backbone",
+    "pretrained",
+    "trainer",
+    "data",
+    "recipe",
+    "teacher",
+    "scheduler",
+)
+# The most characters of a value that a sentence shows.
+LONGEST = 40
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Returns the decisive differences of two spaces, as `margin: 0.5 → 3`.
+
+    Args:
+        before, after: resolved spaces as plain data (`ablate.space_data`).
+    """
+    first, then = _leaves(before), _leaves(after)
+    return [
+        f"{name}: {_text(first.get(name))} → {_text(then.get(name))}"
+        for name in dict.fromkeys([*first, *then])
+        if first.get(name) != then.get(name)
+    ]
+
+
+def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of the decisive parts, by dotted names."""
+    leaves: dict[str, Any] = {}
+    for name in DECISIVE:
+        _add(leaves, name, space.get(name))
+    return leaves
+
+
+def _add(leaves: dict[str, Any], name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        leaves[name] = value
+        return
+    for key, item in value.items():
+        _add(leaves, f"{name} {key}", item)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        text = value or "none"
+    elif _is_range(value):
+        text = f"{len(value)}"
+    else:
+        text = json.dumps(value)
+    if len(text) > LONGEST:
+        return text[: LONGEST - 3] + "..."
+    return text
+
+
+def _is_range(value: Any) -> bool:
+    """Whether these are the seeds 0, 1, 2, ..., which a number declares."""
+    return (
+        isinstance(value, Sequence)
+        and len(value) > 0
+        and list(value) == list(range(len(value)))
+    )
