@@ -32,6 +32,8 @@ DECISIVE = (
     "teacher",
     "scheduler",
 )
+# What does not change the results.
+INDIFFERENT = ("data path", "data workers")
 # The most characters of a value that a sentence shows.
 LONGEST = 40
 
@@ -46,7 +48,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}: {_text(first.get(name))} → {_text(then.get(name))}"
         for name in dict.fromkeys([*first, *then])
-        if first.get(name) != then.get(name)
+        if name not in INDIFFERENT and first.get(name) != then.get(name)
     ]
 
 

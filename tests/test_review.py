@@ -137,8 +137,13 @@ def test_a_changed_declaration_is_found(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
-    [WIDER, WIDER.replace("Does a", "Would a"), WIDER + "resources: {cpus: 2}\n"],
-    ids=["equal", "question", "resources"],
+    [
+        WIDER,
+        WIDER.replace("Does a", "Would a"),
+        WIDER + "resources: {cpus: 2}\n",
+        WIDER.replace("test_images: 50", "test_images: 50, workers: 1"),
+    ],
+    ids=["equal", "question", "resources", "loading"],
 )
 def test_a_declaration_that_changes_nothing_decisive_is_no_finding(
     reviewed: Study, text: str
