@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from ablate.records import Metric, Plan
+from ablate.report.noise import MOST_ROWS
 from ablate.report.power import POWER, detectable, sd_of_training
 from ablate.scheduling.preview import Preview
 from ablate.scheduling.until_decided import results_of
 
 # Numbers of seeds that are compared with that of the plan.
 LADDER = (3, 5, 10, 20)
+# Larger differences need no test.
+MOST_SD = 50
 
 
 def power_lines(shown: Preview) -> list[str]:
-    """Returns lines about the differences that a design finds; none for a search."""
+    """Returns lines about the differences that a design finds.
+
+    There are none for a search, and for more rows than are simulated together.
+    """
     plan = shown.full_plan or shown.plan
     rows = _comparisons(plan)
-    if plan.space.strategy is not None or not rows:
+    if plan.space.strategy is not None or not 0 < rows <= MOST_ROWS:
         return []
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.compared
@@ -48,6 +54,8 @@ def _difference(rows: int, seeds: int, sd: float | None, metric: Metric) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
     size = detectable(rows, seeds)
+    if size > MOST_SD:
+        return f"none below {MOST_SD} sd"
     text = f"{size:.1f} sd"
     if sd is None:
         return text

@@ -64,6 +64,8 @@ NOISES = (
 DRAWS = 20_000
 LEAST_DRAWS = 5_000
 MOST_NUMBERS = 1_500_000
+# The most rows that are simulated together.
+MOST_ROWS = 200
 # A relative spread below this is rounding error.
 ROUNDING = 1e-9
 
@@ -175,7 +177,7 @@ class Null:
         """Returns the p value of the largest absolute score of so many rows."""
         if self.is_exact:
             return 2 * float(special.stdtr(self.freedom, -abs(score)))
-        return _share_above(self.largest[rows - 1], abs(score))
+        return self._p_of_largest(abs(score), rows)
 
     def p_above(self, score: float, rows: int) -> float:
         """Returns the p value of the largest signed score of so many rows.
@@ -185,13 +187,23 @@ class Null:
         """
         if self.is_exact:
             return float(special.stdtr(self.freedom, -score))
-        return _share_above(self.largest[rows - 1], score)
+        return self._p_of_largest(score, rows)
+
+    def _p_of_largest(self, score: float, rows: int) -> float:
+        simulated = min(rows, len(self.largest))
+        # Bonferroni for more rows than are simulated.
+        return min(
+            1.0,
+            _share_above(self.largest[simulated - 1], score) * rows / simulated,
+        )
 
     def quantile(self, level: float, rows: int = 1) -> float:
         """Returns the absolute score whose p value is at most this level."""
         if self.is_exact:
             return float(special.stdtrit(self.freedom, 1 - level / 2))
-        scores = self.largest[rows - 1]
+        simulated = min(rows, len(self.largest))
+        level *= simulated / rows
+        scores = self.largest[simulated - 1]
         # As many draws as may be at or above the score.
         above = int(level * (len(scores) + 1)) - 1
         if above < 0:
@@ -213,12 +225,13 @@ def null_of(present: Array) -> Null:
     """Returns the simulation for a pattern of seeds, shape (rows, seeds)."""
     # The row with the fewest seeds comes first: it is the one with the larger noise.
     order = np.argsort(present.sum(axis=1), kind="stable")
-    seeds, repeats = np.unique(present[order], axis=1, return_counts=True)
+    simulated = present[order[:MOST_ROWS]]
+    seeds, repeats = np.unique(simulated, axis=1, return_counts=True)
     patterns = tuple(tuple(map(bool, row)) for row in seeds)
     return _simulated(patterns, tuple(map(int, repeats)))
 
 
-# A simulation takes up to 25 MB.
+# A simulation takes up to 8 MB.
 @lru_cache(maxsize=16)
 def _simulated(
     patterns: tuple[tuple[bool, ...], ...], repeats: tuple[int, ...]
@@ -238,7 +251,8 @@ def _simulated(
     for start in range(0, draws, part):
         noise = generator.standard_normal((min(part, draws - start), rows + 1, seeds))
         scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
-        largest.append(np.maximum.accumulate(np.abs(scores), axis=-1))
+        running = np.maximum.accumulate(np.abs(scores), axis=-1)
+        largest.append(running.astype(np.float32))
     return Null(largest=_worst(largest), freedom=freedom)
 
 
@@ -258,8 +272,10 @@ def _worst(parts: Sequence[Array]) -> Array:
         parts: scores of shape (noises, draws, rows).
     """
     scores = np.concatenate(parts, axis=1)
-    worst: Array = np.sort(scores, axis=1).max(axis=0)
-    return np.ascontiguousarray(worst.T)
+    scores.sort(axis=1)
+    worst: Array = scores.max(axis=0).T
+    # In double precision, as the scores that are looked up.
+    return worst.astype(np.float64, order="C")
 
 
 @dataclass(frozen=True)
@@ -304,13 +320,17 @@ class Family:
     planned: int
     planned_same: int
 
+    @property
+    def pooled_freedom(self) -> int:
+        """Degrees of freedom of the pooled variance."""
+        return sum(self.counts) - len(self.counts)
+
     def freedom(self, row: int) -> float:
         """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
         own = self.counts[row] - 1
         if self.found.alone[row] or len(self.counts) == 1:
             return own
-        pooled = sum(self.counts) - len(self.counts)
-        return 1 / (POOLED**2 / pooled + (OWN**2 + REFERENCE**2) / own)
+        return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + REFERENCE**2) / own)
 
     def interval(self, row: int, level: float) -> tuple[float, float]:
         """Returns the interval of a row's difference at 1 minus this level."""
@@ -328,7 +348,7 @@ class Family:
         It is that of Student's t with the pooled degrees of freedom.
         """
         quantile = self.null.quantile(level, len(self.counts))
-        return 2 * float(special.stdtr(self.null.freedom, -quantile))
+        return 2 * float(special.stdtr(self.pooled_freedom, -quantile))
 
     def tests(self, margin: float, level: float) -> list[RowTest | None]:
         """Returns the test of each row; None if it has no noise.
@@ -378,7 +398,7 @@ class Family:
             inside = (margin - np.abs(found.mean)) / found.error
         scores = np.where(found.error > 0, inside, 0.0)
         own = np.array(self.counts)[found.alone] - 1
-        scores[found.alone] = _as_pooled(scores[found.alone], own, self.null.freedom)
+        scores[found.alone] = _as_pooled(scores[found.alone], own, self.pooled_freedom)
         return scores
 
     def _step_down(

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from ablate.records import StudyResults
-from ablate.report.noise import ALONE_GAIN, family_of, null_of, standardise
+from ablate.report.noise import ALONE_GAIN, MOST_ROWS, family_of, null_of, standardise
 from ablate.report.verdicts import LEVEL
 
 # The probability with which a difference is found.
@@ -29,9 +29,10 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
     null = null_of(present)
     limit = null.quantile(LEVEL, rows)
     generator = np.random.default_rng(1)
-    draws = max(500, MOST_NUMBERS // ((rows + 1) * seeds))
-    noise = generator.standard_normal((min(draws, 20_000), rows + 1, seeds))
-    found = standardise(noise[:, 1:] - noise[:, :1], present)
+    simulated = min(rows, MOST_ROWS)
+    draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))
+    noise = generator.standard_normal((min(draws, 20_000), simulated + 1, seeds))
+    found = standardise(noise[:, 1:] - noise[:, :1], present[:simulated])
     tail = ALONE_GAIN * float(special.stdtr(null.freedom, -limit))
     own = -float(special.stdtrit(seeds - 1, tail))
     limits = np.where(found.alone[:, 0], own, limit)

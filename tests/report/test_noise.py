@@ -204,6 +204,17 @@ def test_the_error_rate_holds_under_each_noise(rows: int, seeds: int) -> None:
         assert wrong <= 0.05 + 3 * (2 * 0.05 * 0.95 / 20_000) ** 0.5
 
 
+def test_large_families_take_little_memory_and_time() -> None:
+    values = drawn(2000, 3)
+    values[7] += 500
+    found = family(values)
+    assert len(found.null.largest) == noise.MOST_ROWS
+    tests = found.tests(0.5, LEVEL)
+    assert tests[6] is not None and tests[6].p_adjusted < 0.05
+    others = [one for row, one in enumerate(tests) if row != 6 and one is not None]
+    assert min(one.p_adjusted for one in others) > 0.05
+
+
 def test_more_seeds_are_more_likely_to_decide() -> None:
     values = drawn(3, 3)
     values[1] += 0.8
