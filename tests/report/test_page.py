@@ -91,8 +91,10 @@ def test_what_cannot_be_drawn_is_said(
 
 @pytest.mark.slow
 def test_the_report_says_it_all(
-    study: Study, options: Options, tmp_path: Path, say: Say
+    run_text: RunText, options: Options, tmp_path: Path, say: Say
 ) -> None:
+    run_text(TINY.replace("seeds: 2", "seeds: 5"), SimulatedExecutor(curve))
+    study = Study("tiny", options.url)
     assert (
         say(
             "report",
