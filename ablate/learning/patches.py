@@ -86,6 +86,7 @@ class PatchTerms(nn.Module):
         return total
 
 
+# timm has no types, so mypy takes its class for Any.
 class PatchMixup(Mixup):  # type: ignore[misc]
     """timm's Mixup and CutMix that remembers each pixel's share of the own image.
 

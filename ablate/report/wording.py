@@ -168,6 +168,7 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "p_adjusted": judged.p if judged else None,
         "p_same": judged.p_same if judged else None,
         "verdict": str(effect.verdict),
+        "alone": effect.alone,
         "seeds_needed": effect.further,
         "delta_flops": effect.delta_flops,
         "delta_params": (

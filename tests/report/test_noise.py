@@ -324,3 +324,4 @@ def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
         note.startswith("Only their own seeds count (paired t): row 4.")
         for note in table.notes
     )
+    assert [row["row"] for row in table.data if row["alone"]] == [4]
