@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate import escape, registry, space
+from ablate import escape, registry
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.records import Space
@@ -18,6 +18,8 @@ def declared_space(study: StudyStatus) -> Space:
     """
     if study.space is not None:
         return study.space
+    from ablate import space
+
     return space.load(study.document, study.file)
 
 
@@ -30,6 +32,8 @@ def validated_space(study: StudyStatus) -> Space:
         SpaceError: the YAML text is not valid today.
         StoreError: the study was run with files of the user, and none is named now.
     """
+    from ablate import space
+
     parts = study.space.parts if study.space is not None else ()
     if parts and not registry.named():
         # A message of the loader would only say that a name is unknown.

@@ -8,13 +8,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape, report
+from ablate import escape
 from ablate.advice import option
 from ablate.declared import declared_space
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
-from ablate.report.tables import plain
+from ablate.report.layers import Line, lines
+from ablate.report.results_table import results_table
+from ablate.report.summary import shown_levels
+from ablate.report.tables import Table, plain, render
 from ablate.report.wording import policy
 from ablate.store.reader import Reader
 
@@ -50,9 +53,7 @@ class Study:
             results = reader.results(self.name)
             return results, declared_space(reader.study(self.name))
 
-    def results_table(
-        self, *, published: bool = False, group: str = ""
-    ) -> report.Table:
+    def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
 
         Args:
@@ -61,13 +62,13 @@ class Study:
         """
         results, declared = self.read()
         printed = self.published() if published else None
-        return report.results_table(
+        return results_table(
             results, printed, looks=declared.looks, policy=policy(declared), group=group
         )
 
     def table(self, form: str = "md") -> str:
         """Returns the study's table as md, latex, html, csv or json."""
-        return report.render(self.results_table(), form)
+        return render(self.results_table(), form)
 
     def effects(self, margin: float | None = None) -> list[Effect]:
         """Returns the effect of each row compared with row 0.
@@ -83,9 +84,7 @@ class Study:
             results, declared.margin if margin is None else margin, declared.looks
         )
 
-    def effects_table(
-        self, of: str = "rows", margin: float | None = None
-    ) -> report.Table:
+    def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
         """Returns a table of effects, or of the importance of factors.
 
         Effects are those of rows, controls, factors, interactions or contributions.
@@ -131,7 +130,7 @@ class Study:
             raise AblateError(f"{self.name} has {missing}")
         return grids.effects_table(results, found, least, controls=of == "controls")
 
-    def _importance(self, results: StudyResults, declared: Space) -> report.Table:
+    def _importance(self, results: StudyResults, declared: Space) -> Table:
         from ablate.scheduling.strategies import importances
 
         shares_by_evaluator = importances(
@@ -178,9 +177,7 @@ class Study:
             **declared.fixed,
         }
         rows = {
-            cell.index: matching_row(
-                table, report.shown_levels(cell), fixed, declared.head
-            )
+            cell.index: matching_row(table, shown_levels(cell), fixed, declared.head)
             for cell in results.cells
         }
         printed = {
@@ -200,13 +197,13 @@ class Study:
         with Reader(self.store) as reader:
             return reader.diagnostics(self.name)
 
-    def layers(self, diagnostic: str) -> list[report.Line]:
+    def layers(self, diagnostic: str) -> list[Line]:
         """Returns a diagnostic by layer: means over seeds, one line per cell.
 
         Raises UnknownName if none is stored.
         """
         with Reader(self.store) as reader:
-            return report.lines(
+            return lines(
                 reader.results(self.name), reader.layers(self.name, diagnostic)
             )
 
@@ -217,9 +214,7 @@ class Study:
         columns, rows = self.wide()
         return pd.DataFrame(rows, columns=columns)
 
-    def pareto(
-        self, objectives: Sequence[str] = (), *, history: bool = False
-    ) -> report.Table:
+    def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> Table:
         """Returns the Pareto front of the study, or its hypervolume cell by cell.
 
         Args:

@@ -43,7 +43,7 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
-from ablate.report.effects import compared, effects
+from ablate.report.effects import effects, paired
 from ablate.report.factorial import Factorial, Term
 from ablate.report.noise import family_of
 from ablate.report.pareto import pareto_table
@@ -236,7 +236,7 @@ def power(count: int, cells: int, seeds: int, size: float) -> tuple[float, float
         results = made(drawn(generator, means, seeds), names(cells))
         effect = effects(results, MARGIN, predict=False)[0]
         found += effect.verdict is Verdict.HELPS
-        pairs = [compared(cell, results.cells[0]) for cell in results.cells[1:]]
+        pairs = [paired(cell, results.cells[0]) for cell in results.cells[1:]]
         estimates = [pair.estimate for pair in pairs if pair.estimate is not None]
         by_holm += judge(estimates, MARGIN, "max")[0].verdict is Verdict.HELPS
     return found / count, by_holm / count

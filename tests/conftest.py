@@ -4,16 +4,19 @@ second, and a runner for it.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ablate import pipeline, space
+from ablate import cache, pipeline, space
 from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome
@@ -35,6 +38,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+# A cache of its own, which the processes of a test run share.
+if cache.VARIABLE not in os.environ:
+    os.environ[cache.VARIABLE] = tempfile.mkdtemp(prefix="ablate-cache-")
+    atexit.register(shutil.rmtree, os.environ[cache.VARIABLE], ignore_errors=True)
 
 TINY = """
 question: Does a shortcut help a very small ViT?

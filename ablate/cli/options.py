@@ -148,7 +148,7 @@ DEFAULT_RUNS = Path("runs")
 
 
 def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
-    from ablate.pipeline import Options
+    from ablate.options import Options
 
     return Options(runs=runs, store=store).url
 

@@ -11,7 +11,7 @@ from ablate import escape
 from ablate.masking import masked
 
 if TYPE_CHECKING:
-    from ablate.report import Table
+    from ablate.report.tables import Table
 
 
 class Format(StrEnum):
@@ -48,7 +48,7 @@ def say(text: str) -> None:
 
 def show(grid: Table, form: str) -> None:
     """Prints a table for a terminal, or in one of the other formats."""
-    from ablate.report import render
+    from ablate.report.tables import render
 
     if form != "table":
         sys.stdout.write(render(grid, form))

@@ -12,8 +12,7 @@ from ablate import tasks
 from ablate.errors import AblateError
 from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Space, Status
 from ablate.report.folding import folding_notes
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, cost_text, cost_units, size_text
 

@@ -204,7 +204,7 @@ def diagnosed(
     """Takes diagnostics, and yields one table per study and stored diagnostic."""
     from ablate import diagnosis, diagnostics
     from ablate.records import Diagnostics
-    from ablate.report import layers_table
+    from ablate.report.layers import layers_table
     from ablate.study import Study
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()

@@ -14,12 +14,11 @@ seed, and Student's t over the seeds gives its error.
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from statsmodels.regression.linear_model import OLS
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
@@ -75,36 +74,36 @@ class Blocks:
         self._values = np.array(values)
         self._count = len(seeds)
         self._complete = len(rows) == len(seeds) * len(self.cells)
-        with warnings.catch_warnings():
-            # Fractional designs are rank-deficient. `contrast` refuses the effects that
-            # such a design cannot separate.
-            warnings.filterwarnings("ignore", "The design matrix is rank-deficient")
-            self._fit: Any = OLS(self._values, self._x).fit()
-        if self._fit.df_resid < 1:
+        # Fractional designs are rank-deficient, and the pseudo-inverse gives the shortest
+        # solution. `contrast` refuses the effects that such a design cannot separate.
+        self._solve = np.linalg.pinv(self._x)
+        self._freedom = len(values) - int(np.linalg.matrix_rank(self._x))
+        if self._freedom < 1:
             raise AblateError(
                 f"{results.name}: the number of results equals the number of means of"
                 " cells and seeds to estimate, so there is no spread to measure; add a"
                 " seed"
             )
-        if np.sqrt(self._fit.scale) <= TINY * max(1.0, float(np.abs(values).max())):
+        residuals = self._values - self._x @ (self._solve @ self._values)
+        self._variance = float(residuals @ residuals) / self._freedom
+        if self.sd <= TINY * max(1.0, float(np.abs(values).max())):
             raise AblateError(
                 f"{results.name}: all seeds of a cell have the same result, which"
                 " contains no information about noise"
             )
         # The projection onto the row space of X: a contrast is estimable if and only if
         # it lies in there.
-        self._solve = np.linalg.pinv(self._x)
         self._span = self._solve @ self._x
 
     @property
     def sd(self) -> float:
         """Standard deviation of a single training around its cell's and seed's mean."""
-        return float(np.sqrt(self._fit.scale))
+        return math.sqrt(self._variance)
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of `sd`."""
-        return float(self._fit.df_resid)
+        return float(self._freedom)
 
     @property
     def by_seed(self) -> bool:
@@ -131,10 +130,10 @@ class Blocks:
             estimate = self._over_seeds(vector)
             if estimate is not None:
                 return estimate
-        test: Any = self._fit.t_test(vector)
-        return Estimate.of(
-            float(np.ravel(test.effect)[0]), float(np.ravel(test.sd)[0]), self.freedom
-        )
+        of_results = vector @ self._solve
+        value = float(of_results @ self._values)
+        error = self.sd * float(np.linalg.norm(of_results))
+        return Estimate.of(value, error, self.freedom)
 
     def _over_seeds(self, vector: Vector) -> Estimate | None:
         """Estimates a contrast seed by seed; None if all seeds give the same value."""

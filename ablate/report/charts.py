@@ -18,8 +18,7 @@ from ablate.report.blocks import representatives
 from ablate.report.effects import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 

@@ -283,12 +283,12 @@ def control_effects(
         pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants]
     else:
         pairs = []
-    compared_cells = [
-        compared(cell, by_index[other.same_as] if other.same_as is not None else other)
+    paired_cells = [
+        paired(cell, by_index[other.same_as] if other.same_as is not None else other)
         for cell, other in pairs
         if other
     ]
-    found = _judged_by_holm(compared_cells, results.direction, margin, looks)
+    found = _judged_by_holm(paired_cells, results.direction, margin, looks)
     if not predict:
         return found
     return [
@@ -297,9 +297,9 @@ def control_effects(
 
 
 def compared(cell: CellResult, reference: CellResult) -> Effect:
-    """Returns the effect of a cell compared with its reference, without a verdict.
+    """Returns the mean difference of a cell and its reference, over shared seeds.
 
-    It is paired over the seeds that both have.
+    The effect has no estimate and no verdict.
     """
     shared = tuple(sorted(set(cell.values) & set(reference.values)))
     differences = [cell.values[seed] - reference.values[seed] for seed in shared]
@@ -308,14 +308,6 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
     missing = Counter(
         state.value for state in cell.statuses.values() if state != Status.COMPLETED
     )
-    estimate = None
-    # Differences of accuracies that are equal on paper differ in their last bits.
-    sizes = [abs(value) for seed in shared for value in _both(cell, reference, seed)]
-    if differences and max(differences) - min(differences) > ROUNDING * max(sizes):
-        error = statistics.stdev(differences) / math.sqrt(len(differences))
-        estimate = Estimate.of(
-            statistics.fmean(differences), error, len(differences) - 1
-        )
     return Effect(
         row=cell.index,
         against=reference.index,
@@ -324,11 +316,26 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
         },
         seeds=shared,
         mean=statistics.fmean(differences) if differences else None,
-        estimate=estimate,
         left_out=dict(sorted(missing.items())),
         cost=cell.cost,
         reference_cost=reference.cost,
     )
+
+
+def paired(cell: CellResult, reference: CellResult) -> Effect:
+    """Returns `compared` with an estimate by Student's paired t, without a verdict."""
+    effect = compared(cell, reference)
+    if effect.mean is None:
+        return effect
+    both = [_both(cell, reference, seed) for seed in effect.seeds]
+    differences = [value - other for value, other in both]
+    # Differences of accuracies that are equal on paper differ in their last bits.
+    dust = ROUNDING * max(abs(value) for pair in both for value in pair)
+    if max(differences) - min(differences) <= dust:
+        return effect
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    estimate = Estimate.of(effect.mean, error, len(differences) - 1)
+    return replace(effect, estimate=estimate)
 
 
 def _both(cell: CellResult, reference: CellResult, seed: int) -> tuple[float, float]:

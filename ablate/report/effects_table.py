@@ -8,7 +8,7 @@ from typing import Any
 from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.effects import Effect
 from ablate.report.factorial import Factorial, Term
-from ablate.report.results_table import level_text
+from ablate.report.summary import level_text
 from ablate.report.tables import Table
 from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import Verdict

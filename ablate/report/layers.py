@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.records import StudyResults
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import Table
 
 # The largest number of layers that a table shows side by side.

@@ -25,14 +25,19 @@ has no effects), or treating data and simulation by different code. Both go thro
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as cache_once
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
+
+from ablate import cache
+from ablate.report import student
 
 Array = np.ndarray[Any, Any]
 
@@ -101,6 +106,55 @@ def standardise(differences: Array, present: Array) -> Standardised:
         present: shape (rows, seeds), which differences exist. Each row has at least
             two.
     """
+    noise = variances(differences, present)
+    counts, freedom = noise.counts, noise.freedom
+    pooled = noise.pooled[..., None]
+    reference = noise.reference[..., None]
+    unusual = _is_unusual(noise.own, pooled, counts)
+    alone = unusual | _is_unusual(reference, pooled, np.array([noise.seeds]))
+    blend = POOLED * pooled + OWN * noise.own + REFERENCE * reference
+    error = np.sqrt(np.where(alone, noise.own, blend) / counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = noise.means / error
+    # Rounded accuracies can be equal by chance: no noise is no information.
+    ratio = np.where(error > 0, ratio, 0.0)
+    own_freedom = np.broadcast_to(counts - 1, ratio.shape)[alone]
+    score = ratio.copy()
+    score[alone] = _as_pooled(ratio[alone], own_freedom, freedom)
+    return Standardised(
+        mean=noise.means,
+        error=error,
+        alone=alone,
+        score=score,
+        sd=np.sqrt(noise.pooled / 2),
+    )
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The noise of differences, estimated in three ways.
+
+    Attributes:
+        means: the mean difference of each row, shape (..., rows).
+        own: the variance of a difference by the row alone, shape (..., rows).
+        pooled: by all cells, with seeds as blocks, shape (...).
+        reference: by the reference against the mean of the rows, shape (...).
+        counts: the number of seeds of each row.
+        seeds: the number of seeds that some row has.
+        freedom: the degrees of freedom of `pooled`.
+    """
+
+    means: Array
+    own: Array
+    pooled: Array
+    reference: Array
+    counts: Array
+    seeds: int
+    freedom: int
+
+
+def variances(differences: Array, present: Array) -> Variances:
+    """Returns the noise of differences; arguments as for `standardise`."""
     counts = present.sum(axis=1)
     means = np.where(present, differences, 0.0).sum(axis=-1) / counts
     centred = np.where(present, differences - means[..., None], 0.0)
@@ -111,31 +165,17 @@ def standardise(differences: Array, present: Array) -> Standardised:
     used = rows > 0
     common = centred.sum(axis=-2)[..., used]
     rows = rows[used]
-    freedom = counts.sum() - len(counts)
+    freedom = int(counts.sum()) - len(counts)
     squares = (centred**2).sum(axis=(-2, -1)) - (common**2 / (rows + 1)).sum(axis=-1)
-    pooled = 2 * squares / freedom
     shared = ((common / rows) ** 2 * rows / (rows + 1)).sum(axis=-1)
-    reference = 2 * shared / max(len(rows) - 1, 1)
-
-    pooled = pooled[..., None]
-    reference = reference[..., None]
-    unusual = _is_unusual(own, pooled, counts)
-    alone = unusual | _is_unusual(reference, pooled, np.array([len(rows)]))
-    blend = POOLED * pooled + OWN * own + REFERENCE * reference
-    error = np.sqrt(np.where(alone, own, blend) / counts)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = means / error
-    # Rounded accuracies can be equal by chance: no noise is no information.
-    ratio = np.where(error > 0, ratio, 0.0)
-    own_freedom = np.broadcast_to(counts - 1, ratio.shape)[alone]
-    score = ratio.copy()
-    score[alone] = _as_pooled(ratio[alone], own_freedom, freedom)
-    return Standardised(
-        mean=means,
-        error=error,
-        alone=alone,
-        score=score,
-        sd=np.sqrt(pooled[..., 0] / 2),
+    return Variances(
+        means=means,
+        own=own,
+        pooled=2 * squares / freedom,
+        reference=2 * shared / max(len(rows) - 1, 1),
+        counts=counts,
+        seeds=len(rows),
+        freedom=freedom,
     )
 
 
@@ -150,8 +190,10 @@ def _as_pooled(ratio: Array, own: Array, pooled: int) -> Array:
 
     It has a third of the p value of the row's paired t, which makes few errors.
     """
-    tail = special.stdtr(own, -np.abs(ratio)) / ALONE_GAIN
-    quantile: Array = -special.stdtrit(pooled, tail) * np.sign(ratio)
+    if ratio.size == 0:
+        return ratio
+    tail = student.probability(own, -np.abs(ratio)) / ALONE_GAIN
+    quantile: Array = -student.quantile(pooled, tail) * np.sign(ratio)
     return quantile
 
 
@@ -176,7 +218,7 @@ class Null:
     def p(self, score: float, rows: int) -> float:
         """Returns the p value of the largest absolute score of so many rows."""
         if self.is_exact:
-            return 2 * float(special.stdtr(self.freedom, -abs(score)))
+            return 2 * float(student.probability(self.freedom, -abs(score)))
         return self._p_of_largest(abs(score), rows)
 
     def p_above(self, score: float, rows: int) -> float:
@@ -186,7 +228,7 @@ class Null:
         can have both signs, and the common reference then makes one of them large.
         """
         if self.is_exact:
-            return float(special.stdtr(self.freedom, -score))
+            return float(student.probability(self.freedom, -score))
         return self._p_of_largest(score, rows)
 
     def _p_of_largest(self, score: float, rows: int) -> float:
@@ -200,7 +242,7 @@ class Null:
     def quantile(self, level: float, rows: int = 1) -> float:
         """Returns the absolute score whose p value is at most this level."""
         if self.is_exact:
-            return float(special.stdtrit(self.freedom, 1 - level / 2))
+            return float(student.quantile(self.freedom, 1 - level / 2))
         simulated = min(rows, len(self.largest))
         level *= simulated / rows
         scores = self.largest[simulated - 1]
@@ -237,11 +279,30 @@ def _simulated(
     patterns: tuple[tuple[bool, ...], ...], repeats: tuple[int, ...]
 ) -> Null:
     present = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
+    freedom = int(present.sum()) - len(present)
+    if len(present) == 1:
+        return Null(largest=np.empty((0, 0)), freedom=freedom)
+    key = f"noise {revision()} {patterns} {repeats}"
+    largest = cache.array(key, lambda: _largest_scores(present))
+    # In double precision, as the scores that are looked up.
+    return Null(largest=largest.astype(np.float64), freedom=freedom)
+
+
+@cache_once
+def revision(*more: str) -> str:
+    """Returns what a simulation depends on besides its arguments.
+
+    Args:
+        more: files with code of the simulation, besides this module.
+    """
+    files = [Path(file) for file in (__file__, student.__file__, *more)]
+    code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return f"{code} numpy {np.__version__}"
+
+
+def _largest_scores(present: Array) -> Array:
+    """Simulates studies without effects; returns `Null.largest` in single precision."""
     rows, seeds = present.shape
-    freedom = int(present.sum()) - rows
-    if rows == 1:
-        none = np.empty((0, 0))
-        return Null(largest=none, freedom=freedom)
     size = (rows + 1) * seeds
     draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
     # In parts that fit into the cache of a processor.
@@ -253,7 +314,7 @@ def _simulated(
         scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
         running = np.maximum.accumulate(np.abs(scores), axis=-1)
         largest.append(running.astype(np.float32))
-    return Null(largest=_worst(largest), freedom=freedom)
+    return _worst(largest)
 
 
 def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
@@ -274,8 +335,7 @@ def _worst(parts: Sequence[Array]) -> Array:
     scores = np.concatenate(parts, axis=1)
     scores.sort(axis=1)
     worst: Array = scores.max(axis=0).T
-    # In double precision, as the scores that are looked up.
-    return worst.astype(np.float64, order="C")
+    return np.ascontiguousarray(worst)
 
 
 @dataclass(frozen=True)
@@ -335,7 +395,7 @@ class Family:
     def interval(self, row: int, level: float) -> tuple[float, float]:
         """Returns the interval of a row's difference at 1 minus this level."""
         if self.found.alone[row] or len(self.counts) == 1:
-            quantile = float(special.stdtrit(self.counts[row] - 1, 1 - level / 2))
+            quantile = float(student.quantile(self.counts[row] - 1, 1 - level / 2))
         else:
             quantile = self.null.quantile(level)
         mean = float(self.found.mean[row])
@@ -348,7 +408,7 @@ class Family:
         It is that of Student's t with the pooled degrees of freedom.
         """
         quantile = self.null.quantile(level, len(self.counts))
-        return 2 * float(special.stdtr(self.pooled_freedom, -quantile))
+        return 2 * float(student.probability(self.pooled_freedom, -quantile))
 
     def tests(self, margin: float, level: float) -> list[RowTest | None]:
         """Returns the test of each row; None if it has no noise.
@@ -386,7 +446,7 @@ class Family:
         if not self.found.alone[row]:
             return self.null.p(float(self.found.score[row]), 1)
         ratio = abs(float(self.found.mean[row] / self.found.error[row]))
-        return 2 * float(special.stdtr(self.counts[row] - 1, -ratio))
+        return 2 * float(student.probability(self.counts[row] - 1, -ratio))
 
     def _scores_within(self, margin: float) -> Array:
         """Returns how far each difference is from the margin, in standard errors.
@@ -442,14 +502,8 @@ def family_of(
     """
     if not rows:
         return None
-    seeds = sorted(set(reference).intersection(set().union(*rows)))
-    base = np.array([reference[seed] for seed in seeds])
-    values = np.array([_in_order(row, seeds) for row in rows])
-    present = ~np.isnan(values)
-    differences = values - base
+    differences, present, dust = _differences(reference, rows)
     found = standardise(differences, present)
-    # Accuracies that are equal on paper differ in their last bits.
-    dust = ROUNDING * max(float(np.nanmax(np.abs(values))), float(np.abs(base).max()))
     exact = found.error <= dust
     if exact.all():
         return None
@@ -465,3 +519,34 @@ def family_of(
         planned=planned,
         planned_same=planned if planned_same is None else planned_same,
     )
+
+
+def pooled_sd(
+    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
+) -> float | None:
+    """Returns the standard deviation of a single training, pooled over all cells.
+
+    Seeds are blocks. None if there is no noise to measure.
+
+    Args:
+        rows: as for `family_of`.
+    """
+    if not rows:
+        return None
+    differences, present, dust = _differences(reference, rows)
+    sd = float(np.sqrt(variances(differences, present).pooled / 2))
+    return sd if sd > dust else None
+
+
+def _differences(
+    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
+) -> tuple[Array, Array, float]:
+    """Returns differences and which exist, shape (rows, seeds), and what is rounding.
+
+    Accuracies that are equal on paper differ in their last bits.
+    """
+    seeds = sorted(set(reference).intersection(set().union(*rows)))
+    base = np.array([reference[seed] for seed in seeds])
+    values = np.array([_in_order(row, seeds) for row in rows])
+    largest = max(float(np.nanmax(np.abs(values))), float(np.abs(base).max()))
+    return values - base, ~np.isnan(values), ROUNDING * largest

@@ -18,8 +18,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
 

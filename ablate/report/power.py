@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
+from ablate import cache
 from ablate.records import StudyResults
-from ablate.report.noise import ALONE_GAIN, MOST_ROWS, family_of, null_of, standardise
+from ablate.report import student
+from ablate.report.noise import (
+    ALONE_GAIN,
+    MOST_ROWS,
+    null_of,
+    pooled_sd,
+    revision,
+    standardise,
+)
 from ablate.report.verdicts import LEVEL
 
 # The probability with which a difference is found.
@@ -25,6 +33,11 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
     """
+    key = f"power {revision(__file__)} {rows} {seeds} {power}"
+    return float(cache.array(key, lambda: np.array(_detectable(rows, seeds, power))))
+
+
+def _detectable(rows: int, seeds: int, power: float) -> float:
     present = np.ones((rows, seeds), dtype=bool)
     null = null_of(present)
     limit = null.quantile(LEVEL, rows)
@@ -33,8 +46,8 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
     draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))
     noise = generator.standard_normal((min(draws, 20_000), simulated + 1, seeds))
     found = standardise(noise[:, 1:] - noise[:, :1], present[:simulated])
-    tail = ALONE_GAIN * float(special.stdtr(null.freedom, -limit))
-    own = -float(special.stdtrit(seeds - 1, tail))
+    tail = ALONE_GAIN * float(student.probability(null.freedom, -limit))
+    own = -float(student.quantile(seeds - 1, tail))
     limits = np.where(found.alone[:, 0], own, limit)
     # A difference moves the mean, and nothing else.
     needed = limits * found.error[:, 0] - found.mean[:, 0]
@@ -54,7 +67,4 @@ def sd_of_training(results: StudyResults) -> float | None:
         and cell.role != "control"
         and len(set(cell.values) & set(reference.values)) > 1
     ]
-    family = family_of(reference.values, rows, planned=len(rows))
-    if family is None:
-        return None
-    return float(family.found.sd)
+    return pooled_sd(reference.values, rows)

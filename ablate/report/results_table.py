@@ -11,22 +11,10 @@ from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.effects import Effect, effects
 from ablate.report.folding import folding_notes
-from ablate.report.summary import Row, summarise
+from ablate.report.summary import Row, level_text, summarise
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
-
-
-def level_text(level: Level | None) -> str:
-    """Returns a level as it is written in YAML; a dash if the factor is not read."""
-    if level is None:
-        return "-"
-    if isinstance(level, bool):
-        return str(level).lower()
-    if isinstance(level, float):
-        return f"{level:g}"
-    return str(level)
-
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}

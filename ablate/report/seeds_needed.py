@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special
 
+from ablate.report import student
 from ablate.report.noise import ALONE_GAIN, Family
 
 # The largest number of further seeds that is worth suggesting.
@@ -80,4 +80,4 @@ def _critical(
         each = each * ALONE_GAIN
     else:
         freedom = freedom * len(family.counts)
-    return special.stdtrit(freedom, 1 - each / 2), special.stdtrit(freedom, 1 - each)
+    return student.quantile(freedom, 1 - each / 2), student.quantile(freedom, 1 - each)

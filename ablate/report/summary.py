@@ -94,6 +94,17 @@ class HasLevels(Protocol):
     def unread(self) -> frozenset[str]: ...
 
 
+def level_text(level: Level | None) -> str:
+    """Returns a level as it is written in YAML; a dash if the factor is not read."""
+    if level is None:
+        return "-"
+    if isinstance(level, bool):
+        return str(level).lower()
+    if isinstance(level, float):
+        return f"{level:g}"
+    return str(level)
+
+
 def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
     """Returns the levels of a cell; None if the model does not read the factor."""
     return {

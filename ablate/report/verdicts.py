@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
 
 from ablate.records import Looks
+from ablate.report import student
 
 # The probability of any false `helps` or `hurts`, and of any false `no difference`, in
 # a family of verdicts.
@@ -48,14 +48,14 @@ class Estimate:
     @classmethod
     def of(cls, value: float, error: float, freedom: float) -> Estimate:
         """Returns the estimate by Student's t."""
-        half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
+        half = float(student.quantile(freedom, 1 - LEVEL / 2)) * error
         return cls(
             value,
             value - half,
             value + half,
             error,
             freedom,
-            float(2 * special.stdtr(freedom, -abs(value) / error)),
+            float(2 * student.probability(freedom, -abs(value) / error)),
         )
 
     def p_same(self, margin: float) -> float:
@@ -64,7 +64,7 @@ class Estimate:
         It is the larger of two one-sided tests (Schuirmann 1987).
         """
         return float(
-            special.stdtr(self.freedom, (abs(self.value) - margin) / self.error)
+            student.probability(self.freedom, (abs(self.value) - margin) / self.error)
         )
 
 
@@ -102,6 +102,7 @@ def level_of_look(looks: Looks | None, number: int) -> float:
 @lru_cache
 def _growth(looks: int) -> float:
     """Returns the multiple of a look's share that the next one has."""
+    from scipy import optimize
 
     def beyond(growth: float) -> float:
         return sum(growth**look for look in range(looks)) - LEVEL / FIRST_SHARE

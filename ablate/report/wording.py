@@ -7,8 +7,8 @@ from typing import Any
 
 from ablate.records import Level, Metric, Space
 from ablate.report.effects import Effect
-from ablate.report.results_table import level_text
 from ablate.report.seeds_needed import MOST
+from ablate.report.summary import level_text
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Estimate, Verdict
 

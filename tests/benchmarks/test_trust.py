@@ -48,7 +48,7 @@ def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
     unadjusted = 0
     for _ in range(300):
         results = trust.made(trust.drawn(generator, [0.0] * 9, 5), trust.names(9))
-        pairs = [trust.compared(cell, results.cells[0]) for cell in results.cells[1:]]
+        pairs = [trust.paired(cell, results.cells[0]) for cell in results.cells[1:]]
         unadjusted += any(pair.estimate.p < 0.05 for pair in pairs)
     assert not trust.Proof("", "", unadjusted / 300, 0, 0.05, 300).holds
 

@@ -110,8 +110,8 @@ def page(browser: Browser) -> Iterator[Page]:
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.set_default_timeout(30_000)
-    expect.set_options(timeout=30_000)
+    page.set_default_timeout(90_000)
+    expect.set_options(timeout=90_000)
     yield page
     context.close()
     beyond = [
@@ -181,7 +181,7 @@ def test_filter_by_factor_and_share_the_address(
         other.get_by_text(
             re.compile("recipe.weight_decay = 0, layout = parallel")
         ).first
-    ).to_be_visible(timeout=30_000)
+    ).to_be_visible(timeout=90_000)
     expect(other.get_by_text(re.compile("^shortcuts.count = 1 helps"))).to_have_count(0)
     other.close()
 
@@ -343,7 +343,7 @@ def test_it_is_readable_on_a_phone_and_in_the_dark(
     page.goto(f"{address}/study?study=shortcuts")
     expect(
         page.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first
-    ).to_be_visible(timeout=30_000)
+    ).to_be_visible(timeout=90_000)
     settled(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, (
         "nothing hangs over the side"

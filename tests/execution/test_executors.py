@@ -490,7 +490,7 @@ def test_the_simulated_clock_is_fast_and_even(tiny: str, tmp_path: Path) -> None
     executor = SimulatedExecutor()
     start = time.monotonic()
     events = heard(executor, order(wanted, tmp_path))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert sum(isinstance(event, Ended) for event in events) == 200
     assert executor.clock == 200 * 10 / 2, "two slots, one epoch a second"
 

@@ -17,6 +17,7 @@ import pytest
 
 from ablate.execution import make
 from ablate.execution.ray_tune.warden import MARK, Warden, belonging
+from tests.processes import command_line
 
 pytestmark = pytest.mark.ray
 
@@ -62,7 +63,7 @@ def driver(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def folder_of(driver: subprocess.Popen[str]) -> Path:
     """The private folder of a driver's Ray, as its warden's command line names it."""
     for child in psutil.Process(driver.pid).children():
-        words = child.cmdline()
+        words = command_line(child)
         if any(word.endswith("warden.py") for word in words):
             return Path(words[-2])
     raise AssertionError("no warden")

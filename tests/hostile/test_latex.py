@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablate import escape
-from ablate.report import render
+from ablate.report.tables import render
 from tests.hostile.conftest import Hostile
 from tests.hostile.test_outputs import ANSWERS, made
 from tests.hostile.texts import FORMULAS, KINDS

@@ -25,9 +25,9 @@ from ablate.cli import main
 from ablate.cli.tables import studies_table, trials_table
 from ablate.cli.verb_output import reviewed
 from ablate.html_report import write_report
-from ablate.report import Table, layers_table, render
-from ablate.report.layers import Line
+from ablate.report.layers import Line, layers_table
 from ablate.report.matplotlib_charts import drawn, save_chart, save_layers, svg
+from ablate.report.tables import Table, render
 from ablate.review import review
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil

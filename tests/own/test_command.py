@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ablate import pipeline, space
@@ -22,6 +19,7 @@ from ablate.study import Study
 from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 from tests.own.test_trainer import stopping_after
+from tests.processes import descendant, ended
 
 pytestmark = pytest.mark.slow
 
@@ -252,17 +250,9 @@ def test_a_script_ends_with_its_worker(use: Use, tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    script = None
-    deadline = time.monotonic() + 60
-    while script is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-        for one in psutil.Process(worker.pid).children(recursive=True):
-            if "add.py" in one.cmdline():
-                script = one
-    assert script is not None
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    script.wait(10)
+    with ended(worker):
+        script = descendant(worker, "add.py")
+    script.wait(30)
     assert not script.is_running()
 
 
@@ -369,17 +359,9 @@ def test_children_of_a_script_end_with_the_worker(use: Use, tmp_path: Path) -> N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    found = None
-    deadline = time.monotonic() + 60
-    while found is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-        for one in psutil.Process(worker.pid).children(recursive=True):
-            if child in one.cmdline():
-                found = one
-    assert found is not None
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    found.wait(10)
+    with ended(worker):
+        found = descendant(worker, child)
+    found.wait(30)
     assert not found.is_running()
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 
@@ -28,6 +24,7 @@ from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import readme_factor
+from tests.processes import ended, kill_with_children, wait_for_epochs
 
 pytestmark = pytest.mark.slow
 
@@ -363,21 +360,9 @@ def test_a_killed_study_on_ray_resumes_with_its_parts(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     store = tmp_path / "runs" / "ablate.db"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        time.sleep(0.05)
-        if store.exists():
-            try:
-                with Reader(str(store)) as reader:
-                    done = reader.query("SELECT COUNT(*) FROM epochs")[1][0][0]
-            except AblateError:
-                continue
-            if int(done) >= 1:
-                break
-    children = psutil.Process(driver.pid).children(recursive=True)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    psutil.wait_procs(children, 30)
+    with ended(driver):
+        wait_for_epochs(driver, store, 1)
+        kill_with_children(driver)
     unnamed = ablate("resume")
     assert unnamed.returncode == 2
     assert unnamed.stderr == (

@@ -7,17 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from ablate.errors import AblateError
 from ablate.store.reader import Reader
 from tests.own.test_command import PARTS as COMMAND
 from tests.own.test_command import SCRIPT
 from tests.own.test_trainer import PARTS as TRAINER
+from tests.processes import ended, wait_for_epochs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -42,16 +41,6 @@ def ablate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.01"},
     )
-
-
-def epochs_stored(store: Path) -> int:
-    if not store.exists():
-        return 0
-    try:
-        with Reader(str(store)) as reader:
-            return int(reader.query("SELECT COUNT(*) FROM epochs")[1][0][0])
-    except AblateError:
-        return 0
 
 
 def a_worker(folder: Path) -> psutil.Process | None:
@@ -82,14 +71,13 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, name: str) -> None:
         env={**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.01"},
     )
     store = tmp_path / "runs" / "ablate.db"
-    deadline = time.monotonic() + 120
-    while epochs_stored(store) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    worker = a_worker(tmp_path)
-    assert worker is not None
-    children = worker.children(recursive=True)
-    worker.send_signal(signal.SIGKILL)
-    out, err = driver.communicate(timeout=240)
+    with ended(driver):
+        wait_for_epochs(driver, store, 2)
+        worker = a_worker(tmp_path)
+        assert worker is not None
+        children = worker.children(recursive=True)
+        worker.send_signal(signal.SIGKILL)
+        out, err = driver.communicate(timeout=240)
     assert driver.returncode == 0, err
     assert out == plain.stdout
     _, alive = psutil.wait_procs(children, 10)

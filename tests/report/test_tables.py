@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from ablate.errors import UnknownName
 from ablate.records import CellResult, Cost, Looks, Status, StudyResults
-from ablate.report import render, results_table, summarise
-from ablate.report.tables import plain
+from ablate.report.results_table import results_table
+from ablate.report.summary import summarise
+from ablate.report.tables import plain, render
 from ablate.report.units import unit_for
 from ablate.tasks import classification
 

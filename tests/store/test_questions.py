@@ -151,7 +151,7 @@ def test_sqlite_keeps_to_its_time(statement: str, url: str) -> None:
         pytest.raises(StoreError, match=r"it took longer than 0.5 s; ask for less"),
     ):
         reader.query(statement, seconds=0.5)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def test_sqlite_keeps_to_its_size(statement: str, url: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_ends_an_endless_query(url: str) -> None:
     alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    alarm.start()
     began = time.monotonic()
     with Reader(url) as reader, pytest.raises(KeyboardInterrupt):
+        alarm.start()
         reader.query(ENDLESS)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
-from ablate.errors import AblateError
 from ablate.records import Status
 from ablate.store.reader import Reader
+from tests.processes import ended, kill_with_children, wait_for_epochs
 
 SPACE = """
 question: Does IFFN keep the box AP?
@@ -57,21 +54,9 @@ def test_a_killed_study_of_detection_resumes_to_the_same_table(tmp_path: Path) -
         stderr=subprocess.DEVNULL,
     )
     store = tmp_path / "runs" / "ablate.db"
-    deadline = time.monotonic() + 180
-    done = 0
-    while time.monotonic() < deadline and not done:
-        time.sleep(0.05)
-        if store.exists():
-            try:
-                with Reader(str(store)) as reader:
-                    done = int(reader.query("SELECT COUNT(*) FROM epochs")[1][0][0])
-            except AblateError:
-                continue
-    assert done, "the study was to be killed while it trains"
-    children = psutil.Process(driver.pid).children(recursive=True)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    psutil.wait_procs(children, 30)
+    with ended(driver):
+        wait_for_epochs(driver, store, 1)
+        kill_with_children(driver)
     with Reader(str(store)) as reader:
         assert reader.study("scenes").by_status != {Status.COMPLETED: 2}
     resumed = ablate("resume")

@@ -358,7 +358,7 @@ def test_divergence_is_told_in_step_and_a_dead_process_fails_the_trial(
     start = time.monotonic()
     with pytest.raises(ExecutorError, match="process 1 of 2 was killed by SIGKILL"):
         training.epoch()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     training.close()
     assert not torch.distributed.is_initialized()
 

@@ -1,0 +1,105 @@
+"""Arrays that take long to compute, kept between commands.
+
+They are in the user's cache folder, or in the folder that ABLATE_CACHE names. The cache
+only saves time: an array that is missing, damaged or cannot be written is computed.
+Nothing in it can run code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# The folder of the cache; set it to a folder in which nothing can be written to have
+# none.
+VARIABLE = "ABLATE_CACHE"
+# The most bytes of all files together. The oldest ones are removed first.
+MOST_BYTES = 100_000_000
+
+
+def array(key: str, make: Callable[[], Array]) -> Array:
+    """Returns the array of a key; computes it if it is not in the cache.
+
+    Args:
+        key: all that the array depends on, including the revision of the code.
+    """
+    name = hashlib.sha256(key.encode()).hexdigest()
+    file = folder() / f"{name}.npy"
+    kept = _read(file)
+    if kept is not None:
+        return kept
+    made = make()
+    # A cache that cannot be written, as on a full disk, is none.
+    with contextlib.suppress(OSError):
+        _write(file, made)
+    return made
+
+
+def folder() -> Path:
+    """Returns the folder of the cache, which may not exist yet."""
+    import platformdirs
+
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return platformdirs.user_cache_path("ablate", appauthor=False)
+
+
+def _read(file: Path) -> Array | None:
+    """Returns the array of a file; None if it is missing or damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, body = content[:32], content[32:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    try:
+        # Without pickle, an array file holds numbers only.
+        stored: Array = np.load(io.BytesIO(body), allow_pickle=False)
+    except (ValueError, EOFError):
+        return None
+    return stored
+
+
+def _write(file: Path, made: Array) -> None:
+    """Writes an array, in one step for those who read."""
+    buffer = io.BytesIO()
+    np.save(buffer, made, allow_pickle=False)
+    body = buffer.getvalue()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _make_room(file.parent, len(body))
+    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as part:
+            part.write(hashlib.sha256(body).digest() + body)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _make_room(place: Path, size: int) -> None:
+    """Removes the oldest files until another one of this size fits."""
+    files = []
+    for file in place.glob("*.npy"):
+        # Another process may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            known = file.stat()
+            files.append((known.st_mtime, known.st_size, file))
+    total = size + sum(bytes_ for _, bytes_, _ in files)
+    for _, bytes_, file in sorted(files):
+        if total <= MOST_BYTES:
+            return
+        file.unlink(missing_ok=True)
+        total -= bytes_
