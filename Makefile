@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard lock clean
+.PHONY: setup demo test quick fuzz proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -65,11 +65,19 @@ verify-costs: $(READY)
 twins: $(READY)
 	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 
-bench: bench-overhead bench-search bench-scale bench-dashboard
+bench: bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs
 
 # What strategies and schedulers are worth on a made-up space; WRITE=1 writes docs/results/search.md (about 20 minutes).
 bench-search: $(READY)
 	@$(BIN)/python benchmarks/search.py $(if $(WRITE),--write) $(if $(REPEATS),--repeats $(REPEATS))
+
+# How long verbs take that read or plan; docs/performance.md has the figures.
+bench-verbs: $(READY)
+	@$(BIN)/python benchmarks/verbs.py $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# How long it takes to count a new architecture, compared with a trace of all its modules.
+bench-costs: $(READY)
+	@$(BIN)/python benchmarks/costs.py $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # 100,000 planned trials on the simulated executor.
 bench-scale: $(READY)

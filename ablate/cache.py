@@ -25,6 +25,8 @@ Array = np.ndarray[Any, Any]
 VARIABLE = "ABLATE_CACHE"
 # The most bytes of all files together. The oldest ones are removed first.
 MOST_BYTES = 100_000_000
+# One write in so many looks for old files to remove.
+TIDY = 16
 
 
 def array(key: str, make: Callable[[], Array]) -> Array:
@@ -42,6 +44,8 @@ def array(key: str, make: Callable[[], Array]) -> Array:
     # A cache that cannot be written, as on a full disk, is none.
     with contextlib.suppress(OSError):
         _write(file, made)
+        if int(name[:8], 16) % TIDY == 0:
+            _tidy(file.parent)
     return made
 
 
@@ -78,7 +82,6 @@ def _write(file: Path, made: Array) -> None:
     np.save(buffer, made, allow_pickle=False)
     body = buffer.getvalue()
     file.parent.mkdir(parents=True, exist_ok=True)
-    _make_room(file.parent, len(body))
     handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as part:
@@ -89,17 +92,17 @@ def _write(file: Path, made: Array) -> None:
         raise
 
 
-def _make_room(place: Path, size: int) -> None:
-    """Removes the oldest files until another one of this size fits."""
+def _tidy(place: Path) -> None:
+    """Removes the oldest files if all together take too much space."""
     files = []
     for file in place.glob("*.npy"):
         # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
             known = file.stat()
             files.append((known.st_mtime, known.st_size, file))
-    total = size + sum(bytes_ for _, bytes_, _ in files)
-    for _, bytes_, file in sorted(files):
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files):
         if total <= MOST_BYTES:
             return
         file.unlink(missing_ok=True)
-        total -= bytes_
+        total -= size

@@ -94,6 +94,7 @@ def test_the_oldest_files_make_room(
     cache.array("0", make)
     (first,) = place.iterdir()
     os.utime(first, (1, 1))
+    monkeypatch.setattr(cache, "TIDY", 1)
     monkeypatch.setattr(cache, "MOST_BYTES", 3 * first.stat().st_size)
     for number in range(1, 5):
         cache.array(str(number), make)

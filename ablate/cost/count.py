@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ablate import heads
+from ablate.cost.alike import Alike
 from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.layers.circulant import CirculantProjection
@@ -83,20 +87,48 @@ def parameters(architecture: Architecture) -> int:
 
     Raises Infeasible if the architecture cannot be built.
     """
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), Uninitialised():
         return sum(p.numel() for p in build(architecture).parameters())
 
 
 def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     """Returns the network and one input for it.
 
-    The weights do not matter, so the caller's random state does not change.
+    The weights do not matter: parameters keep the values of their memory, and the
+    caller's random state does not change.
     """
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), Uninitialised():
         model = build(architecture).eval()
         if architecture.head:
             model = heads.find(architecture.head).counted(model).eval()
     return model, torch.zeros(1, *architecture.input_shape)
+
+
+class Uninitialised(TorchFunctionMode):
+    """Leaves parameters as they are allocated.
+
+    Drawing the initial weights of a network takes longer than building it.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        # Functions of torch.nn.init pass the tensor by its name.
+        changed = args[0] if args else kwargs.get("tensor")
+        is_in_place = name.endswith("_") and not name.endswith("__")
+        if (
+            is_in_place
+            and isinstance(changed, nn.Parameter)
+            and name != "requires_grad_"
+        ):
+            return changed
+        return func(*args, **kwargs)
 
 
 def cost_of(model: nn.Module, image: Tensor) -> Cost:
@@ -106,11 +138,15 @@ def cost_of(model: nn.Module, image: Tensor) -> Cost:
         UncountedOperator: an operator of the network has no rule; the message names it
             and says where to add one.
     """
-    total, circulants = _trace(model, image)
+    traced = _trace(model, image, handles())
+    total = traced.counted
     matrix = _class_total(total, "matrix")
     # Circulant projections run as Fourier transforms and complex products, and `matrix`
     # includes neither.
-    by_formula = sum(projection.paper_flops(rows) for projection, rows in circulants)
+    by_formula = sum(
+        times * projection.paper_flops(vectors)
+        for projection, vectors, times in traced.circulants
+    )
     return Cost(
         params=sum(p.numel() for p in model.parameters()),
         flops=round(matrix + _class_total(total, "other")),
@@ -151,7 +187,7 @@ def operators(architecture: Architecture) -> dict[str, dict[str, int]]:
     """Returns FLOPs by class (matrix, other, elementwise) and operator."""
     model, image = model_and_image(architecture)
     table: dict[str, dict[str, int]] = {"matrix": {}, "other": {}, "elementwise": {}}
-    for key, number in sorted(_trace(model, image)[0].items()):
+    for key, number in sorted(by_operator(model, image, handles()).items()):
         group, _, operator = key.partition("/")
         if group in table:
             table[group][operator.removeprefix("aten::")] = round(number)
@@ -162,30 +198,18 @@ def _class_total(counter: Counter[str], group: str) -> float:
     return sum(number for key, number in counter.items() if key.startswith(group + "/"))
 
 
-def _trace(
-    model: nn.Module, image: Tensor
-) -> tuple[Counter[str], list[tuple[CirculantProjection, int]]]:
-    """Counts by class and operator, and records each circulant projection.
+@dataclass(frozen=True)
+class _Traced:
+    """What a trace of a network shows.
 
-    For each projection, it records the number of vectors that passed through.
+    Attributes:
+        counted: what the rules return, added up by key.
+        circulants: circulant projections, the number of vectors that passed through one
+            of them, and how often this happened.
     """
-    circulants: list[tuple[CirculantProjection, int]] = []
 
-    def record(module: nn.Module, inputs: tuple[Tensor, ...], _: Tensor) -> None:
-        assert isinstance(module, CirculantProjection)
-        circulants.append((module, int(inputs[0].shape[:-1].numel())))
-
-    hooks = [
-        module.register_forward_hook(record)
-        for module in model.modules()
-        if isinstance(module, CirculantProjection)
-    ]
-    try:
-        counted = by_operator(model, image, handles())
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return counted, circulants
+    counted: Counter[str]
+    circulants: tuple[tuple[CirculantProjection, int, int], ...]
 
 
 def by_operator(
@@ -201,19 +225,66 @@ def by_operator(
         UncountedOperator: an operator of the network has no rule; the message names it
             and says where to add one.
     """
-    analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
-    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(
-        False
-    ).tracer_warnings("none")
+    return _trace(model, image, rules).counted
+
+
+def _trace(
+    model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]
+) -> _Traced:
+    """Traces a network; modules that compute the same are traced once."""
     with _ONE_AT_A_TIME, torch.no_grad():
-        counted: Counter[str] = analysis.by_operator()
-        uncounted = analysis.unsupported_ops()
+        alike = Alike(model)
+        with alike.in_place(), _recording(model) as vectors:
+            analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
+            analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+            analysis.tracer_warnings("none")
+            by_module = analysis.by_module_and_operator()
+    names = ["", *alike.repeats]
+    uncounted = Counter[str]()
+    counted = Counter[str]()
+    for name in names:
+        times = alike.repeats[name] or 1
+        for key, number in by_module[name].items():
+            counted[key] += times * number
+        for operator, number in analysis.unsupported_ops(name).items():
+            uncounted[operator] += times * number
     if uncounted:
-        names = ", ".join(
-            f"{name} ({times} times)" for name, times in sorted(uncounted.items())
+        described = ", ".join(
+            f"{name} ({number} times)" for name, number in sorted(uncounted.items())
         )
         raise UncountedOperator(
-            f"no rule says how much {names} computes; add it to a table in"
+            f"no rule says how much {described} computes; add it to a table in"
             " ablate/cost/rules.py"
         )
-    return counted
+    circulants = tuple(
+        (projection, number, alike.times(name)) for name, projection, number in vectors
+    )
+    return _Traced(counted=counted, circulants=circulants)
+
+
+@contextmanager
+def _recording(
+    model: nn.Module,
+) -> Iterator[list[tuple[str, CirculantProjection, int]]]:
+    """Records the circulant projections that run, and how many vectors pass through."""
+    vectors: list[tuple[str, CirculantProjection, int]] = []
+    hooks = []
+    for name, module in model.named_modules():
+        if isinstance(module, CirculantProjection):
+
+            def record(
+                projection: nn.Module,
+                inputs: tuple[Tensor, ...],
+                _: Tensor,
+                name: str = name,
+            ) -> None:
+                assert isinstance(projection, CirculantProjection)
+                number = int(inputs[0].shape[:-1].numel())
+                vectors.append((name, projection, number))
+
+            hooks.append(module.register_forward_hook(record))
+    try:
+        yield vectors
+    finally:
+        for hook in hooks:
+            hook.remove()

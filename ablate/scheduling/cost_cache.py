@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import astuple
+from functools import cache as cache_once
+from importlib.metadata import version
+from pathlib import Path
+
 from ablate.errors import Infeasible
 from ablate.parts import trainer_named
-from ablate.records import UNCOUNTED, Architecture, Cost
+from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
+
+# The libraries whose networks and operators are counted.
+LIBRARIES = ("torch", "torchvision", "timm", "fvcore")
 
 
 class CostCache:
     """The cost by architecture: the stored one if there is one, else the counted one.
 
-    It also remembers which architectures cannot be built. It imports torch only when
-    it counts.
+    A counted cost is kept in the user's cache folder, so that the next command need not
+    count it. It also remembers which architectures cannot be built. It imports torch
+    only when it counts.
     """
 
     def __init__(self, known: dict[str, Cost]) -> None:
@@ -31,10 +41,18 @@ class CostCache:
         if architecture.trainer and trainer_named(architecture.trainer).model is None:
             # Decided here, so that torch is not imported to count nothing.
             return UNCOUNTED
-        from ablate.cost import count
+        import numpy as np
+
+        from ablate import cache
+
+        def counted() -> cache.Array:
+            from ablate.cost import count
+
+            return np.array(astuple(count(architecture)), dtype=np.int64)
 
         try:
-            return count(architecture)
+            numbers = cache.array(f"cost {_revision()} {architecture.hash}", counted)
+            return Cost(*map(int, numbers))
         except Infeasible as error:
             self._refused[architecture.hash] = str(error)
             raise
@@ -45,3 +63,19 @@ class CostCache:
             reason = "it does not fit into this machine's memory"
             self._refused[architecture.hash] = reason
             raise Infeasible(reason) from error
+
+
+@cache_once
+def _revision() -> str:
+    """Returns what a counted cost depends on besides the architecture.
+
+    This is more than the revision of stored costs: whoever changes this package sees
+    the change at once.
+    """
+    stamp = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for file in sorted(package.rglob("*.py")):
+        known = file.stat()
+        stamp.update(f"{file} {known.st_size} {known.st_mtime_ns}\n".encode())
+    libraries = [f"{name} {version(name)}" for name in LIBRARIES]
+    return " ".join([str(COST_REVISION), stamp.hexdigest(), *libraries])

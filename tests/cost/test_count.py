@@ -171,9 +171,9 @@ def test_two_threads_do_not_trace_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     """torch's tracer and Python's warning filters are global to the process."""
     inside: list[int] = []
     together: list[int] = []
-    trace = JitModelAnalysis.by_operator
+    trace = JitModelAnalysis.by_module_and_operator
 
-    def slow_trace(self: JitModelAnalysis) -> Counter[str]:
+    def slow_trace(self: JitModelAnalysis) -> dict[str, Counter[str]]:
         inside.append(1)
         together.append(len(inside))
         time.sleep(0.05)
@@ -182,7 +182,7 @@ def test_two_threads_do_not_trace_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         finally:
             inside.pop()
 
-    monkeypatch.setattr(JitModelAnalysis, "by_operator", slow_trace)
+    monkeypatch.setattr(JitModelAnalysis, "by_module_and_operator", slow_trace)
     model, image = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.zeros(1, 1, 2, 2)
     with ThreadPoolExecutor(2) as pool:
         costs = list(pool.map(lambda _: cost_of(model, image), range(4)))
