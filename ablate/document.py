@@ -360,6 +360,37 @@ def _integer(text: str) -> int:
     return int(digits)
 
 
+# What other tools call a key.
+_ELSEWHERE = {
+    "augmentation": "rand_augment",
+    "batch": "batch_size",
+    "bs": "batch_size",
+    "dataset": "data",
+    "early_stopping": "scheduler",
+    "gradient_accumulation_steps": "accumulate",
+    "grid": "factors",
+    "hyperparameters": "factors",
+    "learning_rate": "lr",
+    "lr_scheduler": "schedule",
+    "max_epochs": "epochs",
+    "model": "backbone",
+    "n_epochs": "epochs",
+    "num_epochs": "epochs",
+    "optim": "optimizer",
+    "parameters": "factors",
+    "params": "factors",
+    "sampler": "strategy",
+    "search": "strategy",
+    "search_space": "factors",
+    "seed": "seeds",
+    "warmup": "warmup_epochs",
+    "wd": "weight_decay",
+}
+
+
 def unknown_key(key: str, known: list[str]) -> str:
     """Returns the message for a key that a mapping does not have."""
+    ours = _ELSEWHERE.get(key.lower())
+    if ours in known:
+        return f"unknown key '{shortened(key)}'; did you mean '{ours}'?"
     return unknown("key", key, known)

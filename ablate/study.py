@@ -24,6 +24,7 @@ from ablate.store.reader import Reader
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ablate.report.paper_table import PaperStyle
     from ablate.scheduling.strategies import Exported
 
 
@@ -68,7 +69,32 @@ class Study:
 
     def table(self, form: str = "md") -> str:
         """Returns the study's table as md, latex, html, csv or json."""
+        if form == "latex":
+            return self.paper_table()
         return render(self.results_table(), form)
+
+    def paper_table(
+        self, style: PaperStyle | None = None, *, published: bool = False
+    ) -> str:
+        """Returns the study's table in LaTeX, to use in a paper as it is.
+
+        Args:
+            style: caption, label, columns and their labels.
+            published: show the paper's top-1 in its own column.
+
+        Raises:
+            UnknownName: a column, a label or the group is unknown.
+        """
+        from ablate.report.paper_table import PaperStyle, paper_table
+
+        results, declared = self.read()
+        return paper_table(
+            results,
+            style or PaperStyle(),
+            published=self.published() if published else None,
+            looks=declared.looks,
+            policy=policy(declared),
+        )
 
     def effects(self, margin: float | None = None) -> list[Effect]:
         """Returns the effect of each row compared with row 0.

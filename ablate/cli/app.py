@@ -1,16 +1,32 @@
-"""The verbs, in the order in which `ablate --help` lists them."""
+"""The command `ablate` and its verbs."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ablate.cli import results, spaces, training
+from ablate.cli.catalogue import GROUPS
+
+
+class _Grouped(TyperGroup):
+    """Lists the verbs by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        widest = max(map(len, self.commands))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                # Equal widths align the lines of all groups.
+                rows = [(verb.name.ljust(widest), verb.line) for verb in verbs]
+                formatter.write_dl(rows)
+
 
 app = typer.Typer(
+    cls=_Grouped,
     help=(
         "Run ablation studies declared in YAML: train each trial exactly once, and show"
         " which parts of an architecture are worth their cost."
@@ -50,36 +66,10 @@ def _options(
     pass
 
 
-VERBS: tuple[Callable[..., None], ...] = (
-    spaces.init,
-    training.run,
-    training.resume,
-    spaces.plan,
-    spaces.cost,
-    results.status,
-    results.table,
-    results.effects,
-    results.pareto,
-    results.plot,
-    results.report,
-    results.review,
-    results.dashboard,
-    results.query,
-    results.export,
-    results.disk,
-    results.import_,
-    training.reproduce,
-    training.diagnose,
-    spaces.check,
-    spaces.factors,
-    spaces.backbones,
-    spaces.schema,
-    spaces.verify_costs,
-    spaces.doctor,
-)
-for verb in VERBS:
-    # `import_` and `verify_costs` become `import` and `verify-costs`.
-    app.command(name=verb.__name__.rstrip("_").replace("_", "-"))(verb)
+for _verb in itertools.chain.from_iterable(GROUPS.values()):
+    app.command(name=_verb.name, short_help=_verb.line, epilog=_verb.epilog)(
+        _verb.function
+    )
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -69,19 +70,70 @@ def table(
             ),
         ),
     ] = False,
+    caption: Annotated[
+        str,
+        typer.Option(
+            "--caption",
+            metavar="LATEX",
+            help="Caption, with latex. [default: the question]",
+        ),
+    ] = "",
+    label: Annotated[
+        str,
+        typer.Option(
+            "--label", metavar="KEY", help="Label, with latex. [default: tab:STUDY]"
+        ),
+    ] = "",
+    columns: Annotated[
+        str,
+        typer.Option(
+            "--columns",
+            metavar="A,B,...",
+            help="Columns, with latex. [default: those whose rows differ]",
+        ),
+    ] = "",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="COLUMN=LATEX",
+            help="Heading of a column, or COLUMN:LEVEL=LATEX; repeatable; with latex.",
+        ),
+    ] = None,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
-    The best mean is bold.
+    The best mean is bold. With `--format latex`, all means that cannot be distinguished
+    from it are bold, and the table has a caption, a label and notes. For example:
+
+    ablate table mine --format latex --labels shortcuts.count='$T$' > table.tex
     """
+    from ablate.errors import AblateError
     from ablate.study import Study
 
-    show(
-        Study(study, url_of(store, runs)).results_table(
-            published=published, group=group
-        ),
-        form.value,
-    )
+    stored = Study(study, url_of(store, runs))
+    if form is Format.latex:
+        from ablate.report.paper_table import PaperStyle, labels_of
+
+        style = PaperStyle(
+            labels=labels_of(labels or []),
+            columns=tuple(filter(None, map(str.strip, columns.split(",")))),
+            caption=caption,
+            label=label,
+            group=group,
+        )
+        sys.stdout.write(stored.paper_table(style, published=published))
+        return
+    said = {
+        "--caption": caption,
+        "--label": label,
+        "--columns": columns,
+        "--labels": labels,
+    }
+    for name, value in said.items():
+        if value:
+            raise AblateError(f"{name} goes with --format latex, not {form.value}")
+    show(stored.results_table(published=published, group=group), form.value)
 
 
 # More than any metric can differ by; an infinite margin would call everything the same.
@@ -453,7 +505,8 @@ def import_(
     other: Annotated[
         str,
         typer.Argument(
-            metavar="STORE", help="The other store: a database URL or SQLite file."
+            metavar="STORE",
+            help="The other store: a database URL, SQLite file, or runs folder.",
         ),
     ],
     studies: Annotated[
@@ -469,6 +522,8 @@ def import_(
     """
     from ablate.store.writer import Writer
 
+    if Path(other).is_dir():
+        other = url_of("", Path(other))
     with Writer(url_of(store, runs)) as writer:
         merged = writer.merge(other, studies or ())
     told = ", ".join(merged.studies) or "no new study"

@@ -167,13 +167,7 @@ def _notes(
     looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    # A single comparison needs no correction.
-    test = "paired t"
-    if comparisons > 1:
-        test = f"noise of all rows, adjusted for {comparisons} comparisons"
-    star = "* p < 0.05"
-    if looks:
-        star = f"* p below the share of its look, 5 % for all {looks.number} looks"
+    test, star = test_words(comparisons), star_of(looks)
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed;"
@@ -188,6 +182,21 @@ def _notes(
     return notes + folding_notes(
         cell for cell in results.cells if cell.note != "proposed again"
     )
+
+
+def test_words(comparisons: int) -> str:
+    """Returns the test of the differences from row 0, in words."""
+    # A single comparison needs no correction.
+    if comparisons > 1:
+        return f"noise of all rows, adjusted for {comparisons} comparisons"
+    return "paired t"
+
+
+def star_of(looks: Looks | None) -> str:
+    """Returns what a star means."""
+    if looks:
+        return f"* p below the share of its look, 5 % for all {looks.number} looks"
+    return "* p < 0.05"
 
 
 def _flops_note(rows: list[Row]) -> str:

@@ -69,8 +69,8 @@ class CostCache:
 def _revision() -> str:
     """Returns what a counted cost depends on besides the architecture.
 
-    This is more than the revision of stored costs: whoever changes this package sees
-    the change at once.
+    This is more than the revision of stored costs: a change of this package counts at
+    once.
     """
     stamp = hashlib.sha256()
     package = Path(__file__).parents[1]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
+from ablate.report.best_rows import best_rows
+from ablate.report.effects import effects
 from ablate.report.verdicts import holm
 from tests.benchmarks import load
 
@@ -64,3 +66,18 @@ def test_holm_is_that_of_statsmodels() -> None:
     for size in (1, 2, 7, 30):
         raw = generator.uniform(0, 0.2, size).round(2).tolist()
         assert np.allclose(holm(raw, size), multipletests(raw, method="holm")[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_equal_rows_are_all_bold(trust: ModuleType, seeds: int) -> None:
+    """A row that equals the others is hardly ever told from the best one."""
+    for name, noise in trust.NOISES.items():
+        generator = np.random.default_rng(3)
+        told = 0
+        for _ in range(400):
+            values = trust.drawn(generator, [0.0] * 8, seeds, noise)
+            results = trust.made(values, trust.names(8))
+            found = effects(results, 1.0, predict=False)
+            told += len(best_rows(results, found)) < 8
+        assert trust.Proof("", "", told / 400, 0, 0.05, 400).holds, (name, told)

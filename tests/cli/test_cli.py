@@ -248,6 +248,19 @@ def test_latex_of_a_table(trained: Say) -> None:
     code, out, _ = trained("table", "tiny", "--format", "latex")
     assert code == 0
     assert r"\toprule" in out
+    assert r"\caption{Does a shortcut help a very small ViT?}" in out
+    words = ["table", "tiny", "--format", "latex", "--columns", "layout, top1"]
+    code, out, _ = trained(*words, "--labels", "layout=Layout", "--caption", "C")
+    assert code == 0
+    assert "      Layout & top-1 (\\%) \\\\\n" in out
+    assert r"\caption{C}" in out
+    code, _, err = trained("table", "tiny", "--label", "tab:x")
+    assert (code, err) == (2, "error: --label goes with --format latex, not table\n")
+    code, _, err = trained("table", "tiny", "--format", "latex", "--columns", "layuot")
+    assert (code, err) == (
+        2,
+        "error: unknown column 'layuot'; did you mean 'layout'?\n",
+    )
 
 
 @pytest.mark.slow

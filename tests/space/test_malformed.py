@@ -182,6 +182,16 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "nested deeper than 30 levels",
     ),
     "unknown key": (added("sedes: 3"), 9, "unknown key 'sedes'; did you mean 'seeds'?"),
+    "another tool's key": (
+        added("learning_rate: 3"),
+        9,
+        "unknown key 'learning_rate'; known: question,",
+    ),
+    "another tool's section": (
+        added("dataset: digits"),
+        9,
+        "unknown key 'dataset'; did you mean 'data'?",
+    ),
     "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
     "no question": (
         changed("question: Does it help?\n", ""),

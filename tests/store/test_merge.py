@@ -163,3 +163,6 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     code, _, err = say("import", options.url, "--store", str(tmp_path / "other.db"))
     said = "tiny: 8 trials with a result were imported, 0 were already here"
     assert (code, said in err) == (0, True)
+    # The folder of the runs names the same store.
+    code, _, err = say("import", str(options.runs), "--store", str(tmp_path / "b.db"))
+    assert (code, said in err) == (0, True)

@@ -1,0 +1,181 @@
+"""The verbs by what they are for, each with one line and examples for its help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ablate.cli import results, spaces, training
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One command.
+
+    Attributes:
+        function: does it; its docstring and arguments are the help.
+        line: what the list of all verbs says; it fits beside the name in 80 columns.
+        examples: commands, without `ablate`.
+    """
+
+    function: Callable[..., None]
+    line: str
+    examples: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The word that is typed: `verify-costs` for the function `verify_costs`."""
+        return self.function.__name__.rstrip("_").replace("_", "-")
+
+    @property
+    def epilog(self) -> str:
+        """The end of its help."""
+        # The first character keeps the lines of the paragraph as they are.
+        lines = [f"  ablate {example}" for example in self.examples]
+        return "\n".join(["\b", "Examples:", *lines])
+
+
+GROUPS: dict[str, tuple[Verb, ...]] = {
+    "Run": (
+        Verb(
+            spaces.init,
+            "Write a search space to start from.",
+            ("init mine", "init --list", "init --example augvit/table3-small"),
+        ),
+        Verb(
+            spaces.plan,
+            "Show what a space would train, its cost and its time.",
+            ("plan mine.yaml",),
+        ),
+        Verb(
+            training.run,
+            "Train the trials that have no result; print the table.",
+            (
+                "run mine.yaml",
+                "run mine.yaml --until-decided 12",
+                "run mine.yaml --gpus 1",
+            ),
+        ),
+        Verb(
+            training.resume,
+            "Continue a study where it stopped.",
+            ("resume", "resume mine"),
+        ),
+        Verb(
+            training.diagnose,
+            "Measure diagnostics inside trained networks.",
+            ("diagnose mine", "diagnose mine --name token_similarity"),
+        ),
+        Verb(
+            training.reproduce,
+            "Train a stored trial again and compare the result.",
+            ("reproduce 1f0c9a",),
+        ),
+    ),
+    "Look": (
+        Verb(
+            results.status,
+            "Show the progress of studies.",
+            ("status", "status mine"),
+        ),
+        Verb(
+            results.table,
+            "Print a study: mean ± sd, difference from row 0, cost.",
+            ("table mine", "table mine --format latex > table.tex"),
+        ),
+        Verb(
+            results.plot,
+            "Draw effects, curves, the Pareto front and more.",
+            ("plot mine --to effects.pdf", "plot mine --of curves --to curves.svg"),
+        ),
+        Verb(
+            results.dashboard,
+            "Serve pages to explore studies while they run.",
+            ("dashboard",),
+        ),
+        Verb(
+            results.query,
+            "Run a read-only SQL query on the store.",
+            ("query 'SELECT * FROM results LIMIT 5'",),
+        ),
+    ),
+    "Explain": (
+        Verb(
+            results.effects,
+            "Print verdicts: helps, hurts, no difference, inconclusive.",
+            ("effects mine", "effects mine --of factors", "effects mine --margin 0.5"),
+        ),
+        Verb(
+            results.pareto,
+            "List the cells that no other cell dominates.",
+            ("pareto mine",),
+        ),
+        Verb(
+            results.review,
+            "List what a referee would object to, and what fixes it.",
+            ("review mine",),
+        ),
+    ),
+    "Share": (
+        Verb(
+            results.report,
+            "Write one HTML file with verdicts, tables and figures.",
+            ("report mine", "report mine --to mine.html --interactive"),
+        ),
+        Verb(
+            results.export,
+            "Write trials to a file, or cells to Optuna.",
+            (
+                "export mine --to mine.parquet",
+                "export mine --optuna sqlite:///optuna.db",
+            ),
+        ),
+        Verb(
+            results.import_,
+            "Import studies from another store.",
+            ("import other/ablate.db", "import other/ablate.db mine"),
+        ),
+    ),
+    "Inspect": (
+        Verb(
+            spaces.cost,
+            "Count parameters, FLOPs and activations.",
+            ("cost mine.yaml", "cost --model deit_small_patch16_224 --operators"),
+        ),
+        Verb(
+            spaces.factors,
+            "List factors with their levels, papers and claims.",
+            ("factors", "factors shortcuts"),
+        ),
+        Verb(
+            spaces.backbones,
+            "List backbones and the factors that they support.",
+            ("backbones", "backbones swin"),
+        ),
+        Verb(
+            spaces.schema,
+            "Print the JSON Schema of a search space.",
+            ("schema > space.schema.json",),
+        ),
+        Verb(
+            spaces.check,
+            "Check parts of your own.",
+            ("check mine.py",),
+        ),
+        Verb(
+            results.disk,
+            "Show the disk space of checkpoints, and free some.",
+            ("disk", "disk --free finished"),
+        ),
+        Verb(
+            spaces.verify_costs,
+            "Count every printed cost of the five papers again.",
+            ("verify-costs", "verify-costs iffn"),
+        ),
+        Verb(
+            spaces.doctor,
+            "Check whether this machine is set up.",
+            ("doctor",),
+        ),
+    ),
+}

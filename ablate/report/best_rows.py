@@ -1,0 +1,88 @@
+"""The rows of a study that cannot be distinguished from the best one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ablate.records import CellResult, Looks, StudyResults
+from ablate.report.effects import Effect
+from ablate.report.noise import family_of
+from ablate.report.verdicts import LEVEL, Verdict
+
+
+def best_rows(
+    results: StudyResults, found: Sequence[Effect], looks: Looks | None = None
+) -> frozenset[int]:
+    """Returns the row with the best mean, and all that cannot be distinguished from it.
+
+    Whether the best row differs from the reference is what the verdicts of the study
+    say. The other rows are compared with the best one as rows are compared with the
+    reference. Which row is the best depends on the data, so each row could have been
+    the one that the others are compared with: the p values, which are adjusted for the
+    comparisons with one row, are multiplied by half the number of rows, because each
+    pair has two sides. In simulated studies of equal rows, all rows were bold in 95 %
+    or more under every noise (`tests/benchmarks/test_trust.py`).
+
+    A row that shares fewer than two seeds with the best one cannot be distinguished
+    from it. If no row has two seeds, only the best mean is returned. Controls and
+    folded rows are left out.
+
+    Args:
+        found: the effects of the study.
+        looks: the numbers of seeds at which verdicts are taken; the 5 % are for all.
+    """
+    rows = [
+        cell
+        for cell in results.cells
+        if cell.values and cell.same_as is None and cell.role != "control"
+    ]
+    if not rows:
+        return frozenset()
+    sign = 1 if results.direction == "max" else -1
+    best = max(rows, key=lambda cell: sign * _mean(cell))
+    alike = [cell for cell in rows if _mean(cell) == _mean(best)]
+    if any(len(cell.values) > 1 for cell in rows):
+        alike += [cell for cell in rows if _shared(cell, best) < 2]
+    differ = {effect.row for effect in found if effect.verdict in _DIFFER}
+    if best.index == 0:
+        tested = {effect.row for effect in found if effect.estimate is not None}
+        alike += [cell for cell in rows if cell.index in tested - differ]
+    else:
+        alike += _alike(rows, best, looks)
+        if best.index in differ:
+            alike = [cell for cell in alike if cell.index != 0]
+    return frozenset(cell.index for cell in (best, *alike))
+
+
+# Verdicts of a row that differs from the reference.
+_DIFFER = (Verdict.HELPS, Verdict.HURTS)
+
+
+def _alike(
+    rows: Sequence[CellResult], best: CellResult, looks: Looks | None
+) -> list[CellResult]:
+    """Returns the rows whose difference from the best row is not significant."""
+    others = [cell for cell in rows if cell is not best and _shared(cell, best) > 1]
+    family = family_of(
+        best.values, [cell.values for cell in others], planned=len(rows) - 1
+    )
+    if family is None:
+        return []
+    pairs_level = min(1.0, 2 / len(rows)) * LEVEL
+    level = pairs_level / (looks.number if looks else 1)
+    tests = family.tests(margin=0.0, level=LEVEL)
+    # Without a test, the differences from the best row are all equal: no noise.
+    return [
+        cell
+        for cell, test in zip(others, tests, strict=True)
+        if test is not None and test.p_adjusted >= level
+    ]
+
+
+def _shared(cell: CellResult, other: CellResult) -> int:
+    """Returns the number of seeds that both have."""
+    return len(set(cell.values) & set(other.values))
+
+
+def _mean(cell: CellResult) -> float:
+    return sum(cell.values.values()) / len(cell.values)

@@ -1,0 +1,362 @@
+r"""The results table of a study as papers print it: a LaTeX table to use unedited.
+
+It needs the packages booktabs and threeparttable. Decimals are aligned without a further
+package: all numbers of a column have the same number of decimals, and a star takes no
+width.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ablate import escape
+from ablate.errors import AblateError, UnknownName, unknown
+from ablate.records import Looks, StudyResults
+from ablate.report.best_rows import best_rows
+from ablate.report.effects import Effect, effects
+from ablate.report.results_table import COST_HEADINGS, star_of, test_words
+from ablate.report.summary import Row, level_text, summarise
+from ablate.report.units import Unit, cost_units
+from ablate.report.verdicts import Verdict
+
+ROW, DELTA, GAIN, SEEDS, PUBLISHED = "row", "delta", "gain", "n", "published"
+# The most decimals of a cost.
+MOST_DECIMALS = 3
+
+
+@dataclass(frozen=True)
+class PaperStyle:
+    """How a table looks in a paper.
+
+    Attributes:
+        labels: LaTeX by column (`shortcuts.count`, `top1`, `params`, ...) or level
+            (`ffn.kernel:none`).
+        columns: the columns, in order; by default those whose rows differ.
+        caption: LaTeX; by default the question of the study.
+        label: for `\\ref`; by default `tab:` and the name of the study.
+        group: a factor; rows with the same level of it stand together.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    caption: str = ""
+    label: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: its heading in LaTeX, its alignment, and the text of a row."""
+
+    heading: str
+    align: str
+    text: Callable[[Row], str]
+
+
+def paper_table(
+    results: StudyResults,
+    style: PaperStyle,
+    *,
+    published: Mapping[int, float] | None = None,
+    looks: Looks | None = None,
+    policy: str = "last epoch, test set",
+) -> str:
+    """Returns a LaTeX table with caption, label and notes, ending with a line feed.
+
+    The best mean is bold, with all means that cannot be distinguished from it.
+
+    Args:
+        published: values of the metric from a paper, by row.
+        looks, policy: as for `results_table`.
+
+    Raises:
+        UnknownName: a column or a label is unknown.
+    """
+    table = _PaperTable(results, style, published, looks, policy)
+    return "\n".join(table.lines()) + "\n"
+
+
+class _PaperTable:
+    """A table under construction."""
+
+    def __init__(
+        self,
+        results: StudyResults,
+        style: PaperStyle,
+        published: Mapping[int, float] | None,
+        looks: Looks | None,
+        policy: str,
+    ) -> None:
+        self._results = results
+        self._style = style
+        self._published = published
+        self._looks = looks
+        self._policy = policy
+        self._rows = self._ordered(summarise(results))
+        found = effects(results, 1.0, looks, predict=False)
+        self._effects = {effect.row: effect for effect in found}
+        self._best = best_rows(results, found, looks)
+        self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
+        self._digits = results.metric.digits
+        self._refuse_unknown_labels()
+
+    def _ordered(self, rows: Iterable[Row]) -> list[Row]:
+        """Returns the rows that are printed, those of a group together."""
+        folded = {
+            cell.index for cell in self._results.cells if cell.same_as is not None
+        }
+        shown = [row for row in rows if row.index not in folded]
+        group = self._style.group
+        if not group:
+            return shown
+        if group not in self._results.factors:
+            raise UnknownName(unknown("factor", group, self._results.factors))
+        first: dict[object, int] = {}
+        for row in shown:
+            first.setdefault(row.levels.get(group), len(first))
+        return sorted(shown, key=lambda row: first[row.levels.get(group)])
+
+    def _refuse_unknown_labels(self) -> None:
+        """Raises UnknownName for a label of nothing."""
+        known = [*self._names()]
+        for factor in self._results.factors:
+            levels = {level_text(row.levels.get(factor)) for row in self._rows}
+            known += [f"{factor}:{level}" for level in sorted(levels)]
+        for name in self._style.labels:
+            if name not in known:
+                raise UnknownName(unknown("label", name, known))
+
+    def _names(self) -> list[str]:
+        """Returns the names of all columns that the table could have."""
+        names = [ROW, *self._results.factors, self._results.metric.name, DELTA]
+        if any(row.control is not None for row in self._rows):
+            names.append(GAIN)
+        names += [SEEDS, *self._units]
+        if self._published is not None:
+            names.append(PUBLISHED)
+        return names
+
+    def _chosen(self) -> Sequence[str]:
+        """Returns the names of the columns that are printed."""
+        names = self._names()
+        for name in self._style.columns:
+            if name not in names:
+                raise UnknownName(unknown("column", name, names))
+        if self._style.columns:
+            return self._style.columns
+        left_out = set()
+        # Notes name rows by their number.
+        if not any(row.note for row in self._rows):
+            left_out.add(ROW)
+        for factor in self._results.factors:
+            if len({row.levels.get(factor) for row in self._rows}) < 2:
+                left_out.add(factor)
+        if self._number_of_seeds() is not None:
+            left_out.add(SEEDS)
+        return [name for name in names if name not in left_out]
+
+    def _number_of_seeds(self) -> int | None:
+        """Returns the number of seeds of all rows; None if it differs."""
+        numbers = {row.n for row in self._rows}
+        return numbers.pop() if len(numbers) == 1 else None
+
+    def lines(self) -> list[str]:
+        """Returns the lines of the table."""
+        columns = [self._column(name) for name in self._chosen()]
+        style = self._style
+        name = re.sub(r"[^A-Za-z0-9/._-]+", "-", self._results.name)
+        caption = style.caption or escape.latex(self._results.question)
+        return [
+            r"% \usepackage{booktabs,threeparttable}",
+            r"\begin{table}[t]",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            rf"  \label{{{style.label or f'tab:{name}'}}}",
+            r"  \begin{threeparttable}",
+            rf"    \begin{{tabular}}{{@{{}}{''.join(one.align for one in columns)}@{{}}}}",
+            r"      \toprule",
+            f"      {' & '.join(column.heading for column in columns)} \\\\",
+            r"      \midrule",
+            *self._body(columns),
+            r"      \bottomrule",
+            r"    \end{tabular}",
+            r"    \begin{tablenotes}[flushleft]",
+            r"      \footnotesize",
+            *[rf"      \item {note}" for note in self._notes()],
+            r"    \end{tablenotes}",
+            r"  \end{threeparttable}",
+            r"\end{table}",
+        ]
+
+    def _body(self, columns: Sequence[_Column]) -> list[str]:
+        group = self._style.group
+        lines = []
+        level = self._rows[0].levels.get(group) if self._rows else None
+        for row in self._rows:
+            if row.levels.get(group) != level:
+                lines.append(r"      \midrule")
+                level = row.levels.get(group)
+            texts = [column.text(row) for column in columns]
+            lines.append(f"      {' & '.join(texts)} \\\\")
+        return lines
+
+    def _heading(self, name: str, usual: str) -> str:
+        return self._style.labels.get(name, usual)
+
+    def _column(self, name: str) -> _Column:
+        metric = self._results.metric
+        if name in self._results.factors:
+            words = re.sub(r"[._]", " ", name)
+            heading = self._heading(name, escape.latex(words))
+            return _Column(heading, "l", lambda row: self._level(name, row))
+        if name in self._units:
+            unit = self._units[name]
+            usual = f"{COST_HEADINGS[name]} ({unit.letter})"
+            decimals = self._decimals(name, unit)
+            return _Column(
+                self._heading(name, usual),
+                "r",
+                lambda row: _cost(row, name, unit, decimals),
+            )
+        plain: dict[str, tuple[str, Callable[[Row], str]]] = {
+            ROW: ("row", lambda row: str(row.index)),
+            metric.name: (escape.latex(metric.title), self._mean),
+            DELTA: (r"$\Delta$", self._difference),
+            GAIN: (r"$\Delta$ control", self._gain),
+            SEEDS: ("$n$", lambda row: str(row.n or "")),
+            PUBLISHED: ("published", self._printed),
+        }
+        usual, text = plain[name]
+        return _Column(self._heading(name, usual), "r", text)
+
+    def _level(self, factor: str, row: Row) -> str:
+        text = level_text(row.levels.get(factor))
+        usual = "--" if text == "-" else escape.latex(text)
+        return self._style.labels.get(f"{factor}:{text}", usual)
+
+    def _mean(self, row: Row) -> str:
+        if row.mean is None:
+            return "--"
+        text = f"{row.mean:.{self._digits}f}"
+        if row.sd is not None:
+            text += rf" \pm {self._sd(row.sd)}"
+        if row.index in self._best and len(self._rows) > 1:
+            return rf"$\mathbf{{{text}}}$"
+        return f"${text}$"
+
+    def _sd(self, sd: float) -> str:
+        """Returns a standard deviation, padded to the width of the largest one."""
+        text = f"{sd:.{self._digits}f}"
+        widest = max(
+            len(f"{row.sd:.{self._digits}f}")
+            for row in self._rows
+            if row.sd is not None
+        )
+        missing = widest - len(text)
+        return rf"\phantom{{{'0' * missing}}}{text}" if missing else text
+
+    def _difference(self, row: Row) -> str:
+        if row.delta is None:
+            return "ref." if row.role == "reference" else "--"
+        text = f"${row.delta:+.{self._digits}f}$"
+        if _is_decided(self._effects.get(row.index)):
+            text += r"\rlap{$^{*}$}"
+        return text
+
+    def _gain(self, row: Row) -> str:
+        if row.gain is None:
+            return "--"
+        text = f"{row.gain:+.{self._digits}f}"
+        if row.gain_sd is not None:
+            text += rf" \pm {row.gain_sd:.{self._digits}f}"
+        return f"${text}$"
+
+    def _printed(self, row: Row) -> str:
+        value = (self._published or {}).get(row.index)
+        return "--" if value is None else f"{value:g}"
+
+    def _decimals(self, name: str, unit: Unit) -> int:
+        """Returns the decimals that show the smallest difference of a cost."""
+        values = sorted({getattr(row.cost, name) for row in self._rows if row.cost})
+        gaps = [high - low for low, high in itertools.pairwise(values)]
+        if not gaps:
+            return 1
+        smallest = min(gaps) / unit.size
+        return max(1, min(MOST_DECIMALS, -math.floor(math.log10(smallest))))
+
+    def _notes(self) -> list[str]:
+        """Returns what the numbers mean, in LaTeX."""
+        seeds = self._number_of_seeds()
+        over = f"{seeds} seeds" if seeds else "$n$ seeds"
+        if seeds == 1:
+            over = "one seed"
+        metric = escape.latex(self._results.metric.title)
+        chosen = self._chosen()
+        sentences = [
+            rf"{metric}: mean $\pm$ standard deviation over {over},"
+            f" {escape.latex(self._policy)}."
+        ]
+        if DELTA in chosen:
+            stars = star_of(self._looks).removeprefix("* ").replace("<", "$<$")
+            stars = stars.replace("%", r"\%")
+            words = test_words(len(self._effects))
+            sentences.append(
+                r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
+                rf" $^{{*}}$ {stars} ({words})."
+            )
+        if GAIN in chosen:
+            sentences.append(
+                r"$\Delta$ control: mean difference from the baseline at the width"
+                " whose cost is nearest."
+            )
+        if self._results.metric.name in chosen:
+            sentences.append(
+                "Bold: the best mean, and those that cannot be distinguished from it"
+                r" (5\,\%; the reference by *, the others adjusted for all pairs)."
+                if seeds != 1
+                else "Bold: the best mean."
+            )
+        if "flops" in chosen:
+            sentences.append("FLOPs: executed multiply-adds of one image.")
+        return [" ".join(sentences), *self._missing()]
+
+    def _missing(self) -> list[str]:
+        """Returns notes on rows that lack results."""
+        return [
+            f"Row {row.index}: {escape.latex(row.note)}."
+            for row in self._rows
+            if row.note
+        ]
+
+
+def _is_decided(effect: Effect | None) -> bool:
+    return effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS)
+
+
+def _cost(row: Row, name: str, unit: Unit, decimals: int) -> str:
+    value = getattr(row.cost, name) if row.cost is not None else 0
+    return f"{value / unit.size:.{decimals}f}" if value else "--"
+
+
+def labels_of(words: Iterable[str]) -> dict[str, str]:
+    """Returns labels by name, from words such as `ffn.kernel=Kernel`.
+
+    That of a level is written `ffn.kernel:none=--`.
+
+    Raises:
+        AblateError: a word has no equals sign, or nothing on one side of it.
+    """
+    labels: dict[str, str] = {}
+    for word in words:
+        name, _, label = word.partition("=")
+        if not name or not label:
+            raise AblateError(
+                f"'{word}' is not a label; write COLUMN=LABEL or COLUMN:LEVEL=LABEL, as"
+                " in 'ffn.kernel=Depthwise kernel' 'ffn.kernel:none=--'"
+            )
+        labels[name] = label
+    return labels

@@ -1,0 +1,67 @@
+"""`--help` fits a terminal of 80 columns, and its examples are commands that parse."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ablate.cli.app import app, command
+from ablate.cli.catalogue import GROUPS, Verb
+from tests.own.test_registry import readme_factor
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "help.txt"
+VERBS = list(chain.from_iterable(GROUPS.values()))
+EACH_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+
+
+def help_of(*words: str) -> str:
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    return str(done.output)
+
+
+def test_the_list_of_verbs() -> None:
+    text = help_of()
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+    assert "..." not in text.partition("Options:")[2], "no line is cut off"
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_each_verb_is_listed_once() -> None:
+    group: Any = command()
+    assert list(group.commands) == [verb.name for verb in VERBS]
+    assert len(set(group.commands)) == len(VERBS)
+
+
+@EACH_VERB
+def test_help_fits_80_columns_and_has_examples(verb: Verb) -> None:
+    lines = help_of(verb.name).splitlines()
+    # The levels of --format and the like are one word.
+    assert all(len(line) <= 80 or "<" in line for line in lines)
+    assert "  Examples:" in lines
+    assert verb.examples
+    for example in verb.examples:
+        assert f"    ablate {example}" in lines
+
+
+@EACH_VERB
+def test_examples_parse(
+    verb: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # The file of parts that an example names.
+    Path("mine.py").write_text(readme_factor())
+    group: Any = command()
+    for example in verb.examples:
+        name, *words = shlex.split(example.partition(" > ")[0])
+        assert name == verb.name
+        with group.make_context("ablate", [name]) as context:
+            group.commands[name].make_context(name, words, parent=context)
