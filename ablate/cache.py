@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ VARIABLE = "ABLATE_CACHE"
 MOST_BYTES = 100_000_000
 # One write in so many looks for old files to remove.
 TIDY = 16
+# The names of the cache's own files; the folder may hold others.
+_OURS = re.compile(r"[0-9a-f]{64}\.npy")
 
 
 def array(key: str, make: Callable[[], Array]) -> Array:
@@ -36,7 +39,11 @@ def array(key: str, make: Callable[[], Array]) -> Array:
         key: all that the array depends on, including the revision of the code.
     """
     name = hashlib.sha256(key.encode()).hexdigest()
-    file = folder() / f"{name}.npy"
+    try:
+        file = folder() / f"{name}.npy"
+    except RuntimeError:
+        # A user without a home has no cache.
+        return make()
     kept = _read(file)
     if kept is not None:
         return kept
@@ -50,12 +57,15 @@ def array(key: str, make: Callable[[], Array]) -> Array:
 
 
 def folder() -> Path:
-    """Returns the folder of the cache, which may not exist yet."""
+    """Returns the folder of the cache, which may not exist yet.
+
+    Raises RuntimeError if the user has no home.
+    """
     import platformdirs
 
     named = os.environ.get(VARIABLE)
     if named:
-        return Path(named)
+        return Path(named).expanduser()
     return platformdirs.user_cache_path("ablate", appauthor=False)
 
 
@@ -96,6 +106,8 @@ def _tidy(place: Path) -> None:
     """Removes the oldest files if all together take too much space."""
     files = []
     for file in place.glob("*.npy"):
+        if not _OURS.fullmatch(file.name):
+            continue
         # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
             known = file.stat()

@@ -94,15 +94,31 @@ def test_the_oldest_files_make_room(
     cache.array("0", make)
     (first,) = place.iterdir()
     os.utime(first, (1, 1))
+    others = place / "my_dataset.npy"
+    others.write_bytes(bytes(10_000))
+    os.utime(others, (0, 0))
     monkeypatch.setattr(cache, "TIDY", 1)
     monkeypatch.setattr(cache, "MOST_BYTES", 3 * first.stat().st_size)
     for number in range(1, 5):
         cache.array(str(number), make)
     assert not first.exists()
-    assert len(list(place.iterdir())) == 3
+    assert others.exists(), "a file of the user"
+    assert len(list(place.iterdir())) == 4
 
 
 def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache.folder() == Path("/somewhere/ablate")
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv(cache.VARIABLE, "~/cache")
+    assert cache.folder() == Path("/home/me/cache")
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.setattr("platformdirs.user_cache_path", no_home)
+    np.testing.assert_array_equal(cache.array("a key", Maker()), MADE)

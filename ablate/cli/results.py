@@ -284,6 +284,20 @@ def plot(
     cost: Annotated[
         str, typer.Option("--cost", help="For pareto: flops, params or activations.")
     ] = "flops",
+    width: Annotated[
+        float | None,
+        typer.Option(
+            "--width",
+            metavar="INCHES",
+            min=1,
+            max=50,
+            help="Width of the figure, such as 3.25 for a column. [default: 7]",
+        ),
+    ] = None,
+    title: Annotated[
+        bool,
+        typer.Option("--title/--no-title", help="Draw the title; not in .html."),
+    ] = True,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
@@ -295,7 +309,17 @@ def plot(
     if diagnostic:
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
     else:
-        drawn(study, of.value, to, rows, metric, cost, url_of(store, runs))
+        drawn(
+            study,
+            of.value,
+            to,
+            rows=rows,
+            metric=metric,
+            cost=cost,
+            width=width,
+            title=title,
+            url=url_of(store, runs),
+        )
     tell(f"wrote {to}")
 
 

@@ -302,13 +302,21 @@ def drawn(
     study: str,
     of: str,
     to: Path,
+    *,
     rows: list[int] | None,
     metric: str,
     cost: str,
+    width: float | None,
+    title: bool,
     url: str,
 ) -> None:
     """Draws a chart to a file."""
-    from ablate.report.matplotlib_charts import FORMS, ending_of, save_chart
+    from ablate.report.matplotlib_charts import (
+        FORMS,
+        FigureStyle,
+        ending_of,
+        save_chart,
+    )
     from ablate.study import Study
     from ablate.study_charts import chart
 
@@ -329,7 +337,8 @@ def drawn(
             f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
             f" {advice.command('table', study)}"
         )
-    save_chart(to, chart(results, of, rows=rows, metric=metric, cost=cost))
+    made = chart(results, of, rows=rows, metric=metric, cost=cost)
+    save_chart(to, made, FigureStyle(width=width, title=title))
 
 
 def checked() -> tuple[Table, int]:

@@ -11,7 +11,10 @@ output has the shape and type of their first input. What is not understood makes
 module unlike any other: it is then traced in full. Rates of dropout and stochastic
 depth do not count, because networks are traced in evaluation mode.
 
-What would break it: a forward that depends on the values of weights or inputs.
+What would break it: a forward that depends on the values of weights or inputs, or on
+anything that the module does not hold, and a parent that changes its children or reads
+what they keep. The families of backbones do none of this, and tests compare every
+operator of each of them. Parts of users and other models of timm are traced in full.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import enum
 import types
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
@@ -28,10 +31,11 @@ from typing import Any
 import torch
 from timm.layers import DropPath
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
-# Attributes that say nothing about what a module computes in evaluation mode.
-_UNREAD = frozenset(("training", "_modules", "_parameters", "_buffers"))
+# What is compared apart from the other attributes.
+_UNREAD = frozenset(("_modules", "_parameters", "_buffers"))
+# Modules that do nothing in evaluation mode, whatever their rate is.
+_DROPS = frozenset((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, DropPath))
 _LITERALS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, enum.Enum)
 
 
@@ -44,11 +48,16 @@ class Alike:
 
     Attributes:
         repeats: how often a module stands for another one, by the module's name.
+        ran_twice: whether one of the modules ran more than once, as on images of two
+            sizes. A count by module then does not say what one run costs, so the
+            network has to be traced in full.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.repeats: Counter[str] = Counter()
+        self.ran_twice = False
         self._candidates = _candidates(model)
+        self._names: set[str] = set()
         # The modules that ran, by what they are and what they were called with. None if
         # the output was not like the input.
         self._ran: dict[Hashable, str | None] = {}
@@ -79,16 +88,18 @@ class Alike:
         *inputs: Any,
         **named: Any,
     ) -> Any:
-        key: Hashable
-        try:
+        key: Hashable = None
+        with suppress(_NotUnderstood):
             key = (kind, _signature(inputs), _signature(named))
-        except _NotUnderstood:
-            return forward(*inputs, **named)
         first = self._ran.get(key)
         if first is not None:
             self.repeats[first] += 1
             return inputs[0]
+        self.ran_twice |= name in self._names
+        self._names.add(name)
         output = forward(*inputs, **named)
+        if key is None:
+            return output
         if key not in self._ran:
             self._ran[key] = name if _is_like(output, inputs) else None
         return output
@@ -145,7 +156,7 @@ def what_it_computes(module: nn.Module) -> Hashable | None:
 def _of_module(module: nn.Module) -> Hashable:
     if isinstance(module, torch.jit.ScriptModule) or "forward" in vars(module):
         raise _NotUnderstood
-    is_drop = isinstance(module, _DropoutNd | DropPath)
+    is_drop = type(module) in _DROPS
     attributes = []
     for name, value in sorted(vars(module).items()):
         if name in _UNREAD or (is_drop and name in ("p", "drop_prob")):
@@ -199,8 +210,11 @@ def _of_parts(value: Any) -> Hashable:
 def _signature(value: Any) -> Hashable:
     """Returns the shapes and types of what a module receives or returns."""
     if isinstance(value, Tensor):
-        # While torch traces, sizes are tensors.
-        return Tensor, tuple(int(size) for size in value.shape), value.dtype
+        # While torch traces, sizes are tensors, and numbers from sizes are too.
+        sizes = tuple(int(size) for size in value.shape)
+        if not sizes and not value.is_floating_point():
+            return Tensor, value.dtype, value.item()
+        return Tensor, sizes, tuple(value.stride()), value.dtype
     if isinstance(value, tuple | list):
         return type(value), tuple(_signature(one) for one in value)
     if isinstance(value, dict):

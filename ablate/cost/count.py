@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ablate import heads
+from ablate import families, heads
 from ablate.cost.alike import Alike
 from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
@@ -43,7 +43,17 @@ def count(architecture: Architecture) -> Cost:
     """
     if architecture.trainer:
         return _own_cost(architecture)
-    return cost_of(*model_and_image(architecture))
+    model, image = model_and_image(architecture)
+    return cost_of(model, image, share=_is_known(architecture))
+
+
+def _is_known(architecture: Architecture) -> bool:
+    """Whether all modules of a network are those of a family that ablate knows.
+
+    Only then are weights left undrawn, and modules that compute the same traced once:
+    a user's module may do anything with its weights, and depend on anything.
+    """
+    return not architecture.code and families.find(architecture.backbone).blocks_known
 
 
 def _own_cost(architecture: Architecture) -> Cost:
@@ -87,21 +97,26 @@ def parameters(architecture: Architecture) -> int:
 
     Raises Infeasible if the architecture cannot be built.
     """
-    with torch.random.fork_rng(devices=[]), Uninitialised():
+    with torch.random.fork_rng(devices=[]), _building(architecture):
         return sum(p.numel() for p in build(architecture).parameters())
 
 
 def model_and_image(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     """Returns the network and one input for it.
 
-    The weights do not matter: parameters keep the values of their memory, and the
-    caller's random state does not change.
+    The weights do not matter, and the caller's random state does not change.
     """
-    with torch.random.fork_rng(devices=[]), Uninitialised():
+    with torch.random.fork_rng(devices=[]), _building(architecture):
         model = build(architecture).eval()
         if architecture.head:
             model = heads.find(architecture.head).counted(model).eval()
     return model, torch.zeros(1, *architecture.input_shape)
+
+
+def _building(architecture: Architecture) -> AbstractContextManager[object]:
+    if _is_known(architecture):
+        return Uninitialised()
+    return nullcontext()
 
 
 class Uninitialised(TorchFunctionMode):
@@ -131,14 +146,18 @@ class Uninitialised(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def cost_of(model: nn.Module, image: Tensor) -> Cost:
+def cost_of(model: nn.Module, image: Tensor, *, share: bool = False) -> Cost:
     """Returns the cost of any module for one input (1, channels, height, width).
+
+    Args:
+        share: trace modules that compute the same once. Their forwards must not depend
+            on the values of weights and inputs, nor on anything outside (`Alike`).
 
     Raises:
         UncountedOperator: an operator of the network has no rule; the message names it
             and says where to add one.
     """
-    traced = _trace(model, image, handles())
+    traced = _trace(model, image, handles(), share=share)
     total = traced.counted
     matrix = _class_total(total, "matrix")
     # Circulant projections run as Fourier transforms and complex products, and `matrix`
@@ -187,7 +206,8 @@ def operators(architecture: Architecture) -> dict[str, dict[str, int]]:
     """Returns FLOPs by class (matrix, other, elementwise) and operator."""
     model, image = model_and_image(architecture)
     table: dict[str, dict[str, int]] = {"matrix": {}, "other": {}, "elementwise": {}}
-    for key, number in sorted(by_operator(model, image, handles()).items()):
+    counted = by_operator(model, image, handles(), share=_is_known(architecture))
+    for key, number in sorted(counted.items()):
         group, _, operator = key.partition("/")
         if group in table:
             table[group][operator.removeprefix("aten::")] = round(number)
@@ -213,32 +233,41 @@ class _Traced:
 
 
 def by_operator(
-    model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]
+    model: nn.Module,
+    image: Tensor,
+    rules: Mapping[str, Handle | None],
+    *,
+    share: bool = False,
 ) -> Counter[str]:
     """Applies rules to every operator that a network runs on one image.
 
     Args:
         rules: one rule by the name of an operator in torch's JIT graph; None for an
             operator that computes nothing.
+        share: as for `cost_of`.
 
     Raises:
         UncountedOperator: an operator of the network has no rule; the message names it
             and says where to add one.
     """
-    return _trace(model, image, rules).counted
+    return _trace(model, image, rules, share=share).counted
 
 
 def _trace(
-    model: nn.Module, image: Tensor, rules: Mapping[str, Handle | None]
+    model: nn.Module,
+    image: Tensor,
+    rules: Mapping[str, Handle | None],
+    *,
+    share: bool,
 ) -> _Traced:
-    """Traces a network; modules that compute the same are traced once."""
+    """Traces a network."""
     with _ONE_AT_A_TIME, torch.no_grad():
-        alike = Alike(model)
-        with alike.in_place(), _recording(model) as vectors:
-            analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
-            analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
-            analysis.tracer_warnings("none")
-            by_module = analysis.by_module_and_operator()
+        alike = Alike(model if share else nn.Module())
+        analysed = _analysed(model, image, rules, alike)
+        if alike.ran_twice:
+            alike = Alike(nn.Module())
+            analysed = _analysed(model, image, rules, alike)
+    analysis, by_module, vectors = analysed
     names = ["", *alike.repeats]
     uncounted = Counter[str]()
     counted = Counter[str]()
@@ -260,6 +289,29 @@ def _trace(
         (projection, number, alike.times(name)) for name, projection, number in vectors
     )
     return _Traced(counted=counted, circulants=circulants)
+
+
+def _analysed(
+    model: nn.Module,
+    image: Tensor,
+    rules: Mapping[str, Handle | None],
+    alike: Alike,
+) -> tuple[
+    JitModelAnalysis,
+    dict[str, Counter[str]],
+    list[tuple[str, CirculantProjection, int]],
+]:
+    """Returns the analysis of a network, and what its circulant projections computed.
+
+    The second value is the counts of each module.
+    """
+    analysis = JitModelAnalysis(model, (image,)).set_op_handle(**rules)
+    analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
+    # An operator counts for the modules that run, not for the owners of what they call.
+    analysis.tracer_warnings("none").ancestor_mode("caller")
+    with alike.in_place(), _recording(model) as vectors:
+        by_module = analysis.by_module_and_operator()
+    return analysis, by_module, vectors
 
 
 @contextmanager

@@ -23,9 +23,10 @@ def best_rows(
     pair has two sides. In simulated studies of equal rows, all rows were bold in 95 %
     or more under every noise (`tests/benchmarks/test_trust.py`).
 
-    A row that shares fewer than two seeds with the best one cannot be distinguished
-    from it. If no row has two seeds, only the best mean is returned. Controls and
-    folded rows are left out.
+    If the best row has one seed and others have more, none can be distinguished from
+    it. Otherwise a row with one seed is not returned, because nothing is known of its
+    noise; if no row has two seeds, only the best mean is. Controls and folded rows are
+    left out.
 
     Args:
         found: the effects of the study.
@@ -40,18 +41,19 @@ def best_rows(
         return frozenset()
     sign = 1 if results.direction == "max" else -1
     best = max(rows, key=lambda cell: sign * _mean(cell))
-    alike = [cell for cell in rows if _mean(cell) == _mean(best)]
-    if any(len(cell.values) > 1 for cell in rows):
-        alike += [cell for cell in rows if _shared(cell, best) < 2]
+    alike = {cell.index for cell in rows if _mean(cell) == _mean(best)}
+    if len(best.values) < 2 and any(len(cell.values) > 1 for cell in rows):
+        # Nothing says that a row with one seed is better.
+        return frozenset(cell.index for cell in rows)
     differ = {effect.row for effect in found if effect.verdict in _DIFFER}
+    tested = {effect.row for effect in found if effect.estimate is not None}
     if best.index == 0:
-        tested = {effect.row for effect in found if effect.estimate is not None}
-        alike += [cell for cell in rows if cell.index in tested - differ]
+        alike |= tested - differ
     else:
-        alike += _alike(rows, best, looks)
-        if best.index in differ:
-            alike = [cell for cell in alike if cell.index != 0]
-    return frozenset(cell.index for cell in (best, *alike))
+        alike |= {cell.index for cell in _alike(rows, best, looks)} - {0}
+        if best.index in tested - differ:
+            alike.add(0)
+    return frozenset({best.index, *alike})
 
 
 # Verdicts of a row that differs from the reference.

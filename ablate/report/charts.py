@@ -34,6 +34,7 @@ class Series:
         low, high: interval of each point, of `y`, or of `x` in a sideways chart.
         keys: what each point stands for, such as the number of a row.
         joined: whether a line joins the points.
+        steps: whether the line goes in steps: a value holds until the next point.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Series:
     keys: Sequence[Any] = ()
     texts: Sequence[str] = ()
     joined: bool = False
+    steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -298,6 +300,7 @@ def _cloud(name: str, cells: Sequence[CellResult], x_of: Mapping[int, float]) ->
         y=[statistics.fmean(cell.values.values()) for cell in cells],
         keys=[cell.index for cell in cells],
         joined=name == "front",
+        steps=True,
     )
 
 

@@ -9,6 +9,7 @@ import io
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
-from ablate.report.palette import COLOURS, VERDICTS
+from ablate.report.palette import COLOURS, GREY, VERDICTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,27 @@ WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 MOST_NAMED = 40
 # Up to this many points of a line have markers.
 MOST_MARKED = 30
+# The height of a line of a legend, in inches.
+LEGEND_LINE = 0.15
+# The usual width in inches.
+WIDTH = 7.0
+
+
+@dataclass(frozen=True)
+class FigureStyle:
+    """How a figure looks in a paper.
+
+    Attributes:
+        width: in inches; by default 7, or more for many parallel axes. Text keeps its
+            size of 7 to 9 points.
+        title: whether the title is drawn; in a paper, the caption says it.
+    """
+
+    width: float | None = None
+    title: bool = True
+
+
+PLAIN = FigureStyle()
 
 
 def save_layers(
@@ -57,10 +79,12 @@ def save_layers(
     _save(draw(title, axis, drawn), file, ending)
 
 
-def save_chart(file: Path, chart: Chart | Coordinates) -> None:
+def save_chart(
+    file: Path, chart: Chart | Coordinates, style: FigureStyle = PLAIN
+) -> None:
     """Draws a chart to a file: .svg, .png, .pdf or .html.
 
-    The HTML page is interactive and needs no network.
+    The HTML page is interactive and needs no network; it ignores the style.
 
     Raises:
         AblateError: the file has another ending.
@@ -72,7 +96,7 @@ def save_chart(file: Path, chart: Chart | Coordinates) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page(chart), encoding="utf-8")
         return
-    _save(drawn(chart), file, ending)
+    _save(drawn(chart, style), file, ending)
 
 
 def svg(chart: Chart | Coordinates) -> str:
@@ -83,12 +107,12 @@ def svg(chart: Chart | Coordinates) -> str:
     return text[text.index("<svg") :]
 
 
-def drawn(chart: Chart | Coordinates) -> Figure:
+def drawn(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> Figure:
     """Returns a chart as a matplotlib figure."""
     _prepared()
     if isinstance(chart, Coordinates):
-        return _parallel(chart)
-    return _charted(chart)
+        return _parallel(chart, style)
+    return _charted(chart, style)
 
 
 def ending_of(file: Path, known: Sequence[str]) -> str:
@@ -110,6 +134,10 @@ def _prepared() -> None:
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "ablate"
+    # Text stays text, which can be searched, selected and edited. Publishers refuse the
+    # bitmap-like Type 3 fonts that are matplotlib's default in PDF.
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams["pdf.fonttype"] = 42
     # Overrides a user's matplotlibrc: with TeX, any text of a study could run as a
     # program.
     matplotlib.rcParams["text.usetex"] = False
@@ -121,39 +149,46 @@ def _save(figure: Figure, file: Path, ending: str) -> None:
     figure.savefig(file, dpi=150, metadata=undated.get(ending, {}))
 
 
-def _charted(chart: Chart) -> Figure:
+def _charted(chart: Chart, style: FigureStyle) -> Figure:
     points = sum(len(series.y) for series in chart.series)
     height = max(2.5, 1.5 + 0.3 * (points if chart.sideways else 9))
-    figure = _figure(7, height)
+    width = style.width or WIDTH
+    if not chart.sideways:
+        height *= min(1.0, max(0.6, width / WIDTH))
+    figure = _figure(width, height)
     place = figure.add_subplot()
     names = _categories(chart)
     for index, series in enumerate(chart.series):
-        style: dict[str, Any] = {
+        look: dict[str, Any] = {
             "color": VERDICTS.get(series.name, COLOURS[index % len(COLOURS)]),
             "label": escape.figure(series.name),
         }
         mark = MARKS[index % len(MARKS)]
         if chart.form == "bars":
-            _draw_bars(place, chart, series, names, index, style)
+            _draw_bars(place, chart, series, names, index, look)
         elif chart.form == "lines":
-            _draw_line(place, chart, series, mark, style)
+            _draw_line(place, chart, series, mark, look)
         else:
             y = list(series.y)
             if chart.sideways:
                 shift = _shift(chart, index, shared=len(names) < points)
                 y = [names.index(name) + shift for name in series.y]
-            _draw_points(place, chart, series, y, mark, style)
+            _draw_points(place, chart, series, y, mark, look)
     if _shows_rows(chart):
         _write_rows(place, chart)
-    _dress(place, chart, names)
+    _dress(place, chart, names, style)
     return figure
 
 
 def _categories(chart: Chart) -> list[str]:
-    """Returns the names on the y axis of a sideways chart, each once."""
+    """Returns the names on the y axis of a sideways chart, in the order of the table."""
     if not chart.sideways:
         return []
-    names = itertools.chain.from_iterable(series.y for series in chart.series)
+    names = list(itertools.chain.from_iterable(series.y for series in chart.series))
+    keys = list(itertools.chain.from_iterable(series.keys for series in chart.series))
+    if len(keys) == len(names) and all(isinstance(key, int) for key in keys):
+        pairs = sorted(zip(keys, names, strict=True), key=lambda pair: pair[0])
+        names = [name for _, name in pairs]
     return list(dict.fromkeys(names))
 
 
@@ -213,6 +248,7 @@ def _draw_points(
         **style,
         marker=mark,
         linestyle="-" if series.joined else "",
+        drawstyle="steps-post" if series.steps else "default",
         capsize=2,
     )
 
@@ -236,7 +272,7 @@ def _write_rows(place: Axes, chart: Chart) -> None:
             )
 
 
-def _dress(place: Axes, chart: Chart, names: list[str]) -> None:
+def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:
     """Adds axes, title, grid and legend."""
     from matplotlib.ticker import MaxNLocator
 
@@ -248,15 +284,38 @@ def _dress(place: Axes, chart: Chart, names: list[str]) -> None:
         place.xaxis.set_major_locator(MaxNLocator(integer=True))
     if chart.zero:
         draw_zero = place.axvline if chart.sideways else place.axhline
-        draw_zero(0, color="#8C8C8C", linestyle=":")
+        draw_zero(0, color=GREY, linestyle=":")
     note = chart.note
     if _shows_rows(chart) and any(series.keys for series in chart.series):
         note = f"{note} Numbers: rows of the table.".strip()
     title = f"{chart.title}\n{note}" if note else chart.title
-    place.set(xlabel=escape.figure(chart.x), ylabel=escape.figure(chart.y))
-    place.set_title(escape.figure(title), fontsize=9, wrap=True)
+    place.set_xlabel(escape.figure(chart.x), fontsize=9)
+    place.set_ylabel(escape.figure(chart.y), fontsize=9)
+    place.tick_params(labelsize=8)
+    if style.title:
+        place.set_title(escape.figure(title), fontsize=9, wrap=True)
     place.grid(alpha=0.3)
-    place.legend(fontsize=7)
+    _add_legend(place, style.width or WIDTH)
+
+
+def _add_legend(place: Axes, width: float) -> None:
+    """Puts the legend below the axes, where it covers nothing."""
+    handles, labels = place.get_legend_handles_labels()
+    # The width of an entry in inches, at 7 points.
+    widest = 0.45 + 0.06 * max(map(len, labels), default=0)
+    columns = max(1, min(len(labels), int(width / widest)))
+    figure: Any = place.figure
+    # The figure grows by the lines of its legend.
+    further = math.ceil(len(labels) / columns) - 1
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * max(0, further))
+    figure.legend(
+        handles,
+        labels,
+        fontsize=7,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+    )
 
 
 def _spread(chart: Chart, series: Series) -> dict[str, Any]:
@@ -272,14 +331,14 @@ def _spread(chart: Chart, series: Series) -> dict[str, Any]:
     return {"xerr" if chart.sideways else "yerr": [below, above]}
 
 
-def _parallel(chart: Coordinates) -> Figure:
+def _parallel(chart: Coordinates, style: FigureStyle) -> Figure:
     """Draws cells as lines over parallel axes, coloured by their value on the last one.
 
     Each axis is scaled from its least to its largest value.
     """
     import matplotlib
 
-    figure = _figure(max(6, 1.4 * len(chart.axes)), 4)
+    figure = _figure(style.width or max(6, 1.4 * len(chart.axes)), 4)
     place = figure.add_subplot()
 
     columns = [_stretched(axis) for axis in chart.axes]
@@ -306,13 +365,15 @@ def _parallel(chart: Coordinates) -> Figure:
     )
     place.set_yticks([])
     place.set_xlim(-0.4, len(chart.axes) - 0.9)
-    place.set_title(
-        escape.figure(
-            f"{chart.title}\nOne line a row; the lighter, the larger"
-            f" {chart.axes[-1].name}."
-        ),
-        fontsize=9,
-    )
+    if style.title:
+        place.set_title(
+            escape.figure(
+                f"{chart.title}\nOne line a row; the lighter, the larger"
+                f" {chart.axes[-1].name}."
+            ),
+            fontsize=9,
+            wrap=True,
+        )
     return figure
 
 

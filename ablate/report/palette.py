@@ -1,7 +1,8 @@
 """The colours of all figures."""
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish. Lines also differ
-# in their markers.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, with the wine red of
+# Tol's muted scheme instead of yellow, which is pale on white. Lines also differ in their
+# markers.
 COLOURS = (
     "#000000",
     "#0072B2",
@@ -10,12 +11,14 @@ COLOURS = (
     "#CC79A7",
     "#E69F00",
     "#56B4E9",
-    "#F0E442",
+    "#882255",
 )
+# What is neutral, on light and dark pages.
+GREY = "#8C8C8C"
 # A verdict has the same colour in every figure.
 VERDICTS = {
     "helps": "#0072B2",
     "hurts": "#D55E00",
     "no difference": "#009E73",
-    "inconclusive": "#8C8C8C",
+    "inconclusive": GREY,
 }

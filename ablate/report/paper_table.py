@@ -1,12 +1,13 @@
 r"""The results table of a study as papers print it: a LaTeX table to use unedited.
 
 It needs the packages booktabs and threeparttable. Decimals are aligned without a further
-package: all numbers of a column have the same number of decimals, and a star takes no
-width.
+package: all computed numbers of a column have the same number of decimals, and a star
+takes no width.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import re
@@ -23,6 +24,7 @@ from ablate.report.summary import Row, level_text, summarise
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 
+# The names of columns beside factors, the metric and costs.
 ROW, DELTA, GAIN, SEEDS, PUBLISHED = "row", "delta", "gain", "n", "published"
 # The most decimals of a cost.
 MOST_DECIMALS = 3
@@ -132,13 +134,28 @@ class _PaperTable:
 
     def _names(self) -> list[str]:
         """Returns the names of all columns that the table could have."""
-        names = [ROW, *self._results.factors, self._results.metric.name, DELTA]
-        if any(row.control is not None for row in self._rows):
-            names.append(GAIN)
+        names = [ROW, *self._results.factors, self._metric, self._own(DELTA)]
+        if self._has_controls:
+            names.append(self._own(GAIN))
         names += [SEEDS, *self._units]
         if self._published is not None:
-            names.append(PUBLISHED)
+            names.append(self._own(PUBLISHED))
         return names
+
+    def _own(self, name: str) -> str:
+        """Returns the name of a column that is not a factor's.
+
+        A user's training may have a factor of the same name.
+        """
+        return f"{name}_" if name in self._results.factors else name
+
+    @property
+    def _metric(self) -> str:
+        return self._own(self._results.metric.name)
+
+    @property
+    def _has_controls(self) -> bool:
+        return any(row.control is not None for row in self._rows)
 
     def _chosen(self) -> Sequence[str]:
         """Returns the names of the columns that are printed."""
@@ -168,8 +185,9 @@ class _PaperTable:
         """Returns the lines of the table."""
         columns = [self._column(name) for name in self._chosen()]
         style = self._style
-        name = re.sub(r"[^A-Za-z0-9/._-]+", "-", self._results.name)
-        caption = style.caption or escape.latex(self._results.question)
+        name = _key_of(self._results.name)
+        usual = self._results.question.strip() or self._results.name
+        caption = style.caption or escape.latex(usual)
         return [
             r"% \usepackage{booktabs,threeparttable}",
             r"\begin{table}[t]",
@@ -205,7 +223,7 @@ class _PaperTable:
         return lines
 
     def _heading(self, name: str, usual: str) -> str:
-        return self._style.labels.get(name, usual)
+        return _shielded(self._style.labels.get(name, usual))
 
     def _column(self, name: str) -> _Column:
         metric = self._results.metric
@@ -224,11 +242,11 @@ class _PaperTable:
             )
         plain: dict[str, tuple[str, Callable[[Row], str]]] = {
             ROW: ("row", lambda row: str(row.index)),
-            metric.name: (escape.latex(metric.title), self._mean),
-            DELTA: (r"$\Delta$", self._difference),
-            GAIN: (r"$\Delta$ control", self._gain),
+            self._metric: (escape.latex(metric.title), self._mean),
+            self._own(DELTA): (r"$\Delta$", self._difference),
+            self._own(GAIN): (r"$\Delta$ control", self._gain),
             SEEDS: ("$n$", lambda row: str(row.n or "")),
-            PUBLISHED: ("published", self._printed),
+            self._own(PUBLISHED): ("published", self._printed),
         }
         usual, text = plain[name]
         return _Column(self._heading(name, usual), "r", text)
@@ -236,7 +254,7 @@ class _PaperTable:
     def _level(self, factor: str, row: Row) -> str:
         text = level_text(row.levels.get(factor))
         usual = "--" if text == "-" else escape.latex(text)
-        return self._style.labels.get(f"{factor}:{text}", usual)
+        return _shielded(self._style.labels.get(f"{factor}:{text}", usual))
 
     def _mean(self, row: Row) -> str:
         if row.mean is None:
@@ -300,7 +318,7 @@ class _PaperTable:
             rf"{metric}: mean $\pm$ standard deviation over {over},"
             f" {escape.latex(self._policy)}."
         ]
-        if DELTA in chosen:
+        if self._own(DELTA) in chosen:
             stars = star_of(self._looks).removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
             words = test_words(len(self._effects))
@@ -308,21 +326,28 @@ class _PaperTable:
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."
             )
-        if GAIN in chosen:
+        if self._has_controls and self._own(GAIN) in chosen:
             sentences.append(
                 r"$\Delta$ control: mean difference from the baseline at the width"
                 " whose cost is nearest."
             )
-        if self._results.metric.name in chosen:
-            sentences.append(
-                "Bold: the best mean, and those that cannot be distinguished from it"
-                r" (5\,\%; the reference by *, the others adjusted for all pairs)."
-                if seeds != 1
-                else "Bold: the best mean."
-            )
+        if self._metric in chosen and len(self._best) and len(self._rows) > 1:
+            sentences.append(self._bold_note(seeds))
         if "flops" in chosen:
             sentences.append("FLOPs: executed multiply-adds of one image.")
         return [" ".join(sentences), *self._missing()]
+
+    def _bold_note(self, seeds: int | None) -> str:
+        """Returns what bold means."""
+        words = "Bold: the best mean"
+        if seeds != 1:
+            words += (
+                ", and those that cannot be distinguished from it"
+                r" (5\,\%; the reference by *, the others adjusted for all pairs)"
+            )
+        if self._has_controls:
+            words += ", controls aside"
+        return f"{words}."
 
     def _missing(self) -> list[str]:
         """Returns notes on rows that lack results."""
@@ -333,13 +358,31 @@ class _PaperTable:
         ]
 
 
+def _shielded(text: str) -> str:
+    """Returns LaTeX that can begin a row: `\\\\` would read a bracket or a star."""
+    if text.startswith(("[", "*")):
+        return "{}" + text
+    return text
+
+
+def _key_of(name: str) -> str:
+    """Returns a key for references; other names have other keys."""
+    key = re.sub(r"[^A-Za-z0-9/._-]+", "-", name)
+    if name.isascii():
+        return key
+    return f"{key}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
 def _is_decided(effect: Effect | None) -> bool:
     return effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS)
 
 
 def _cost(row: Row, name: str, unit: Unit, decimals: int) -> str:
     value = getattr(row.cost, name) if row.cost is not None else 0
-    return f"{value / unit.size:.{decimals}f}" if value else "--"
+    if not value:
+        return "--"
+    text = f"{value / unit.size:.{decimals}f}"
+    return text if float(text) else f"{value / unit.size:.1g}"
 
 
 def labels_of(words: Iterable[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.layers import Line
-from ablate.report.palette import COLOURS, VERDICTS
+from ablate.report.palette import COLOURS, GREY, VERDICTS
 
 SYMBOLS = (
     "circle",
@@ -37,7 +37,7 @@ def draw(chart: Chart | Coordinates) -> Any:
     figure = go.Figure()
     for index, series in enumerate(chart.series):
         # Skip black, which is invisible on a dark page.
-        colour = VERDICTS.get(series.name, COLOURS[1:][index % (len(COLOURS) - 1)])
+        colour = VERDICTS.get(series.name, _colour(index))
         if chart.form == "bars":
             x = _shown(series.x)
             y = _shown(series.y)
@@ -62,7 +62,7 @@ def draw(chart: Chart | Coordinates) -> Any:
                 "symbol": SYMBOLS[index % len(SYMBOLS)],
                 "size": 9 if chart.form == "points" else 5,
             },
-            line={"color": colour},
+            line={"color": colour, "shape": "hv" if series.steps else "linear"},
             customdata=list(series.keys) or None,
             text=_shown(series.texts) or None,
             hovertemplate=_hover(series),
@@ -70,7 +70,7 @@ def draw(chart: Chart | Coordinates) -> Any:
         )
     if chart.zero:
         (figure.add_vline if chart.sideways else figure.add_hline)(
-            0, line_dash="dot", line_color="#8C8C8C"
+            0, line_dash="dot", line_color=GREY
         )
     figure.update_layout(
         title={
@@ -90,6 +90,15 @@ def draw(chart: Chart | Coordinates) -> Any:
     if chart.sideways:
         figure.update_yaxes(autorange="reversed", automargin=True)
     return figure
+
+
+def _colour(index: int) -> str:
+    """Returns the colour of a series, which is that of the printed figure.
+
+    The first one is grey instead of black, which a dark page would hide.
+    """
+    colour = COLOURS[index % len(COLOURS)]
+    return GREY if colour == COLOURS[0] else colour
 
 
 def _shown(values: Sequence[Any]) -> list[Any]:

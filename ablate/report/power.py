@@ -6,7 +6,7 @@ import numpy as np
 
 from ablate import cache
 from ablate.records import StudyResults
-from ablate.report import student
+from ablate.report import student, verdicts
 from ablate.report.noise import (
     ALONE_GAIN,
     MOST_ROWS,
@@ -33,7 +33,7 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
     """
-    key = f"power {revision(__file__)} {rows} {seeds} {power}"
+    key = f"power {revision(__file__, verdicts.__file__)} {rows} {seeds} {power}"
     return float(cache.array(key, lambda: np.array(_detectable(rows, seeds, power))))
 
 

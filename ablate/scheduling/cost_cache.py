@@ -20,8 +20,8 @@ class CostCache:
     """The cost by architecture: the stored one if there is one, else the counted one.
 
     A counted cost is kept in the user's cache folder, so that the next command need not
-    count it. It also remembers which architectures cannot be built. It imports torch
-    only when it counts.
+    count it, unless the architecture has parts of a user. It also remembers which
+    architectures cannot be built. It imports torch only when it counts.
     """
 
     def __init__(self, known: dict[str, Cost]) -> None:
@@ -41,18 +41,11 @@ class CostCache:
         if architecture.trainer and trainer_named(architecture.trainer).model is None:
             # Decided here, so that torch is not imported to count nothing.
             return UNCOUNTED
-        import numpy as np
-
-        from ablate import cache
-
-        def counted() -> cache.Array:
-            from ablate.cost import count
-
-            return np.array(astuple(count(architecture)), dtype=np.int64)
-
         try:
-            numbers = cache.array(f"cost {_revision()} {architecture.hash}", counted)
-            return Cost(*map(int, numbers))
+            if architecture.code:
+                # A user's code can read what its identity does not name.
+                return _counted(architecture)
+            return _kept(architecture)
         except Infeasible as error:
             self._refused[architecture.hash] = str(error)
             raise
@@ -63,6 +56,25 @@ class CostCache:
             reason = "it does not fit into this machine's memory"
             self._refused[architecture.hash] = reason
             raise Infeasible(reason) from error
+
+
+def _counted(architecture: Architecture) -> Cost:
+    from ablate.cost import count
+
+    return count(architecture)
+
+
+def _kept(architecture: Architecture) -> Cost:
+    """Returns the cost from the cache folder; counts it if it is not there."""
+    import numpy as np
+
+    from ablate import cache
+
+    numbers = cache.array(
+        f"cost {_revision()} {architecture.hash}",
+        lambda: np.array(astuple(_counted(architecture)), dtype=np.int64),
+    )
+    return Cost(*map(int, numbers))
 
 
 @cache_once

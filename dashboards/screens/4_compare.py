@@ -12,7 +12,7 @@ from stored import curves, results, studies
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
-from ablate.report.effects import compared
+from ablate.report.effects import paired
 from ablate.report.plotly_charts import draw
 from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels
@@ -56,7 +56,7 @@ def beside(
         or data[0].canonical() != data[1].canonical()
     ):
         return {}
-    effect = compared(cell, reference)
+    effect = paired(cell, reference)
     digits = found.metric.digits
     return {
         f"Δ {found.metric.name} from the first selected row": (

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +27,9 @@ from ablate.layers.circulant import CirculantProjection
 from ablate.models import build
 from ablate.records import Architecture, Level
 from tests.families.test_families import SMALL
+
+# `ablate.cost.count` is the function.
+module: Any = import_module("ablate.cost.count")
 
 DEPTHS: dict[str, Level] = {"cait": 4, "t2t": 4, "vit": 5}
 
@@ -66,7 +72,7 @@ def check(architecture: Architecture) -> None:
     """The cost of an architecture is that of all its modules, operator by operator."""
     model, image = whole(architecture)
     expected = counted_in_full(model, image)
-    found = by_operator(model, image, handles())
+    found = by_operator(model, image, handles(), share=True)
     assert set(found) == set(expected)
     for key, number in expected.items():
         assert found[key] == pytest.approx(number, rel=1e-12), key
@@ -165,6 +171,22 @@ def drops(rate: float) -> Block:
     return block
 
 
+class Acts(nn.Dropout):
+    """Does something in evaluation mode."""
+
+
+def acting(rate: float) -> Block:
+    block = Block()
+    block.drop = Acts(rate)
+    return block
+
+
+def evaluated() -> Block:
+    block = Block()
+    block.eval()
+    return block
+
+
 def hooked() -> Block:
     block = Block()
     block.register_forward_hook(lambda module, inputs, output: output)
@@ -191,6 +213,9 @@ SHARED = Block()
     [
         (Block(), Block(), True),
         (drops(0.1), drops(0.5), True),
+        (evaluated(), evaluated(), True),
+        (evaluated(), Block(), False),
+        (acting(0.1), acting(0.5), False),
         (having((1, [2.0, {"a"}])), having((1, [2.0, {"a"}])), True),
         (having(partial(torch.add, 1)), having(partial(torch.add, 1)), True),
         (having(torch.zeros(3)), having(torch.ones(3)), True),
@@ -237,9 +262,71 @@ class Same(nn.Module):
         return x
 
 
+class Pyramid(nn.Module):
+    """The same two blocks on images of two sizes, as in heads of detectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = Row(Block(), Block())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.row(x)
+        z: Tensor = self.row(x[:, :2])
+        return torch.cat((y, z), dim=1)
+
+
+class Again(nn.Module):
+    """Three rounds through the same two blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = Row(Block(), Block())
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = self.row(x)
+        return x
+
+
+class Sizes(nn.Module):
+    """Passes a number that comes from a size, which is a tensor while torch traces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Cut(), Cut(), Cut()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, block in enumerate(self.blocks):
+            x = block(x, x.shape[1] // 2**number)
+        return x
+
+
+class Cut(Block):
+    def forward(self, x: Tensor, most: int = 1) -> Tensor:
+        return torch.cat((super().forward(x[:, :most]), x[:, most:]), dim=1)
+
+
+class Inside(nn.Module):
+    """Uses a part of a block, beside the blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = Row(Block(), Block(), Block())
+
+    def forward(self, x: Tensor) -> Tensor:
+        block = self.row.blocks[0]
+        assert isinstance(block, Block)
+        y: Tensor = self.row(x) + block.linear(x)
+        return y
+
+
 @pytest.mark.parametrize(
     "model",
     [
+        Sizes(),
+        Inside(),
+        Pyramid(),
+        Again(),
         Row(Block(), Block(), Block()),
         Row(Block(), Wider(), Block(), Wider()),
         Row(Grows(), Grows(), Grows()),
@@ -254,7 +341,7 @@ class Same(nn.Module):
 def test_small_networks_cost_what_all_their_modules_cost(model: nn.Module) -> None:
     image = torch.zeros(1, 5, 8)
     expected = counted_in_full(model, image)
-    assert by_operator(model, image, handles()) == expected
+    assert by_operator(model, image, handles(), share=True) == expected
     assert cost_of(model, image).params == sum(p.numel() for p in model.parameters())
 
 
@@ -281,3 +368,53 @@ def test_the_weights_of_a_network_that_is_counted_are_not_drawn(
     assert torch.equal(linear.weight, torch.full((4, 4), 7.0))
     assert not linear.weight.requires_grad
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Kept(nn.Module):
+    """A user's network that no rule about modules describes: what a block keeps is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Keeps(), Keeps(), Keeps()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        kept = [block.kept for block in self.blocks if isinstance(block, Keeps)]
+        return x + torch.stack([one for one in kept if one is not None]).sum(0)
+
+
+class Keeps(Block):
+    kept: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = super().forward(x)
+        return x + self.kept
+
+
+def test_a_network_of_a_user_is_traced_in_full() -> None:
+    model, image = Kept(), torch.zeros(1, 5, 8)
+    expected = counted_in_full(model, image)
+    assert by_operator(model, image, handles()) == expected
+    matrix = sum(n for key, n in expected.items() if key.startswith("matrix/"))
+    assert cost_of(model, image).flops_paper == matrix
+
+
+@pytest.mark.parametrize(
+    ("backbone", "known"), [("swin_tiny_patch4_window7_224", True), ("resnet18", False)]
+)
+def test_only_families_with_known_blocks_share(
+    backbone: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[bool] = []
+    trace = module._trace
+
+    def spied(*arguments: Any, share: bool) -> Any:
+        said.append(share)
+        return trace(*arguments, share=share)
+
+    monkeypatch.setattr(module, "_trace", spied)
+    architecture = resolve(backbone, 32, 3, 10, {})
+    count(architecture)
+    count(replace(architecture, code={"ffn": "of a user"}))
+    assert said == [known, False]

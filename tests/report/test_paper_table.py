@@ -103,6 +103,58 @@ def test_all_that_cannot_be_distinguished_from_the_best_is_bold(
     assert bold(first) == {0, 1}
 
 
+def test_the_reference_is_bold_unless_the_best_row_has_a_star(
+    trust: ModuleType,
+) -> None:
+    values = [
+        [80.47, 80.08, 79.28],
+        [79.89, 79.94, 79.93],
+        [79.61, 79.47, 79.4],
+        [81.79, 81.85, 81.32],
+        [79.23, 79.05, 79.12],
+    ]
+    results = study(trust, values)
+    found = effects(results, 1.0, predict=False)
+    assert found[2].verdict not in ("helps", "hurts")
+    assert 0 in bold(results)
+
+
+def test_a_row_with_one_seed_is_not_bold_beside_the_best(trust: ModuleType) -> None:
+    results = study(trust, [[80.0, 81, 80.5], [10.0, 0, 0], [82.0, 82.9, 82.2]])
+    del results.cells[1].values[1]
+    del results.cells[1].values[2]
+    assert 1 not in bold(results)
+
+
+def test_factors_may_have_the_names_of_columns(trust: ModuleType) -> None:
+    levels = [
+        {"delta": "a", "published": "x", "top1": 1},
+        {"delta": "b", "published": "y", "top1": 2},
+    ]
+    results = study(trust, [[1.0, 2], [2.0, 3]], levels)
+    text = paper_table(results, PaperStyle(), published={0: 5.0})
+    assert headings_of(text)[:5] == [
+        "delta",
+        "published",
+        "top1",
+        "top-1 (\\%)",
+        "$\\Delta$",
+    ]
+    assert rows_of(text)[0][:3] == ["a", "x", "1"]
+    assert rows_of(text)[0][4] == "ref."
+    assert rows_of(text)[0][-1] == "5"
+
+
+def test_keys_of_references_differ(trust: ModuleType) -> None:
+    results = study(trust, [[1.0, 2], [2.0, 3]])
+    keys = set()
+    for name in ("日本", "中文", "über_ff", "a/b"):
+        text = paper_table(replace(results, name=name), PaperStyle())
+        keys.add(text.partition("\\label{")[2].partition("}")[0])
+    assert len(keys) == 4
+    assert "tab:a/b" in keys
+
+
 def test_without_noise_only_the_best_is_bold(trust: ModuleType) -> None:
     assert bold(study(trust, [[80.0], [82.0], [81.0]])) == {1}
     assert bold(study(trust, [[80.0, 80], [82.0, 82], [81.0, 81]])) == {1}
@@ -176,7 +228,7 @@ def test_the_smallest_difference_of_a_cost_is_shown(trust: ModuleType) -> None:
         ([4_610_000_000, 4_616_000_000, 4_900_000_000], ["4.610", "4.616", "4.900"]),
         ([4_610_000_000, 4_610_000_000, 4_900_000_000], ["4.6", "4.6", "4.9"]),
         ([1_000_000, 1_000_001, 90_000_000], ["1.000", "1.000", "90.000"]),
-        ([5, 5, 5], ["0.0", "0.0", "0.0"]),
+        ([5, 5, 5], ["0.005", "0.005", "0.005"]),
     ):
         results = trust.made([[1.0, 2]] * 3, names, flops)
         text = paper_table(results, PaperStyle(columns=("flops",)))
@@ -195,7 +247,10 @@ def test_it_compiles_unedited(kind: str, tmp_path: Path, trust: ModuleType) -> N
         paper_table(RESULTS, PaperStyle(group="shortcuts.b", label="tab:b")),
         paper_table(
             study(trust, [[1.0, 2], [2.0, 3]], [hostile, {"a_b%": "[*"}]),
-            PaperStyle(label="tab:c"),
+            PaperStyle(
+                label="tab:c",
+                labels={"a_b%": "[x]", "a_b%:[*": "*y", "delta": "[2ex]"},
+            ),
         ),
     ]
     text = "\n".join(

@@ -1,0 +1,99 @@
+"""Figures as papers print them: fonts, sizes, order, colours and steps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.report.charts import Chart, Series
+from ablate.report.matplotlib_charts import FigureStyle, drawn, save_chart, svg
+from ablate.report.palette import COLOURS, GREY
+from ablate.report.plotly_charts import draw as interactive
+
+ROWS = [f"{number}: row" for number in range(4)]
+FOREST = Chart(
+    title="The title",
+    x="difference",
+    y="",
+    series=[
+        Series("inconclusive", [1.0, 3.0, 0.5], ROWS[:2] + ROWS[3:], keys=[0, 1, 3]),
+        Series("helps", [2.0], ROWS[2:3], keys=[2]),
+    ],
+    sideways=True,
+)
+CURVES = Chart(
+    title="The title",
+    x="epoch",
+    y="top-1 (%)",
+    form="lines",
+    series=[Series(name, [1, 2, 3], [1.0, 2.0, 3.0]) for name in ROWS * 2],
+)
+FRONT = Chart(
+    title="",
+    x="FLOPs",
+    y="top-1",
+    series=[Series("front", [1, 2, 3], [1.0, 2.0, 3.0], joined=True, steps=True)],
+)
+
+
+def test_text_is_text(tmp_path: Path) -> None:
+    text = svg(FOREST)
+    for word in ("The title", "difference", *ROWS, "helps"):
+        assert re.search(rf">{word}</text>", text), word
+    save_chart(tmp_path / "a.pdf", FOREST)
+    content = (tmp_path / "a.pdf").read_bytes()
+    assert b"/Type3" not in content, "publishers refuse such fonts"
+    assert b"/FontFile2" in content, "fonts are embedded"
+
+
+def test_width_and_title() -> None:
+    figure = drawn(FOREST, FigureStyle(width=3.25, title=False))
+    assert figure.get_size_inches()[0] == 3.25
+    assert figure.axes[0].get_title() == ""
+    usual = drawn(FOREST)
+    assert usual.get_size_inches()[0] == 7
+    assert usual.axes[0].get_title() == "The title"
+
+
+def test_rows_are_in_the_order_of_the_table() -> None:
+    labels = [text.get_text() for text in drawn(FOREST).axes[0].get_yticklabels()]
+    assert labels == ROWS
+
+
+@pytest.mark.parametrize("width", [3.25, 7.0])
+@pytest.mark.parametrize("chart", [FOREST, CURVES], ids=["forest", "curves"])
+def test_the_legend_covers_nothing(chart: Chart, width: float) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = drawn(chart, FigureStyle(width=width))
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    below = legend.get_window_extent()
+    axes = figure.axes[0].get_tightbbox()
+    assert axes is not None
+    assert below.y1 <= axes.y0 + 1
+    assert below.y0 >= -1
+    assert figure.axes[0].get_window_extent().height > 72, "an inch is left"
+    assert len(legend.get_texts()) == len(chart.series)
+
+
+def test_a_row_has_the_same_colour_in_every_figure() -> None:
+    lines = drawn(CURVES).axes[0].get_lines()
+    traces: Any = interactive(CURVES).data
+    printed = [line.get_color() for line in lines]
+    shown = [trace.line.color for trace in traces]
+    assert len(set(printed)) == len(COLOURS)
+    # Black is grey on a page, which may be dark.
+    assert shown == [GREY if one == COLOURS[0] else one for one in printed]
+
+
+def test_a_front_goes_in_steps() -> None:
+    (line,) = (
+        one for one in drawn(FRONT).axes[0].get_lines() if len(one.get_xdata()) == 3
+    )
+    assert line.get_drawstyle() == "steps-post"
+    trace: Any = interactive(FRONT).data[0]
+    assert trace.line.shape == "hv"
