@@ -306,6 +306,15 @@ def plot(
     """
     from ablate.cli.verb_output import drawn, drawn_layers
 
+    is_styled = width is not None or not title
+    if is_styled and (diagnostic or to.suffix == ".html"):
+        from ablate.errors import AblateError
+
+        what = "--diagnostic" if diagnostic else ".html"
+        raise AblateError(
+            "--width and --no-title are for charts in .svg, .png and .pdf, not for"
+            f" {what}"
+        )
     if diagnostic:
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
     else:

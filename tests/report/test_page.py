@@ -87,6 +87,12 @@ def test_what_cannot_be_drawn_is_said(
         "plot", "tiny", "--of", "curves", "--row", "17", "--to", "x.svg", *where
     )
     assert (code, "tiny has no row 17" in err) == (2, True)
+    for words in (
+        ("--to", "x.html", "--width", "3"),
+        ("--to", "x.svg", "--diagnostic", "token_cosine", "--no-title"),
+    ):
+        code, _, err = say("plot", "tiny", *words, *where)
+        assert (code, "are for charts in .svg, .png and .pdf" in err) == (2, True)
 
 
 @pytest.mark.slow
