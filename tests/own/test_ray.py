@@ -43,13 +43,21 @@ def ablate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def a_worker(folder: Path) -> psutil.Process | None:
-    """A process that trains: it holds the lock of a trial's folder."""
+def a_worker(store: Path) -> psutil.Process | None:
+    """A process that trains a trial with a stored epoch: it holds the trial's lock.
+
+    A trial without an epoch may not have an attempt that could be lost.
+    """
+    with Reader(str(store)) as reader:
+        _, trials = reader.query(
+            "SELECT DISTINCT trial_hash FROM epochs JOIN trials ON trials.hash = trial_hash"
+            " WHERE status = 'running'"
+        )
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-                file = os.readlink(entry)
-                if file.endswith("/lock") and file.startswith(f"{folder}/runs/check"):
+                file = Path(os.readlink(entry))
+                if file.name == "lock" and (file.parent.name,) in trials:
                     return process
     return None
 
@@ -73,8 +81,10 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, name: str) -> None:
     store = tmp_path / "runs" / "ablate.db"
     with ended(driver):
         wait_for_epochs(driver, store, 2)
-        worker = a_worker(tmp_path)
-        assert worker is not None
+        worker = None
+        while worker is None:
+            assert driver.poll() is None, "the driver ended"
+            worker = a_worker(store)
         children = worker.children(recursive=True)
         worker.send_signal(signal.SIGKILL)
         out, err = driver.communicate(timeout=240)
