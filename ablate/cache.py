@@ -98,6 +98,7 @@ def _write(file: Path, made: Array) -> None:
             part.write(hashlib.sha256(body).digest() + body)
         Path(name).replace(file)
     except BaseException:
+        # Also after Ctrl-C: half a file must not stay.
         Path(name).unlink(missing_ok=True)
         raise
 

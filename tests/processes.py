@@ -19,7 +19,7 @@ from ablate.store.reader import Reader
 def ended(process: Popen[Any]) -> Iterator[None]:
     """Kills and reaps the process when the block ends, also if a test fails in it.
 
-    A process that nobody reaps fails the test that runs when Python collects it.
+    A process that is not reaped fails the test that runs when Python collects it.
     """
     try:
         yield

@@ -113,6 +113,7 @@ def open_writer(url: str) -> Engine:
             if revision != HEAD:
                 _upgrade(connection, revision)
     except BaseException:
+        # Also after Ctrl-C: a connection must not stay open.
         engine.dispose()
         raise
     return engine
@@ -219,6 +220,7 @@ def open_reader(url: str) -> Engine:
                 " date"
             )
     except BaseException:
+        # Also after Ctrl-C: a connection must not stay open.
         engine.dispose()
         raise
     return engine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,7 @@ from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.report.paper_table import PaperStyle, labels_of, paper_table
 from tests.benchmarks import load
+from tests.report.test_effects import study
 from tests.report.test_tables import GOLDEN, RESULTS
 
 PACKAGES = "\\usepackage{booktabs,threeparttable}\n"
@@ -29,15 +29,6 @@ ONE_COLUMN = "\\documentclass{article}\n"
 @pytest.fixture(scope="module")
 def trust() -> ModuleType:
     return load("trust")
-
-
-def study(
-    trust: ModuleType,
-    values: Sequence[Sequence[float]],
-    levels: Sequence[Mapping[str, object]] | None = None,
-) -> StudyResults:
-    made: StudyResults = trust.made(values, levels or trust.names(len(values)))
-    return made
 
 
 def bold(results: StudyResults) -> frozenset[int]:
