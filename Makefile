@@ -87,8 +87,9 @@ bench-scale: $(READY)
 bench-dashboard: $(READY)
 	@$(BIN)/python benchmarks/dashboard.py
 
+# 24 short trials through Ray, against the same training in two bare processes: make bench-overhead SEEDS=36 for 72 trials.
 bench-overhead: $(READY)
-	@$(BIN)/python benchmarks/overhead.py
+	@$(BIN)/python benchmarks/overhead.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 lock:
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock

@@ -38,6 +38,7 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview, make_preview, propose
 from ablate.scheduling.queue import Queue, Searched, Source
@@ -153,8 +154,10 @@ def run(
         with closing(executor or _executor(declared, options)) as work:
             # Ray starts in the background while the costs of the plan are counted.
             if not _seems_finished(declared, store):
-                work.prepare(options.cpus, options.gpus)
-            shown = _preview_and_create(declared, options, store)
+                work.prepare(
+                    options.cpus, options.gpus, declared.resources, declared.data
+                )
+            shown = _preview_and_create(declared, options, store, work.count)
             hooks.planned(shown)
             study = _register(shown, file, store)
             recorder = _Recorder(
@@ -237,17 +240,19 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
 
 
 def _preview_and_create(
-    declared: Space, options: Options, store: StoreSession
+    declared: Space, options: Options, store: StoreSession, count: Count
 ) -> Preview:
     """The preview. Creates the store afterwards if there is none.
 
     A space that is refused thus leaves nothing behind.
     """
-    shown = make_preview(declared, store.reader_if_any, options, probe=False)
+    shown = make_preview(
+        declared, store.reader_if_any, options, probe=False, count=count
+    )
     if not store.is_open and store.create():
         # `create` is true if another driver has stored studies meanwhile. The
         # preview is then out of date.
-        shown = make_preview(declared, store.reader, options, probe=False)
+        shown = make_preview(declared, store.reader, options, probe=False, count=count)
     return shown
 
 
@@ -295,7 +300,7 @@ def _train(
         announce=hooks.proposed,
     )
     source = make_source(
-        shown.plan, shown.full_plan, shown.to_train, stored, store.reader
+        shown.plan, shown.full_plan, shown.to_train, stored, store.reader, work.count
     )
     jobs = _queue(shown, source, policy, options, store)
     # Set only now: the recorder is made before the queue, because `_outcome` needs it

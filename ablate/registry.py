@@ -124,6 +124,7 @@ _sources: dict[str, Source] = {}
 _caches: list[Any] = []
 # The files that the user named for this command, as they were typed.
 _named: list[str] = []
+_written_folders: list[Path] = []
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -277,12 +278,19 @@ def _is_equal(path: Path, source: Source) -> bool:
 def _written(source: Source) -> Path:
     """The driver's content in a temporary folder of this process."""
     folder = Path(tempfile.mkdtemp(prefix="ablate-parts-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _written_folders.append(folder)
     for name, text in source.files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     return folder / Path(source.path).name
+
+
+@atexit.register
+def remove_written() -> None:
+    """Removes the folders in which this process has written the driver's files."""
+    while _written_folders:
+        shutil.rmtree(_written_folders.pop(), ignore_errors=True)
 
 
 def _named_by_project() -> list[str]:

@@ -1,7 +1,8 @@
-"""What the Ray path costs a trial: a study of 24 short trials against the same training
-in bare processes.
+"""What the Ray path costs a trial: a study of short trials against the same training in
+bare processes.
 
     make bench-overhead
+    make bench-overhead SEEDS=36
 
 Per-trial overhead = (wall seconds of `ablate run` - wall seconds of the bare processes)
 * slots / trials. Both include every start-up, import and shutdown; both train the same
@@ -22,15 +23,16 @@ from pathlib import Path
 from ablate import provenance
 
 SLOTS = 2
+LEVELS = ("serial", "parallel")
 SPACE = """
 question: What does a trial cost besides its training?
-backbone: {family: vit, patch_size: 2, width: 32, depth: 3, heads: 4, mlp_ratio: 2}
+backbone: {{family: vit, patch_size: 2, width: 32, depth: 3, heads: 4, mlp_ratio: 2}}
 factors:
-  layout: [serial, parallel]
+  layout: [{levels}]
 design: grid
-seeds: 12
+seeds: {seeds}
 data: digits
-recipe: {epochs: 6, batch_size: 64, lr: 4e-3, warmup_epochs: 0}
+recipe: {{epochs: 6, batch_size: 64, lr: 4e-3, warmup_epochs: 0}}
 """
 
 BARE = """
@@ -92,9 +94,10 @@ def bare(folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, seeds: int) -> None:
     """Alternates both and prints each round and the medians."""
-    trials = 24
+    trials = len(LEVELS) * seeds
+    text = SPACE.format(levels=", ".join(LEVELS), seeds=seeds)
     pairs = []
     for number in range(rounds):
         with (
@@ -102,7 +105,7 @@ def main(rounds: int) -> None:
             tempfile.TemporaryDirectory() as other,
         ):
             for folder in (one, other):
-                Path(folder, "space.yaml").write_text(SPACE)
+                Path(folder, "space.yaml").write_text(text)
             pairs.append((study(Path(one)), bare(Path(other))))
         print(
             f"round {number + 1}: ray {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s",
@@ -129,4 +132,6 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    main(parser.parse_args().rounds)
+    parser.add_argument("--seeds", type=int, default=12, help="seeds of each cell")
+    given = parser.parse_args()
+    main(given.rounds, given.seeds)

@@ -15,7 +15,7 @@ from typing import Protocol
 from ablate.advice import option
 from ablate.errors import ExecutorError
 from ablate.provenance import install_extra
-from ablate.records import Event, Order
+from ablate.records import Architecture, Cost, Data, Event, Order, Resources
 
 Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
@@ -71,8 +71,26 @@ class Executor(Protocol):
 
     name: str
 
-    def prepare(self, cpus: int | None, gpus: int | None) -> None:
-        """Starts what takes long to start, without waiting for it."""
+    def prepare(
+        self,
+        cpus: int | None,
+        gpus: int | None,
+        resources: Resources | None = None,
+        data: Data | None = None,
+    ) -> None:
+        """Starts what takes long to start, without waiting for it.
+
+        Args:
+            cpus, gpus: what a run may use of this machine; None: all of it.
+            resources: what each trial will occupy; None if nothing will be trained.
+            data: what most trials will be trained on.
+        """
+
+    def count(self, architecture: Architecture) -> Cost:
+        """Counts the cost of a network where torch is imported anyway.
+
+        Raises Infeasible if it cannot be built.
+        """
 
     def ready(self) -> None:
         """Waits for what `prepare` started. Raises ExecutorError if it failed."""

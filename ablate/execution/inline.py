@@ -7,10 +7,20 @@ import time
 from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
+from ablate.execution.counting import count_here
 from ablate.execution.early_stopping import make_stopping_rule
 from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
 from ablate.execution.trial_run import TrialRun
-from ablate.records import Job, Order, Progressed, Status
+from ablate.records import (
+    Architecture,
+    Cost,
+    Data,
+    Job,
+    Order,
+    Progressed,
+    Resources,
+    Status,
+)
 
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.stopping import StoppingRule
@@ -25,8 +35,17 @@ class InlineExecutor:
 
     name = "inline"
 
-    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+    def prepare(
+        self,
+        cpus: int | None,
+        gpus: int | None,
+        resources: Resources | None = None,
+        data: Data | None = None,
+    ) -> None:
         pass
+
+    def count(self, architecture: Architecture) -> Cost:
+        return count_here(architecture)
 
     def ready(self) -> None:
         pass

@@ -13,15 +13,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ablate import tasks
+from ablate.execution.counting import count_here
 from ablate.execution.early_stopping import make_stopping_rule
 from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
 from ablate.records import (
+    Architecture,
+    Cost,
+    Data,
     Ended,
     Epoch,
     Job,
     Order,
     Place,
     Progressed,
+    Resources,
     Started,
     Status,
     Trial,
@@ -68,8 +73,17 @@ class SimulatedExecutor:
         self._curve = curve
         self.clock = 0.0
 
-    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+    def prepare(
+        self,
+        cpus: int | None,
+        gpus: int | None,
+        resources: Resources | None = None,
+        data: Data | None = None,
+    ) -> None:
         pass
+
+    def count(self, architecture: Architecture) -> Cost:
+        return count_here(architecture)
 
     def ready(self) -> None:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import astuple
 from functools import cache as cache_once
 from importlib.metadata import version
@@ -11,6 +12,8 @@ from pathlib import Path
 from ablate.errors import Infeasible
 from ablate.parts import trainer_named
 from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
+
+Count = Callable[[Architecture], Cost]
 
 # The libraries whose networks and operators are counted.
 LIBRARIES = ("torch", "torchvision", "timm", "fvcore")
@@ -22,10 +25,15 @@ class CostCache:
     A counted cost is kept in the user's cache folder, so that the next command need not
     count it, unless the architecture has parts of a user. It also remembers which
     architectures cannot be built. It imports torch only when it counts.
+
+    Args:
+        known: stored costs, by the hash of the architecture.
+        count: counts an architecture without parts of a user, in another process.
     """
 
-    def __init__(self, known: dict[str, Cost]) -> None:
+    def __init__(self, known: dict[str, Cost], count: Count | None = None) -> None:
         self._known = known
+        self._counted = count or _counted
         self._refused: dict[str, str] = {}
 
     def __call__(self, architecture: Architecture) -> Cost:
@@ -45,7 +53,7 @@ class CostCache:
             if architecture.code:
                 # A user's code can read what its identity does not name.
                 return _counted(architecture)
-            return _kept(architecture)
+            return _kept(architecture, self._counted)
         except Infeasible as error:
             self._refused[architecture.hash] = str(error)
             raise
@@ -64,7 +72,7 @@ def _counted(architecture: Architecture) -> Cost:
     return count(architecture)
 
 
-def _kept(architecture: Architecture) -> Cost:
+def _kept(architecture: Architecture, count: Count) -> Cost:
     """Returns the cost from the cache folder; counts it if it is not there."""
     import numpy as np
 
@@ -72,7 +80,7 @@ def _kept(architecture: Architecture) -> Cost:
 
     numbers = cache.array(
         f"cost {_revision()} {architecture.hash}",
-        lambda: np.array(astuple(_counted(architecture)), dtype=np.int64),
+        lambda: np.array(astuple(count(architecture)), dtype=np.int64),
     )
     return Cost(*map(int, numbers))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
 from ablate.records import COST_REVISION, Known, Plan, Resources, Space, Trial
-from ablate.scheduling.cost_cache import CostCache
+from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
 from ablate.store.reader import Reader
@@ -45,18 +45,24 @@ class Preview:
 
 
 def make_preview(
-    space: Space, reader: Reader | None, options: Options, *, probe: bool = True
+    space: Space,
+    reader: Reader | None,
+    options: Options,
+    *,
+    probe: bool = True,
+    count: Count | None = None,
 ) -> Preview:
     """What a run would do.
 
     Args:
         reader: the store, if there is one.
+        count: counts the cost of an architecture, if not this process.
         probe: time a few training steps if the store holds no times.
 
     Raises:
         AblateError: no cell of the space can be trained.
     """
-    plan, more = propose(space, reader)
+    plan, more = propose(space, reader, count)
     if not plan.trials and not more:
         reasons = [
             f"  row {cell.index}: {shortened(cell.note, MOST_CHARACTERS)}"
@@ -92,7 +98,9 @@ def make_preview(
     )
 
 
-def propose(space: Space, reader: Reader | None) -> tuple[Plan, int | None]:
+def propose(
+    space: Space, reader: Reader | None, count: Count | None = None
+) -> tuple[Plan, int | None]:
     """All cells of a design, or those that a search has proposed so far.
 
     Returns:
@@ -102,14 +110,14 @@ def propose(space: Space, reader: Reader | None) -> tuple[Plan, int | None]:
         from ablate.plan import make_plan
 
         costs = reader.costs(COST_REVISION) if reader else {}
-        return make_plan(space, CostCache(costs)), 0
+        return make_plan(space, CostCache(costs, count)), 0
     again = Policy.of(space).again
 
     def results(hashes: Iterable[str]) -> dict[str, Known]:
         known = reader.known(hashes) if reader else {}
         return {key: trial for key, trial in known.items() if trial.status not in again}
 
-    search = make_search(space, reader, results)
+    search = make_search(space, reader, results, count)
     search.advance()
     return search.plan, search.more
 

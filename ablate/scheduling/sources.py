@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ablate.records import COST_REVISION, Cell, Known, Plan, Space, Status, Trial
-from ablate.scheduling.cost_cache import CostCache
+from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.queue import Planned, Searched, Source
 
@@ -99,10 +99,12 @@ def make_source(
     to_train: Sequence[Trial],
     stored: StoredTrials,
     reader: Reader,
+    count: Count | None = None,
 ) -> Source:
     """The source of a run's trials.
 
     Args:
+        count: counts the cost of an architecture, if not this process.
         plan: the cells and seeds that are due now.
         full_plan: all seeds that cells may get, if seeds are added until it is decided.
         to_train: the trials of `plan` that have no result.
@@ -113,7 +115,8 @@ def make_source(
 
         return UntilDecided(full_plan, plan, stored.known_without_epochs, stored.add)
     if space.strategy is not None:
-        return Searched(make_search(space, reader, stored.known), stored.add)
+        search = make_search(space, reader, stored.known, count)
+        return Searched(search, stored.add)
     if space.scheduler.name == "fifo":
         return Planned(tuple(to_train))
     # A scheduler compares each trial with those before it. Neighbours of a grid, one
@@ -125,6 +128,7 @@ def make_search(
     space: Space,
     reader: Reader | None,
     results: Callable[[Iterable[str]], dict[str, Known]],
+    count: Count | None = None,
 ) -> Search:
     """The search of a space, continued from the stored cells of its study.
 
@@ -135,6 +139,7 @@ def make_search(
     from ablate.scheduling.search import Search
 
     if reader is None:
-        return Search(space, CostCache({}), results)
+        return Search(space, CostCache({}, count), results)
     chosen = reader.proposed(space.name, only_known=not was_search(space.name, reader))
-    return Search(space, CostCache(reader.costs(COST_REVISION)), results, chosen)
+    costs = CostCache(reader.costs(COST_REVISION), count)
+    return Search(space, costs, results, chosen)

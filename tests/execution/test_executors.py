@@ -285,11 +285,16 @@ class TestRay:
         assert len(here) == 8
         assert {key: there[key] for key in here} == here
 
-    def test_workers_stay_warm_and_fractions_share_a_cpu(
+    def test_each_trial_has_its_own_process_and_fractions_share_a_cpu(
         self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
     ) -> None:
-        pids = {event.place.pid for event in run[1] if isinstance(event, Started)}
-        assert 2 < len(pids) <= 4, "ten trials of half a CPU on two CPUs"
+        started = [event for event in run[1] if isinstance(event, Started)]
+        assert len({event.place.pid for event in started}) == len(run[0])
+        at_once, most = 0, 0
+        for event in run[1]:
+            at_once += isinstance(event, Started) - isinstance(event, Ended)
+            most = max(most, at_once)
+        assert 2 < most <= 4, "ten trials of half a CPU on two CPUs"
 
     def test_ray_listens_on_the_loopback_only(
         self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
@@ -409,7 +414,7 @@ class TestRay:
         assert ends == {trial.hash: Status.COMPLETED for trial in wanted}
         assert sum(isinstance(event, Ended) for event in events) == 4
 
-    def test_two_processes_a_trial_take_one_bundle(
+    def test_two_processes_a_trial_are_one_actor(
         self, ray_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
         wanted, both = trials(tiny)[:1], Resources(2, 0, 2)
@@ -420,14 +425,11 @@ class TestRay:
         def emit(event: Event) -> None:
             events.append(event)
             if isinstance(event, Started):
-                groups = ray.util.placement_group_table().values()
-                taken.extend(
-                    group["bundles"] for group in groups if group["state"] == "CREATED"
-                )
+                taken.append(ray.available_resources().get("CPU", 0))
 
         events: list[Event] = []
         ray_executor.run(order(wanted, tmp_path / "ray", both), emit, lambda: False)
-        assert taken == [{0: {"CPU": 2.0}}]
+        assert taken == [0], "both CPUs are taken"
         places = [event.place for event in events if isinstance(event, Started)]
         assert [(place.device, place.threads) for place in places] == [("cpu x2", 1)]
         assert numbers(events) == numbers(

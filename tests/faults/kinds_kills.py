@@ -1,4 +1,4 @@
-"""SIGKILLs of a worker, of the driver, of both, and of Ray's raylet.
+"""SIGKILLs of a worker, of the driver, of both, of the nursery, and of parts of Ray.
 
 They come at any instant, or aim at a place in a trial's life. A kill that is aimed has
 a process held at the place, and kills then. What counts is where the kill landed: what
@@ -72,11 +72,32 @@ def kill_group(scene: Scene, worker: int) -> Moment | None:
 
 
 def kill_raylet(scene: Scene, worker: int) -> Moment | None:
-    """Kills the part of Ray that starts workers and ends with them."""
+    """Kills the part of Ray that starts actors and ends with them."""
+    return _kill_one(scene, "raylet", [])
+
+
+def kill_nursery(scene: Scene, worker: int) -> Moment | None:
+    """Kills the process that forks workers; they all die with it."""
+    return _kill_one(scene, "ablate-nursery", [worker] if worker else [])
+
+
+def kill_relay(scene: Scene, worker: int) -> Moment | None:
+    """Kills an actor that passes requests to a worker, which dies with it."""
+    return _kill_one(scene, "ray::Relay", [])
+
+
+def _kill_one(scene: Scene, name: str, others: list[int]) -> Moment | None:
+    """Kills a process by the begin of its name, and waits for others that die with it."""
+    found = []
     for process in scene.session():
         with contextlib.suppress(psutil.Error):
-            if process.name() == "raylet":
-                return killed(process.kill, [process.pid])
+            if process.name().startswith(name):
+                found.append(process)
+    if not found:
+        return None
+    process = scene.rng.choice(sorted(found, key=lambda one: one.pid))
+    with contextlib.suppress(psutil.Error):
+        return killed(process.kill, [process.pid, *others])
     return None
 
 
@@ -149,7 +170,26 @@ RAYLET = Victim(
     codes=(1, 2),
     says="raylet",
 )
-VICTIMS = (WORKER, DRIVER, GROUP, RAYLET)
+NURSERY = Victim(
+    row="SIGKILL of the nursery",
+    sees="a line for each running trial, as for its worker; the run continues",
+    keeps="all results, last checkpoints",
+    kill=kill_nursery,
+    share=4,
+    aimed=2,
+    ends_worker=True,
+)
+RELAY = Victim(
+    row="SIGKILL of an actor of Ray",
+    sees="one line, as for its worker; the run continues",
+    keeps="all results, the trial's last checkpoint",
+    kill=kill_relay,
+    share=4,
+    aimed=0,
+)
+VICTIMS = (WORKER, DRIVER, GROUP, RAYLET, NURSERY, RELAY)
+# Their kill needs a worker that trains.
+OF_WORKERS = (WORKER, NURSERY, RELAY)
 
 
 def kill_at_any_instant(scene: Scene, victim: Victim) -> bool:
@@ -157,7 +197,7 @@ def kill_at_any_instant(scene: Scene, victim: Victim) -> bool:
     workers = [process.pid for process, _ in scene.workers()] or [
         process for process in running(scene.phases) if process != scene.pid
     ]
-    if victim is WORKER and not workers:
+    if victim in OF_WORKERS and not workers:
         return False
     worker = scene.rng.choice(workers) if workers else 0
     return _kill(scene, victim, worker)
@@ -220,7 +260,7 @@ def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
     driver = scene.phases.entries(scene.pid)
     entries = scene.phases.entries(worker) if worker else []
     place = place_of_worker(entries, driver, moment, died=victim.ends_worker)
-    if place == ELSEWHERE and victim is not WORKER:
+    if place == ELSEWHERE and victim not in OF_WORKERS:
         return place_of_driver(driver, moment, died=victim.ends_driver)
     return place
 
@@ -228,7 +268,7 @@ def _place(scene: Scene, victim: Victim, worker: int, moment: Moment) -> str:
 for _victim in VICTIMS:
     fault(
         _victim.row,
-        "training" if _victim is WORKER else "any",
+        "training" if _victim in OF_WORKERS else "any",
         sees=_victim.sees,
         keeps=_victim.keeps,
         codes=_victim.codes,

@@ -70,7 +70,7 @@ Most SIGKILLs are aimed at one of these places; the others are sent at any insta
 on the PYTHONPATH of the run. The module pauses the next process that reaches the place for at most {hold:g} s, and the harness
 kills while the process is paused. The module wraps the functions of ablate that begin and end the phases, and writes each
 change of phase to a memory-mapped file of the process, which stays readable after a SIGKILL. The table counts the entries of
-these files. If the driver or Ray's raylet is killed, the place is that of the worker that the harness observes, provided that
+these files. If another process than a worker is killed, the place is that of the worker that the harness observes, provided that
 this worker stays there from before the signal until the killed process is dead. Otherwise the kill counts as elsewhere. A kill
 between result and commit counts only if the killed process was dead before the driver asked the database to commit that
 result.
@@ -84,6 +84,8 @@ KILLS = (
     "SIGKILL of the driver",
     "SIGKILL of the whole process group",
     "SIGKILL of Ray's raylet",
+    "SIGKILL of the nursery",
+    "SIGKILL of an actor of Ray",
 )
 STORE_HEAD = (
     "store",

@@ -1,13 +1,16 @@
-"""Runs jobs on Ray Tune. This is the only package that imports Ray.
+"""Runs jobs on Ray: workers are actors of Ray, and Tune's schedulers stop trials early.
+This is the only package that imports Ray.
 
-What it guarantees: no state of Tune is ever restored. Each run makes a new Tuner from
-the jobs that are still to do, and a trial that Tune starts again resumes from its own
-checkpoint file. The SQL store alone decides what is done. Workers stay warm from one
-trial to the next.
+What it guarantees: Ray keeps no state of a run. Each run begins with the jobs that are
+still to do, and a trial that starts again resumes from its own checkpoint file. The SQL
+store alone decides what is done.
 
-How: a local Ray starts in a thread that lives as long as Ray. `Warden` (a process)
-cleans up if the driver is killed, `Guard` (a thread) ends the driver if a part of Ray
-dies, and `Monitor` kills workers that hang.
+How: `driver` has the loop of a run, `slots` its places for trials, and `relay` what runs in an
+actor: it passes requests to a worker that a nursery has forked
+(`ablate/execution/nursery.py`). The nursery imports torch while Ray starts. A local Ray
+starts in a thread that lives as long as Ray. `Warden` (a process) cleans up if the
+driver is killed, `Guard` (a thread) ends the driver if a part of Ray dies, and `Monitor`
+finds trials that hang.
 
 What would break it: importing Ray before the variables below are set, as Ray reads some
 of them at import; ending the thread that started Ray; or importing torch or `driver` at
@@ -32,12 +35,15 @@ from typing import TYPE_CHECKING, Any
 from ablate import advice, escape
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
+from ablate.execution.counting import WorkerCount, count_here
 from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.nursery import Nursery
 from ablate.execution.ray_tune.warden import Warden
-from ablate.records import Order, Resources
+from ablate.records import Architecture, Cost, Data, Order, Resources
 
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.guard import Guard
+    from ablate.execution.ray_tune.slots import Slots
 
 # The authentication mode that the user has set, for clusters. A local Ray always uses a
 # token.
@@ -61,25 +67,13 @@ os.environ.update(
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Do not start idle workers, one per core, that may never be used.
         "RAY_prestart_worker_first_driver": "0",
-        # Keep the interface and the output of Tune that `driver` and `worker` are
-        # written for.
+        # Keep the interface of Tune that `loggers` and `stopping` are written for.
         "RAY_TRAIN_V2_ENABLED": "0",
-        "RAY_AIR_NEW_OUTPUT": "0",
-        # Relative paths of a space must mean the same in a worker as in the driver.
-        "RAY_CHDIR_TO_TRIAL_DIR": "0",
         # Ray's handler would replace ours for SIGTERM while Ray starts, print a stack
         # of addresses and abort.
         "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         # A worker without a share of a GPU must see no GPU.
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-        # The store holds the results: no CSV or JSON logs of Tune. Ctrl-C belongs to
-        # the driver. No snapshots of an experiment state that nothing restores, and no
-        # warning about them. A worker that does not stop within 10 s is killed.
-        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",
-        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-        "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
     }
 )
 
@@ -96,6 +90,9 @@ class RayExecutor:
     def __init__(self, address: str = "", logs: Logs = NO_LOGS) -> None:
         self._address, self._logs = address, logs
         self._warden: Warden | None = None
+        self._nursery: Nursery | None = None
+        self._count: WorkerCount | None = None
+        self._slots: Slots | None = None
         self._guard: Guard | None = None
         self._token = False
         self._closing = threading.Event()
@@ -104,13 +101,28 @@ class RayExecutor:
         self._done = threading.Event()
         self._failure: BaseException | None = None
 
-    def prepare(self, cpus: int | None, gpus: int | None) -> None:
+    def prepare(
+        self,
+        cpus: int | None,
+        gpus: int | None,
+        resources: Resources | None = None,
+        data: Data | None = None,
+    ) -> None:
+        # First of all: it imports torch, which takes longer than anything else.
+        if not self._address:
+            self._warden = Warden(advice.command("resume"))
+            self._nursery = Nursery(self._warden.folder.parent / "nursery")
+            if resources is not None:
+                self._nursery.hold()
+
         # The kernel kills Ray's processes when the thread that started them ends (a
         # parent-death signal belongs to a thread, not to a process). This thread
         # therefore waits until `close`.
         def live() -> None:
             try:
                 self._start(cpus, gpus)
+                if resources is not None and not self._closing.is_set():
+                    self._gather(resources, data).start_early()
             except BaseException as error:
                 self._failure = error
             self._ready.set()
@@ -126,23 +138,17 @@ class RayExecutor:
             from ablate.execution.ray_tune import cluster
 
             logging.getLogger("ray").setLevel(logging.ERROR)
-            # Tune logs each lost worker as an error with a traceback. The driver
-            # reports it already, in one line with the name of the trial.
-            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             if self._address:
                 cluster.join(self._address, USERS_AUTH_MODE)
             else:
                 self._start_local(cpus, gpus)
-            # These imports take seconds; here they run while the costs of the plan are
-            # counted.
-            import ablate.execution.ray_tune.driver  # noqa: F401
 
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
         from ablate.execution.ray_tune.guard import Guard
         from ablate.execution.ray_tune.monitor import died
 
-        self._warden = Warden(advice.command("resume"))
+        assert self._warden is not None
         # Ray would write its own token to a file that every user can read. The
         # environment of a process is readable by its own user only.
         self._token = not (
@@ -220,6 +226,23 @@ class RayExecutor:
                 if callable(handler):
                     signal.signal(number, handler)
 
+    def _gather(self, resources: Resources, data: Data | None) -> Slots:
+        from ablate.execution.ray_tune.slots import Slots
+
+        folder = str(self._nursery.folder) if self._nursery is not None else ""
+        self._slots = Slots(
+            resources, local=not self._address, folder=folder, data=data
+        )
+        return self._slots
+
+    def count(self, architecture: Architecture) -> Cost:
+        if self._nursery is None or not self._nursery.is_held:
+            return count_here(architecture)
+        if self._count is None:
+            # The nursery imports torch anyway, so this process need not.
+            self._count = WorkerCount(self._nursery)
+        return self._count(architecture)
+
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if self._thread is None:
             self.prepare(order.cpus, order.gpus)
@@ -233,7 +256,11 @@ class RayExecutor:
         with contextlib.redirect_stdout(sys.stderr):
             if self._address:
                 check_nodes()
-            train(order, emit, stop, self._logs, local=not self._address)
+            if self._nursery is not None and not self._nursery.is_held:
+                self._nursery.hold()
+            slots = self._slots or self._gather(order.resources, None)
+            self._slots = None
+            train(order, emit, stop, slots, self._logs, local=not self._address)
 
     def close(self) -> None:
         if self._thread is not None:
@@ -242,6 +269,13 @@ class RayExecutor:
             if self._guard is not None:
                 self._guard.close()
                 self._guard = None
+            if self._count is not None:
+                self._count.close()
+                self._count = None
+            if self._nursery is not None:
+                self._nursery.close()
+                self._nursery = None
+            self._slots = None
             if self._failure is None:
                 import ray
 

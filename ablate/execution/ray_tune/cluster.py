@@ -26,11 +26,7 @@ from ablate.errors import ExecutorError
 
 CONNECT_SECONDS = 5.0
 # Variables that a worker reads. On another node, its environment is not the driver's.
-WORKER_SETTINGS = (
-    "RAY_TRAIN_V2_ENABLED",
-    "RAY_CHDIR_TO_TRIAL_DIR",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
-)
+WORKER_SETTINGS = ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",)
 
 
 def join(address: str, users_mode: str | None) -> None:

@@ -1,336 +1,301 @@
-"""What runs in the driver: a searcher, a scheduler and a callback for Tune.
+"""Runs an order: hands out jobs, forwards events, and decides what comes next.
+
+Read `_Run.run` first: it is the whole loop.
 
 What it guarantees: each job of an order runs until it ends, is stopped by the rule, or
-has lost its worker more than MAX_FAILURES times. Every event that a worker reports
-reaches `emit` in order, and nothing is read from Tune's own files after the run.
+has been lost more than MAX_FAILURES times. Every event that a worker reports reaches
+`emit` in order.
 
-How: `JobSearcher` hands Tune one job after another, `RuledScheduler` stops trials
-early, and `EventForwarder` forwards events. To stop a run, a callback raises `Interrupted`,
-because Tune offers no other way to leave `fit`.
+How: one thread sends requests to slots and waits for their answers. A stopping rule decides after
+each epoch, with the schedulers of Ray Tune. Without a rule, the next step is asked for
+before the last one is stored, so that a worker never waits for the store.
 
-What would break it: a callback that raises anything but `Interrupted` or an error that
-should end the run; or a searcher that says FINISHED while a job is out, since that job
-may have to be handed out again.
+What would break it: a job that is forgotten while its worker is lost, or an answer that
+is taken for the next job of a slot (`Slots` names the job of each answer).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import warnings
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-
-from ray import cloudpickle, tune
-from ray.exceptions import RayActorError
-from ray.tune import Callback
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
-from ray.tune.search import Searcher
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
-from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
-from ablate.execution.ray_tune.loggers import Loggers
+from ablate.execution.executor import NO_LOGS, WAIT_SECONDS, Emit, Logs, Stop
 from ablate.execution.ray_tune.monitor import HANG_SECONDS, Monitor, dead_parts, died
-from ablate.execution.ray_tune.stopping import StoppingRule
-from ablate.execution.ray_tune.warden import MARK, PREFIX
-from ablate.execution.ray_tune.worker import TrialWorker
+from ablate.execution.ray_tune.slots import Lost, Slot, Slots
+from ablate.execution.worker import Answer, Leave, Step
 from ablate.records import Ended, Event, Job, Order, Status, epochs_of
 
 if TYPE_CHECKING:
-    from ray.tune.experiment import Trial as TuneTrial
+    from ablate.execution.ray_tune.loggers import Loggers
+    from ablate.execution.ray_tune.stopping import StoppingRule
 
-# How often one trial may lose its worker and start again. With the next loss it has
-# failed.
+# How often one trial may be lost and start again. With the next loss it has failed.
 MAX_FAILURES = 8
-# More trials than there will ever be: the searcher says when it is finished.
-NO_END = 10**9
-# Trials that Tune may stage ahead. Tune ends a warm worker if no next trial is staged
-# when its trial ends.
-STAGED_AHEAD = 16
-
-
-class NamedJob:
-    """A job in the configuration of one of Tune's trials; its repr is the trial's hash.
-
-    Tune builds names from the repr.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def __repr__(self) -> str:
-        return self.job.trial.hash
-
-
-class JobSearcher(Searcher):
-    """Hands Tune one job after another.
-
-    It returns None if there is no job now, and FINISHED if there will be no more. Tune
-    retries a trial whose worker died while training it. But if a warm worker died
-    between two trials, Tune gives the second one up at once. This class hands such a
-    job out again, as another trial of Tune's.
-    """
-
-    def __init__(
-        self, jobs: Iterable[Job | None], stop: Stop, follow: Callable[[Job], None]
-    ) -> None:
-        super().__init__()
-        self._jobs = iter(jobs)
-        self._stop = stop
-        self._follow = follow
-        self._out: dict[str, Job] = {}
-        self._again: deque[Job] = deque()
-        self._losses: Counter[str] = Counter()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its searcher to restore a run later. A run is never restored
-        # here, and an iterator of jobs cannot be pickled.
-        return {}
-
-    def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
-    ) -> bool:
-        return True
-
-    def suggest(self, trial_id: str) -> Any:
-        if self._stop():
-            # While nothing is running, Tune calls only this method, again and again. No
-            # callback could stop the run.
-            raise Interrupted
-        try:
-            job = self._again.popleft() if self._again else next(self._jobs)
-        except StopIteration:
-            # A job that is out may lose its worker and have to be handed out again.
-            if self._out:
-                return None
-            return Searcher.FINISHED
-        if job is None:
-            return None
-        self._out[trial_id] = job
-        self._follow(job)
-        return {"trial": job.trial.hash, "parcel": NamedJob(job)}
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Forgets a job that ended; `given_up` decides on a failed one."""
-        if not error:
-            self._out.pop(trial_id, None)
-
-    def given_up(self, trial: TuneTrial) -> int:
-        """Decides on a trial that Tune has given up.
-
-        Returns how often it has failed, or 0 if its job is handed out again.
-        """
-        job = self._out.pop(trial.trial_id)
-        key = job.trial.hash
-        # Ray does not count the loss of a worker on a preempted node. Counting it here
-        # bounds the number of retries.
-        self._losses[key] += max(1, trial.num_failures)
-        if self._losses[key] > MAX_FAILURES or not _lost_its_worker(trial):
-            return self._losses[key]
-        self._again.append(job)
-        return 0
-
-    def save(self, checkpoint_path: str) -> None:
-        pass
-
-    def restore(self, checkpoint_path: str) -> None:
-        pass
-
-
-class Interrupted(Exception):
-    """The run was asked to stop."""
-
-
-class EventForwarder(Callback):
-    """Forwards the events of workers, and checks between them whether to stop."""
-
-    def __init__(
-        self, emit: Emit, stop: Stop, watch: Monitor, loggers: Loggers
-    ) -> None:
-        self._emit = emit
-        self._stop = stop
-        self._watch = watch
-        self._loggers = loggers
-        self.given_up: Callable[[TuneTrial], int] = lambda trial: 1
-        self.open: set[str] = set()
-        self.failure: Exception | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks to restore a run later. A run is never restored
-        # here.
-        return {}
-
-    def follow(self, job: Job) -> None:
-        """Records a job before its worker starts."""
-        self._watch.follow(job.trial.hash, job.checkpoints)
-        self._loggers.follow(job)
-
-    def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
-        if self._stop():
-            raise Interrupted
-        self._watch.check(trials)
-
-    def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[TuneTrial],
-        trial: TuneTrial,
-        result: dict[str, Any],
-        **info: Any,
-    ) -> None:
-        for event in result.get("events", ()):
-            self.tell(event)
-
-    def on_trial_complete(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
-        key = str(trial.config["trial"])
-        if key in self.open:
-            # The trial ended without an Ended event, so the scheduler stopped it.
-            self.tell(Ended(key, Status.PRUNED))
-
-    def on_trial_error(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
-        failures = self.given_up(trial)
-        if failures:
-            self.tell(
-                Ended(
-                    str(trial.config["trial"]),
-                    Status.FAILED,
-                    _last_words(trial, failures),
-                )
-            )
-
-    def tell(self, event: Event) -> None:
-        if self.failure is not None:
-            # Storing an earlier event failed, which ends the run. Workers may still
-            # send events.
-            return
-        self._watch.told(event.trial)
-        if isinstance(event, Ended):
-            self.open.discard(event.trial)
-        else:
-            self.open.add(event.trial)
-        try:
-            self._emit(event)
-        except Exception as error:
-            # Tune wraps every error in its own type; `train` raises this one instead.
-            self.failure = error
-            raise
-        self._loggers.tell(event)
-
-
-def _lost_its_worker(trial: TuneTrial) -> bool:
-    """Whether the last failure of a trial was the death of its worker.
-
-    An error in the trial itself is not.
-    """
-    try:
-        with open(trial.pickled_error_file, "rb") as stream:
-            # Unpickling is safe here: Tune wrote this file, in the private folder of
-            # this run.
-            return isinstance(cloudpickle.load(stream), RayActorError)
-    except Exception:
-        # The file is missing or truncated, so the cause is unknown. An exception in a
-        # callback would end the whole run.
-        return False
-
-
-def _last_words(trial: TuneTrial, failures: int) -> str:
-    try:
-        with open(trial.error_file) as stream:
-            text = stream.read()[-4000:]
-    except (OSError, TypeError):
-        text = "no message"
-    return f"its worker failed, {failures} in all; the last time: {text}"
-
-
-class RuledScheduler(FIFOScheduler):
-    """First come, first served; trials are stopped early when the rule says so."""
-
-    def __init__(self, rule: StoppingRule) -> None:
-        super().__init__()
-        self._rule = rule
-
-    def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        self._rule.add(trial.config["trial"], trial.config["parcel"].job.history)
-
-    def on_trial_result(
-        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
-    ) -> str:
-        epochs = epochs_of(result.get("events", ()))
-        stops = self._rule.stops(trial.config["trial"], tuple(epochs))
-        # A trial that has reached its last epoch ends by itself, and one that diverged
-        # or failed reports that. Stopping it here would mark it as pruned.
-        return str(
-            TrialScheduler.STOP
-            if stops and not result.get("done")
-            else TrialScheduler.CONTINUE
-        )
+# Epochs shorter than this are reported together: each report costs the driver several
+# milliseconds. What a killed worker has not reported, its successor reports from the
+# checkpoint or trains again.
+REPORT_SECONDS = 1.0
+# How long an interrupted worker may take to save its checkpoint. Then it is killed.
+LEAVE_SECONDS = 10.0
 
 
 def train(
-    order: Order, emit: Emit, stop: Stop, logs: Logs = NO_LOGS, *, local: bool = True
+    order: Order,
+    emit: Emit,
+    stop: Stop,
+    slots: Slots,
+    logs: Logs = NO_LOGS,
+    *,
+    local: bool = True,
 ) -> None:
     """Runs an order on the Ray that this process is connected to.
 
     Args:
+        slots: where trials run; they are ended afterwards.
         local: whether all of this Ray is on this machine.
     """
-    fifo = order.scheduler.name == "fifo"
-    trainable = tune.with_parameters(TrialWorker, batch=fifo)
-    watch = Monitor(patience=HANG_SECONDS if local else 0.0)
-    loggers = Loggers(logs)
-    forwarder = EventForwarder(emit, stop, watch, loggers)
-    searcher = JobSearcher(order.jobs, stop, forwarder.follow)
-    forwarder.given_up = searcher.given_up
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(STAGED_AHEAD)
-    # Tune insists on a folder for its state. It is a temporary one, because nothing in
-    # it is read after the run.
-    folder = tempfile.mkdtemp(prefix=PREFIX, dir=os.environ.get(MARK))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tuner = tune.Tuner(
-            tune.with_resources(
-                trainable, {"cpu": order.resources.cpus, "gpu": order.resources.gpus}
-            ),
-            tune_config=tune.TuneConfig(
-                search_alg=searcher,
-                scheduler=FIFOScheduler()
-                if fifo
-                else RuledScheduler(StoppingRule(order)),
-                num_samples=NO_END,
-                reuse_actors=True,
-            ),
-            run_config=tune.RunConfig(
-                name="run",
-                storage_path=folder,
-                callbacks=[forwarder],
-                verbose=0,
-                failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            ),
+    run = _Run(order, emit, stop, slots, logs, local=local)
+    try:
+        run.run()
+    except ExecutorError:
+        raise
+    except Exception:
+        # If a part of Ray has died, that is the cause, whatever error came first.
+        parts = dead_parts()
+        if parts and not run.has_failed:
+            raise ExecutorError(died(parts[0])) from None
+        raise
+    finally:
+        run.close()
+
+
+def _stopping_rule(order: Order) -> StoppingRule | None:
+    if order.scheduler.name == "fifo":
+        return None
+    # It imports Ray Tune, which takes a second.
+    from ablate.execution.ray_tune.stopping import StoppingRule
+
+    return StoppingRule(order)
+
+
+def _loggers(logs: Logs) -> Loggers | None:
+    if not logs.services:
+        return None
+    from ablate.execution.ray_tune.loggers import Loggers
+
+    return Loggers(logs)
+
+
+class _Run:
+    """One order, from its first job to its last."""
+
+    def __init__(
+        self,
+        order: Order,
+        emit: Emit,
+        stop: Stop,
+        slots: Slots,
+        logs: Logs,
+        *,
+        local: bool,
+    ) -> None:
+        self._jobs: Iterator[Job | None] | None = iter(order.jobs)
+        self._emit = emit
+        self._stop = stop
+        self._slots = slots
+        self._rule = _stopping_rule(order)
+        self._monitor = Monitor(patience=HANG_SECONDS if local else 0.0)
+        self._loggers = _loggers(logs)
+        # Jobs that are leased and have no slot.
+        self._waiting: deque[Job] = deque()
+        self._losses: Counter[str] = Counter()
+        self._failed_starts = 0
+        # Trials that have started and not ended.
+        self._open: set[str] = set()
+        self.has_failed = False
+
+    def run(self) -> None:
+        while not self._stop():
+            self._hand_out()
+            if self._is_done():
+                return
+            self._hear(WAIT_SECONDS)
+            self._replace_silent()
+        self._interrupt()
+
+    def _replace_silent(self) -> None:
+        """Kills workers whose trial hangs, and hands out their jobs again."""
+        busy = self._busy()
+        for key in self._monitor.check(list(busy)):
+            slot = busy[key]
+            job = slot.job
+            self._slots.remove(slot)
+            if job is not None:
+                self._lose(slot, job, "it gave no sign of life")
+
+    def _is_done(self) -> bool:
+        return self._jobs is None and not self._waiting and not self._busy()
+
+    def _busy(self) -> dict[str, Slot]:
+        """The slots that train, by the hash of their trial."""
+        return {
+            slot.job.trial.hash: slot
+            for slot in self._slots.all
+            if slot.job is not None
+        }
+
+    def _hand_out(self) -> None:
+        """Gives jobs to idle slots, and starts slots for the others."""
+        self._fetch()
+        slots = self._slots.all
+        for slot in slots:
+            if slot.is_idle and self._waiting:
+                self._begin(slot, self._waiting.popleft())
+        starting = sum(not slot.has_started for slot in slots)
+        wanted = min(len(self._waiting), self._slots.most() - len(slots) + starting)
+        for _ in range(wanted - starting):
+            self._slots.add()
+
+    def _fetch(self) -> None:
+        """Takes as many jobs as there is room for."""
+        room = self._slots.most() - len(self._busy())
+        while self._jobs is not None and len(self._waiting) < room:
+            try:
+                job = next(self._jobs)
+            except StopIteration:
+                self._jobs = None
+                return
+            if job is None:
+                return
+            self._waiting.append(job)
+
+    def _begin(self, slot: Slot, job: Job) -> None:
+        self._monitor.follow(job.trial.hash, job.checkpoints)
+        if self._loggers is not None:
+            self._loggers.follow(job)
+        self._slots.begin(slot, job)
+        if self._rule is None:
+            self._slots.ask(slot, Step(REPORT_SECONDS))
+        else:
+            self._rule.add(job.trial.hash, job.history)
+
+    def _hear(self, seconds: float) -> None:
+        """Waits for answers and forwards what they report."""
+        for slot, job, answer in self._slots.answers(seconds):
+            if job is None:
+                self._started(answer)
+            elif job is slot.job:
+                self._take(slot, job, answer)
+            # Otherwise the job has ended, and the answer to a step that was asked for
+            # in advance says nothing.
+
+    def _started(self, answer: Answer | Lost) -> None:
+        """Counts slots that could not start.
+
+        Raises ExecutorError if that happens again and again.
+        """
+        if not isinstance(answer, Lost):
+            self._failed_starts = 0
+            return
+        self._failed_starts += 1
+        if self._failed_starts > MAX_FAILURES:
+            raise ExecutorError(f"no worker of Ray starts: {answer.reason}")
+
+    def _take(self, slot: Slot, job: Job, answer: Answer | Lost) -> None:
+        """Handles an answer about the job that a slot trains."""
+        if isinstance(answer, Lost):
+            self._lose(slot, job, answer.reason)
+            return
+        has_ended = any(isinstance(event, Ended) for event in answer.events)
+        if has_ended:
+            slot.job = None
+        elif self._rule is None and not answer.error and not slot.asked:
+            # Before the events are stored, so that the worker need not wait.
+            self._slots.ask(slot, Step(REPORT_SECONDS))
+        for event in answer.events:
+            self._tell(event)
+        if has_ended:
+            return
+        if answer.error:
+            slot.needs_new_worker = True
+            self._lose(slot, job, answer.error)
+        elif self._rule is not None:
+            epochs = tuple(epochs_of(answer.events))
+            is_bad = self._rule.stops(job.trial.hash, epochs)
+            self._slots.ask(slot, Leave(Status.PRUNED) if is_bad else Step(0))
+
+    def _lose(self, slot: Slot, job: Job, reason: str) -> None:
+        """Hands a job out again, or ends it as failed if that has happened too often."""
+        key = job.trial.hash
+        slot.job = None
+        self._losses[key] += 1
+        if self._losses[key] <= MAX_FAILURES:
+            self._waiting.appendleft(job)
+            return
+        self._tell(
+            Ended(
+                trial=key,
+                status=Status.FAILED,
+                error=(
+                    f"its worker failed, {self._losses[key]} in all; the last time:"
+                    f" {reason}"
+                ),
+            )
         )
+
+    def _tell(self, event: Event) -> None:
+        self._monitor.told(event.trial)
+        if isinstance(event, Ended):
+            self._open.discard(event.trial)
+        else:
+            self._open.add(event.trial)
         try:
-            tuner.fit()
-        except Interrupted:
-            for key in sorted(forwarder.open):
-                forwarder.tell(Ended(key, Status.RUNNING))
-        except Exception as error:
-            # If a part of Ray has died, that is the cause, whatever error came first.
-            parts = dead_parts()
-            if (
-                forwarder.failure is None
-                and parts
-                and not isinstance(error, ExecutorError)
-            ):
-                raise ExecutorError(died(parts[0])) from None
-            raise (forwarder.failure or error) from None
+            self._emit(event)
+        except BaseException:
+            self.has_failed = True
+            raise
+        if self._loggers is not None:
+            self._loggers.tell(event)
+
+    def _interrupt(self) -> None:
+        """Has every worker save its checkpoint and forwards what they report."""
+        self._leave()
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while self._busy() and time.monotonic() < deadline:
+            for slot, job, answer in self._slots.answers(WAIT_SECONDS):
+                if job is None or job is not slot.job:
+                    continue
+                if isinstance(answer, Lost):
+                    slot.job = None
+                    continue
+                for event in answer.events:
+                    if isinstance(event, Ended):
+                        slot.job = None
+                    self._tell(event)
+        for slot in self._slots.all:
+            slot.job = None
+        for key in sorted(self._open):
+            self._tell(Ended(key, Status.RUNNING))
+
+    def _leave(self) -> None:
+        for slot in self._busy().values():
+            self._slots.ask(slot, Leave(Status.RUNNING))
+
+    def close(self) -> None:
+        """Ends the slots. Workers that still train save their checkpoints first."""
+        try:
+            if self._busy() and not dead_parts():
+                self._leave()
+                deadline = time.monotonic() + LEAVE_SECONDS
+                while (
+                    any(slot.asked for slot in self._busy().values())
+                    and time.monotonic() < deadline
+                ):
+                    list(self._slots.answers(WAIT_SECONDS))
         finally:
-            loggers.close()
-            shutil.rmtree(folder, ignore_errors=True)
+            self._slots.close()
+            if self._loggers is not None:
+                self._loggers.close()

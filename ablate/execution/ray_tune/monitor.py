@@ -1,8 +1,8 @@
 """Detects what Ray does not report: a worker that hangs, and a part of Ray that died.
 
-What it guarantees: a worker without a sign of life for HANG_SECONDS is killed, after
-which Tune starts its trial again from the checkpoint; and a run ends with one line if
-Ray itself has lost a part.
+What it guarantees: a trial without a sign of life for HANG_SECONDS is found, so that
+its worker can be killed and the trial starts again from the checkpoint; and a run ends
+with one line if Ray itself has lost a part.
 
 How: a worker touches the lock file of its trial after a batch (at most once a second),
 and the driver compares the file's modification time with its own monotonic clock.
@@ -14,21 +14,14 @@ touching the lock.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ray
 
 from ablate import advice
 from ablate.environment import seconds
 from ablate.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from ray.tune.experiment import Trial as TuneTrial
 
 # If a running trial gives no sign of life for this long, its worker is killed and the
 # trial resumes from its checkpoint; 0 means never.
@@ -55,24 +48,18 @@ class Monitor:
         # clock.
         self._signs: dict[str, tuple[int, float]] = {}
 
-    def check(self, trials: list[TuneTrial]) -> None:
-        """Kills workers that hang.
+    def check(self, running: list[str]) -> list[str]:
+        """Returns the running trials that hang; nothing if it looked a moment ago.
 
         Raises ExecutorError if Ray itself has lost a part.
         """
         now = time.monotonic()
         if now - self._checked_at < CHECK_SECONDS:
-            return
+            return []
         self._checked_at = now
         for name in dead_parts():
             raise ExecutorError(died(name))
-        running = {
-            str(trial.config["trial"]): trial
-            for trial in trials
-            if trial.status == "RUNNING"
-        }
-        for key in self.silent(list(running), now):
-            _kill_worker(running[key])
+        return self.silent(running, now)
 
     def follow(self, key: str, checkpoints: str) -> None:
         """Records where the worker of a trial touches its lock as a sign of life.
@@ -121,15 +108,3 @@ def dead_parts() -> list[str]:
     if node is not None:
         return [name for name, _ in node.dead_processes() if name in ESSENTIAL]
     return []
-
-
-def _kill_worker(trial: TuneTrial) -> None:
-    """Kills the process that runs a trial; Tune then starts the trial again."""
-    actor = trial.temporary_state.ray_actor
-    if actor is None:
-        return
-    # `ray.kill` asks the process to end, and a process that hangs does not answer.
-    pid = ray._private.state.actors(actor._actor_id.hex()).get("Pid")
-    if pid:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

@@ -187,6 +187,7 @@ class Phases:
         self._holds: Holds | None = None
         self._phase, self._trial, self._epochs = OUTSIDE, "", 0
         self._thread = 0
+        self._can_open = False
 
     def open(self) -> None:
         """Makes the file of this process: early, while files may still be made and
@@ -199,10 +200,9 @@ class Phases:
     def enter(
         self, phase: int, trial: str | None = None, epochs: int | None = None
     ) -> None:
-        """Goes on to a phase, of the same trial unless another one is named.
-
-        A forked child writes nothing.
-        """
+        """Goes on to a phase, of the same trial unless another one is named."""
+        if self._record is None and self._can_open:
+            self.open()
         if self._record is None:
             return
         self._thread = threading.get_ident()
@@ -220,8 +220,9 @@ class Phases:
         if self._holds is not None:
             self._holds.pass_point(number)
 
-    def forget(self) -> None:
-        """A forked child is another process, and not one that trains a trial by itself."""
+    def begin_anew(self) -> None:
+        """A forked child is another process. It opens its own file when it trains."""
+        self._can_open = self._record is not None
         self._record, self._holds, self._phase = None, None, OUTSIDE
 
 
@@ -414,5 +415,5 @@ def install() -> None:
     if not folder:
         return
     phases = Phases(Path(folder))
-    os.register_at_fork(after_in_child=phases.forget)
+    os.register_at_fork(after_in_child=phases.begin_anew)
     sys.meta_path.insert(0, Finder(phases, Path(folder)))

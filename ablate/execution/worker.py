@@ -1,0 +1,174 @@
+"""What a fork of the nursery does: it trains one job after another for one client.
+
+A message is a pickled request, and each is answered with a pickled `Answer`, in order.
+Both ends are processes of one run, connected through a private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from ablate import registry
+from ablate.errors import Infeasible
+from ablate.records import Architecture, Cost, Event, Job, Status
+
+if TYPE_CHECKING:
+    from ablate.execution.trial_run import TrialRun
+
+# How many lines of a traceback an answer carries.
+FRAMES = -8
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Build the network of a job, or load its checkpoint.
+
+    Attributes:
+        last: the worker ends after this job.
+    """
+
+    job: Job
+    last: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """Train epochs until so many seconds have passed, but at least one.
+
+    Does nothing if the job has ended.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Save a checkpoint and end the job: interrupted, or pruned."""
+
+    status: Status
+
+
+@dataclass(frozen=True)
+class Count:
+    """Count the cost of an architecture."""
+
+    architecture: Architecture
+
+
+Request = Begin | Step | Leave | Count
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request.
+
+    Attributes:
+        events: what happened to the job, in order.
+        error: the traceback of an error that is not one of the trial.
+        cost: the counted cost.
+        infeasible: why the architecture cannot be built.
+    """
+
+    events: tuple[Event, ...] = ()
+    error: str = ""
+    cost: Cost | None = None
+    infeasible: str = ""
+
+
+def serve(connection: Connection) -> None:
+    """Answers requests until the client hangs up."""
+    worker = _Worker()
+    # Broken pipe: the client has gone.
+    with contextlib.suppress(EOFError, ConnectionError):
+        see_devices(json.loads(connection.recv_bytes()))
+        while True:
+            request = pickle.loads(connection.recv_bytes())
+            answer = worker.answer(request)
+            connection.send_bytes(pickle.dumps(answer))
+            if worker.release() or answer.error:
+                break
+    registry.remove_written()
+
+
+def see_devices(variables: dict[str, str | None]) -> None:
+    """Sees the GPUs that the client sees, and no others."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+class _Worker:
+    """Trains one job at a time."""
+
+    def __init__(self) -> None:
+        self._run: TrialRun | None = None
+        self._left = False
+        self._last = False
+
+    def release(self) -> bool:
+        """Releases a job that has ended. Returns whether it was the last one."""
+        if self._run is None:
+            return False
+        if self._run.status == Status.RUNNING and not self._left:
+            return False
+        self._run.close()
+        self._run = None
+        return self._last
+
+    def answer(self, request: Request) -> Answer:
+        try:
+            if isinstance(request, Count):
+                return _count(request.architecture)
+            return Answer(tuple(self._train(request)))
+        except BaseException:
+            return Answer(error=traceback.format_exc(limit=FRAMES))
+
+    def _train(self, request: Begin | Step | Leave) -> Iterable[Event]:
+        if isinstance(request, Begin):
+            self._last = request.last
+            return self._begin(request.job)
+        if self._run is None:
+            return ()
+        if isinstance(request, Step):
+            return self._step(self._run, request.seconds)
+        return self._leave(self._run, request.status)
+
+    def _begin(self, job: Job) -> Iterable[Event]:
+        from ablate.execution.trial_run import TrialRun
+
+        # For programs that the trial starts.
+        os.environ["OMP_NUM_THREADS"] = str(job.resources.threads)
+        self._left = False
+        self._run = TrialRun(job, "ray")
+        return self._run.start()
+
+    def _step(self, run: TrialRun, seconds: float) -> Iterable[Event]:
+        began = time.monotonic()
+        while run.status == Status.RUNNING:
+            yield from run.step()
+            if time.monotonic() - began >= seconds:
+                return
+
+    def _leave(self, run: TrialRun, status: Status) -> Iterable[Event]:
+        self._left = True
+        yield run.prune() if status == Status.PRUNED else run.interrupt()
+
+
+def _count(architecture: Architecture) -> Answer:
+    from ablate.cost import count
+
+    try:
+        return Answer(cost=count(architecture))
+    except Infeasible as error:
+        return Answer(infeasible=str(error))

@@ -1,0 +1,220 @@
+"""The process that forks workers: what it promises of their life and death."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ablate.cost import count
+from ablate.data import arrays
+from ablate.errors import ExecutorError, Infeasible
+from ablate.execution import nursery as module
+from ablate.execution.counting import WorkerCount
+from ablate.execution.nursery import DEVICE_VARIABLES, Nursery
+from ablate.execution.worker import Count, see_devices
+from ablate.families import resolve
+from ablate.records import Architecture, Data
+
+pytestmark = pytest.mark.slow  # A nursery imports torch.
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    made = Nursery(tmp_path / "nursery")
+    made.hold()
+    yield made
+    made.close()
+    assert until(lambda: not processes(made)), "nothing outlives a nursery"
+
+
+def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def processes(nursery: Nursery) -> list[psutil.Process]:
+    """The nursery and its workers: its socket has been passed to all of them."""
+    found = []
+    for process in psutil.process_iter(["name", "ppid"]):
+        if process.info["name"] not in ("ablate-nursery", "ablate-worker"):
+            continue
+        mine = nursery.process_id in (process.pid, process.info["ppid"])
+        if mine and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def workers(nursery: Nursery) -> list[psutil.Process]:
+    return [one for one in processes(nursery) if one.name() == "ablate-worker"]
+
+
+def vit(width: int) -> Architecture:
+    return resolve(
+        "deit_tiny_patch16_224", 32, 3, 10, {"size.width": width, "size.depth": 1}
+    )
+
+
+def costs(worker: Connection, width: int) -> object:
+    worker.send_bytes(pickle.dumps(Count(vit(width))))
+    return pickle.loads(worker.recv_bytes()).cost
+
+
+def test_workers_are_forks_that_work(nursery: Nursery) -> None:
+    with nursery.worker() as one, nursery.worker() as other:
+        assert costs(one, 96) == count(vit(96))
+        assert costs(other, 192) == count(vit(192))
+        assert len(workers(nursery)) == 2
+
+
+def test_a_worker_ends_with_its_client_even_if_it_hangs(nursery: Nursery) -> None:
+    with nursery.worker() as worker:
+        costs(worker, 96)
+        (process,) = workers(nursery)
+        process.send_signal(signal.SIGSTOP)
+    assert until(lambda: not workers(nursery))
+
+
+def test_the_client_of_a_killed_worker_hears_of_it(nursery: Nursery) -> None:
+    with nursery.worker() as killed, nursery.worker() as other:
+        costs(killed, 96)
+        (process,) = workers(nursery)[:1]
+        costs(other, 96)
+        process.kill()
+        with pytest.raises((EOFError, ConnectionError)):
+            killed.recv_bytes()
+        assert costs(other, 192) == count(vit(192)), "no other worker is touched"
+
+
+def test_workers_die_with_the_nursery_and_a_client_starts_another(
+    nursery: Nursery,
+) -> None:
+    with nursery.worker() as worker:
+        costs(worker, 96)
+        left = processes(nursery)
+        os.kill(nursery.process_id, signal.SIGKILL)
+        with pytest.raises((EOFError, ConnectionError)):
+            worker.recv_bytes()
+        _, alive = psutil.wait_procs(left, 30)
+        assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    with nursery.worker() as worker:
+        assert costs(worker, 96) == count(vit(96))
+
+
+def test_two_clients_share_one_nursery_which_ends_after_both(tmp_path: Path) -> None:
+    one, other = Nursery(tmp_path / "n"), Nursery(tmp_path / "n")
+    one.hold()
+    first = one.process_id
+    other.hold()
+    assert other.process_id == 0, "it has started none"
+    with other.worker() as worker:
+        assert costs(worker, 96)
+    one.release()
+    with other.worker() as worker:
+        assert costs(worker, 96)
+    other.release()
+    assert until(lambda: psutil.Process(first).status() == psutil.STATUS_ZOMBIE)
+    assert not (tmp_path / "n").exists()
+    one.close()
+
+
+def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir(mode=0o755)
+    with pytest.raises(ExecutorError, match="can be entered by other users"):
+        Nursery(folder).hold()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    with pytest.raises(ExecutorError, match="can be entered by other users"):
+        Nursery(link).hold()
+
+
+def test_signals_of_a_terminal_are_the_drivers(nursery: Nursery) -> None:
+    with nursery.worker() as worker:
+        costs(worker, 96)
+        for process in processes(nursery):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                process.send_signal(number)
+        assert costs(worker, 192) == count(vit(192))
+
+
+def test_costs_are_counted_in_a_worker(nursery: Nursery) -> None:
+    counter = WorkerCount(nursery)
+    assert counter(vit(96)) == count(vit(96))
+    assert len(workers(nursery)) == 1
+    unbuildable = resolve(
+        "deit_tiny_patch16_224", 32, 3, 10, {"size.width": 100, "size.depth": 1}
+    )
+    with pytest.raises(Infeasible) as here:
+        count(unbuildable)
+    with pytest.raises(Infeasible) as there:
+        counter(unbuildable)
+    assert str(there.value) == str(here.value)
+    (process,) = workers(nursery)
+    process.kill()
+    assert counter(vit(96)) == count(vit(96)), "counted here"
+    counter.close()
+
+
+def test_the_nursery_has_one_thread_and_never_touches_cuda() -> None:
+    """A fork copies only one thread, and cannot use the CUDA of its parent."""
+    program = """
+import os
+from ablate.data import arrays
+from ablate.execution import nursery
+import torch
+def refused(*_): raise AssertionError("CUDA was asked")
+for name in ("_cuda_getDeviceCount", "_cuda_init"):
+    if hasattr(torch._C, name):
+        setattr(torch._C, name, refused)
+nursery._import()
+from ablate.records import Data
+arrays._digits()
+assert not torch.cuda.is_initialized()
+print(len(os.listdir("/proc/self/task")))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **module.ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "1\n", ran.stderr
+
+
+def test_a_worker_sees_the_devices_of_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "3")
+    see_devices({"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": None})
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "HIP_VISIBLE_DEVICES" not in os.environ
+    assert {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"} <= set(DEVICE_VARIABLES)
+
+
+def test_data_are_loaded_once_for_all_forks() -> None:
+    wanted = Data(name="digits", path="", image_size=8, channels=1, classes=10)
+    arrays.load.cache_clear()
+    ours, theirs = socket.socketpair()
+    with Connection(ours.detach()) as client:
+        client.send_bytes(pickle.dumps(wanted))
+        module._load(theirs)
+    assert arrays.load.cache_info().currsize == 1
+    arrays.load(wanted)
+    assert arrays.load.cache_info().hits == 1
