@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import importlib.abc
 import importlib.util
+import os
 import re
 import shutil
 import sys
@@ -46,6 +47,8 @@ KINDS = (
     "diagnostic",
     "trainer",
 )
+# Names the folder in which a process writes the files of a driver elsewhere.
+PARTS_FOLDER = "ABLATE_PARTS_FOLDER"
 ENTRY_POINTS = "ablate"
 
 
@@ -277,7 +280,9 @@ def _is_equal(path: Path, source: Source) -> bool:
 
 def _written(source: Source) -> Path:
     """The driver's content in a temporary folder of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="ablate-parts-"))
+    folder = Path(
+        tempfile.mkdtemp(prefix="ablate-parts-", dir=os.environ.get(PARTS_FOLDER))
+    )
     _written_folders.append(folder)
     for name, text in source.files.items():
         target = folder / name

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ablate.execution.nursery import Nursery
 
 
+# How long a worker may take to count one architecture, and to import torch before.
+COUNT_SECONDS = 300.0
+
+
 def count_here(architecture: Architecture) -> Cost:
     """Counts in this process, which imports torch for it.
 
@@ -41,6 +45,8 @@ class WorkerCount:
             return count_here(architecture)
         try:
             self._worker.send_bytes(pickle.dumps(Count(architecture)))
+            if not self._worker.poll(COUNT_SECONDS):
+                raise TimeoutError
             answer: Answer = pickle.loads(self._worker.recv_bytes())
         except (EOFError, OSError):
             self.close()

@@ -93,10 +93,14 @@ def serve(connection: Connection) -> None:
         while True:
             request = pickle.loads(connection.recv_bytes())
             answer = worker.answer(request)
+            # Before the answer: the client may hang up as soon as it knows the end of
+            # the job, and a worker without a client is killed.
+            is_last = worker.release() or bool(answer.error)
+            if is_last:
+                registry.remove_written()
             connection.send_bytes(pickle.dumps(answer))
-            if worker.release() or answer.error:
+            if is_last:
                 break
-    registry.remove_written()
 
 
 def see_devices(variables: dict[str, str | None]) -> None:

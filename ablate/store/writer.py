@@ -1,9 +1,8 @@
 """The one writer: studies and plans go in before training, events during training.
 
 What it guarantees: each call is one transaction, so a kill leaves the store as it was
-after some call. Reporting an epoch or a measurement again replaces it. An event never
-changes a known result. And of several drivers on one database server, at most one
-writes about a trial at a time.
+after some call. Of several drivers on one database server, at most one writes about a
+trial at a time. `store.events` says what events change.
 
 How: on SQLite a file lock admits one driver (`store.lock`). On a server a driver leases
 a trial until a deadline by the clock of the database, and a thread (`Heart`) extends
@@ -12,9 +11,8 @@ the trial still has the fence of this driver's lease: a driver that was suspende
 its deadline cannot overwrite the trial of its successor, even if it believes that it
 still has the lease.
 
-What would break it: comparing deadlines with the clock of a driver, writing about a
-trial without `_may_write` in the same transaction, or changing a trial without the
-condition in `_set_status`.
+What would break it: comparing deadlines with the clock of a driver, or writing about
+a trial without `_may_write` in the same transaction.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -40,18 +38,12 @@ from sqlalchemy import (
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
-from ablate.masking import masked
 from ablate.records import (
-    KNOWN,
     Cell,
-    Ended,
     Event,
-    Measured,
     Plan,
-    Progressed,
     Provenance,
     Space,
-    Started,
     Status,
 )
 from ablate.store.database import (
@@ -62,20 +54,17 @@ from ablate.store.database import (
     sqlite_file,
     write_transaction,
 )
+from ablate.store.events import EventStore
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
-from ablate.store.plans import insert_all, key_of, now, put_cells, put_study
+from ablate.store.plans import key_of, now, put_cells, put_study
 from ablate.store.tables import (
     attempts,
     cells,
-    diagnostics,
     drivers,
-    epoch_metrics,
-    epochs,
     provenance,
     stores,
     studies,
-    trial_metrics,
     trials,
 )
 from ablate.store.wide_views import put_declared
@@ -119,10 +108,7 @@ class Writer:
         except BaseException:
             self._lock.release()
             raise
-        self._provenance: int | None = None
-        # By trial: its open attempt, and its last stored epoch.
-        self._open: dict[str, int] = {}
-        self._stored: dict[str, int] = {}
+        self._events = EventStore()
         self._owner = uuid.uuid4().hex
         # By trial: the fence of this driver's latest lease.
         self._fences = dict[str, int]()
@@ -321,7 +307,7 @@ class Writer:
                     **asdict(source),
                 )
             )
-            self._provenance = key_of(made)
+            self._events.provenance = key_of(made)
 
     def finish(self, study: int) -> None:
         """Records that nothing of a study is left to do."""
@@ -402,14 +388,7 @@ class Writer:
         with write_transaction(self._engine) as connection:
             if not self._may_write(connection, happened.trial):
                 return False
-            if isinstance(happened, Started):
-                self._started(connection, happened)
-            elif isinstance(happened, Progressed):
-                self._progressed(connection, happened)
-            elif isinstance(happened, Measured):
-                self._measured(connection, happened)
-            else:
-                self._ended(connection, happened)
+            self._events.put(connection, happened)
         return True
 
     def _may_write(self, connection: Connection, trial: str) -> bool:
@@ -426,170 +405,6 @@ class Writer:
         return bool(
             fence == self._fences[trial] if trial in self._fences else owner is None
         )
-
-    def _started(self, connection: Connection, happened: Started) -> None:
-        mine = attempts.c.trial_hash == happened.trial
-        tried = select(
-            func.count(), func.count() - func.count(attempts.c.ended_at)
-        ).where(mine)
-        # `epochs_done` may be less than the number of stored epochs, after an attempt
-        # that began at an older checkpoint.
-        done = select(func.coalesce(func.max(epochs.c.number), 0)).where(
-            epochs.c.trial_hash == happened.trial
-        )
-        before, still_open, stored = connection.execute(
-            tried.add_columns(done.scalar_subquery())
-        ).one()
-        if still_open:
-            # A worker that died without reporting leaves its attempt open. The next
-            # attempt shows that it was lost.
-            lost = mine & attempts.c.ended_at.is_(None)
-            connection.execute(
-                update(attempts).where(lost).values(status="lost", ended_at=now())
-            )
-        made = connection.execute(
-            insert(attempts).values(
-                trial_hash=happened.trial,
-                provenance_id=self._provenance,
-                number=before + 1,
-                status=Status.RUNNING,
-                first_epoch=happened.epoch,
-                started_at=now(),
-                error="",
-                weights=happened.weights,
-                **vars(happened.place),
-            )
-        )
-        self._open[happened.trial], self._stored[happened.trial] = key_of(made), stored
-        self._set_status(connection, happened.trial, {"status": Status.RUNNING})
-
-    def _progressed(self, connection: Connection, happened: Progressed) -> None:
-        key = happened.trial
-        numbers = [epoch.number for epoch in happened.epochs]
-        # An attempt that resumed at an older checkpoint reports epochs again; the new
-        # values replace the old ones. Only then is a delete needed.
-        if key not in self._stored or min(numbers) <= self._stored[key]:
-            for table, number in (
-                (epochs, epochs.c.number),
-                (epoch_metrics, epoch_metrics.c.epoch),
-            ):
-                same = (table.c.trial_hash == key) & number.in_(numbers)
-                connection.execute(delete(table).where(same))
-        rows: list[dict[str, Any]] = []
-        metrics: list[dict[str, Any]] = []
-        for epoch in happened.epochs:
-            row = {"trial_hash": key, **vars(epoch)}
-            measured = row.pop("metrics")
-            rows.append(row)
-            for name, value in measured.items():
-                metrics.append(
-                    {
-                        "trial_hash": key,
-                        "epoch": epoch.number,
-                        "name": name,
-                        "value": value,
-                    }
-                )
-        insert_all(connection, epochs, rows)
-        insert_all(connection, epoch_metrics, metrics)
-        self._stored[key] = max(self._stored.get(key, 0), *numbers)
-        self._set_status(connection, key, {"epochs_done": max(numbers)})
-
-    def _measured(self, connection: Connection, happened: Measured) -> None:
-        rows = [
-            {
-                "trial_hash": happened.trial,
-                "epoch": taken.epoch,
-                "name": taken.name,
-                "layer": taken.layer,
-                "value": taken.value,
-                "numbers": None if taken.values is None else list(taken.values),
-            }
-            for taken in happened.measurements
-        ]
-        for epoch in {row["epoch"] for row in rows}:
-            names = {row["name"] for row in rows if row["epoch"] == epoch}
-            same = (
-                (diagnostics.c.trial_hash == happened.trial)
-                & (diagnostics.c.epoch == epoch)
-                & diagnostics.c.name.in_(names)
-            )
-            connection.execute(delete(diagnostics).where(same))
-        insert_all(connection, diagnostics, rows)
-
-    def _ended(self, connection: Connection, happened: Ended) -> None:
-        attempt = self._open.pop(happened.trial, None)
-        self._stored.pop(happened.trial, None)
-        if happened.status == Status.RUNNING:
-            word = "interrupted"
-        else:
-            word = happened.status
-        if attempt is not None:
-            connection.execute(
-                update(attempts)
-                .where(attempts.c.id == attempt)
-                .values(status=word, ended_at=now(), error=masked(happened.error))
-            )
-        values: dict[str, Any] = {
-            "status": (
-                Status.PLANNED if happened.status == Status.RUNNING else happened.status
-            )
-        }
-        if happened.status == Status.COMPLETED:
-            mine = epochs.c.trial_hash == happened.trial
-            last, spent = connection.execute(
-                select(func.max(epochs.c.number), func.sum(epochs.c.seconds)).where(
-                    mine
-                )
-            ).one()
-            values["seconds"] = spent
-            values["selected_epoch"] = last
-            if happened.tested is not None:
-                values["selected_epoch"] = happened.tested.epoch
-        if happened.status != Status.RUNNING:
-            values["ended_at"] = now()
-        values["owner"] = None
-        changed = self._set_status(connection, happened.trial, values)
-        if changed and happened.status == Status.COMPLETED:
-            _put_final(connection, happened, values["selected_epoch"])
-
-    def _set_status(
-        self, connection: Connection, trial: str, values: Mapping[str, Any]
-    ) -> bool:
-        """Changes a trial unless its result is known. Returns whether it did.
-
-        A known result stays, even if a late or repeated event says otherwise.
-        """
-        open_ = (trials.c.hash == trial) & trials.c.status.not_in(KNOWN)
-        changed = connection.execute(update(trials).where(open_).values(**values))
-        return bool(changed.rowcount)
-
-
-def _put_final(connection: Connection, happened: Ended, epoch: int) -> None:
-    """Stores the final metrics of a completed trial.
-
-    They are those of the selected epoch, or what the test set gave afterwards.
-    """
-    mine = (epoch_metrics.c.trial_hash == happened.trial) & (
-        epoch_metrics.c.epoch == epoch
-    )
-    rows = connection.execute(
-        select(epoch_metrics.c.name, epoch_metrics.c.value).where(mine)
-    )
-    final = {row.name: row.value for row in rows}
-    if happened.tested is not None:
-        final |= happened.tested.metrics
-    connection.execute(
-        delete(trial_metrics).where(trial_metrics.c.trial_hash == happened.trial)
-    )
-    insert_all(
-        connection,
-        trial_metrics,
-        [
-            {"trial_hash": happened.trial, "name": name, "value": value}
-            for name, value in final.items()
-        ],
-    )
 
 
 def _digest(space: Space) -> str:

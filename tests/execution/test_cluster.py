@@ -138,13 +138,13 @@ class TestCluster:
                     for e in events
                     if isinstance(e, Started) and e.trial == event.trial
                 )
-                raylets = {
-                    parent.pid for parent in psutil.Process(began.place.pid).parents()
-                }
+                # Of the actor that has started the nursery of this worker.
+                settings = psutil.Process(began.place.pid).environ()
+                raylet = int(settings["RAY_RAYLET_PID"])
                 node = next(
                     n
                     for n in cluster.worker_nodes
-                    if n.all_processes["raylet"][0].process.pid in raylets
+                    if n.all_processes["raylet"][0].process.pid == raylet
                 )
                 cluster.remove_node(node, allow_graceful=False)
 

@@ -16,10 +16,12 @@ from ablate.plan import make_plan
 from ablate.records import (
     Cost,
     Ended,
+    Epoch,
     Event,
     Job,
     Order,
     Place,
+    Progressed,
     Resources,
     Started,
     Status,
@@ -74,6 +76,9 @@ class PlayedSlots:
 
     def remove(self, slot: Any) -> None:
         self.all.remove(slot)
+
+    def retire(self) -> None:
+        pass
 
     def begin(self, slot: Any, job: Job) -> None:
         slot.job = job
@@ -269,3 +274,72 @@ def test_a_store_that_fails_ends_the_run_after_workers_have_saved(
         train(slots, [job_of(trials[0])], emit=emit)
     assert slots.asked[-1] == Leave(Status.RUNNING)
     assert slots.is_closed
+
+
+def test_a_job_that_comes_back_after_the_last_one_is_handed_out_again(
+    trials: tuple[Trial, ...],
+) -> None:
+    """A queue that had no more jobs has one again when a lease was lost."""
+    jobs = [job_of(one) for one in trials]
+
+    class Returning:
+        def __init__(self) -> None:
+            self.left = list(jobs)
+
+        def __iter__(self) -> Returning:
+            return self
+
+        def __next__(self) -> Job:
+            if not self.left:
+                raise StopIteration
+            return self.left.pop(0)
+
+    queue = Returning()
+    came_back: list[str] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Ended) and not came_back and not queue.left:
+            came_back.append(event.trial)
+            queue.left.append(next(j for j in jobs if j.trial.hash == event.trial))
+
+    events: list[Event] = []
+    train(PlayedSlots(completes, most=3), queue, emit=emit)  # type: ignore[arg-type]
+    ended = [event.trial for event in events if isinstance(event, Ended)]
+    assert len(ended) == 4
+    assert ended.count(came_back[0]) == 2
+
+
+def test_the_rule_sees_the_last_epoch_of_a_trial(
+    trials: tuple[Trial, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other trials are compared with it, as in the inline executor."""
+    from ablate.execution.ray_tune import driver
+
+    seen: list[int] = []
+
+    class Rule:
+        def add(self, key: str, history: tuple[Epoch, ...]) -> None:
+            pass
+
+        def stops(self, key: str, epochs: tuple[Epoch, ...]) -> bool:
+            seen.extend(epoch.number for epoch in epochs)
+            return False
+
+    monkeypatch.setattr(driver, "_stopping_rule", lambda order: Rule())
+    numbers = iter((1, 2))
+
+    def reply(job: Job, request: Request | None) -> Any:
+        key = job.trial.hash
+        if request is None:
+            return Answer((Started(key, PLACE, 0),))
+        assert request == Step(0)
+        number = next(numbers)
+        epoch = Epoch(number=number, metrics={"top1": 1.0}, lr=0.1, seconds=0.1)
+        progressed = Progressed(key, (epoch,))
+        if number == 2:
+            return Answer((progressed, Ended(key, Status.COMPLETED)))
+        return Answer((progressed,))
+
+    train(PlayedSlots(reply), [job_of(trials[0])])
+    assert seen == [1, 2]

@@ -19,12 +19,14 @@ import pytest
 from ablate.cost import count
 from ablate.data import arrays
 from ablate.errors import ExecutorError, Infeasible
-from ablate.execution import nursery as module
+from ablate.execution import nursery as client
+from ablate.execution import nursery_process as module
 from ablate.execution.counting import WorkerCount
 from ablate.execution.nursery import DEVICE_VARIABLES, Nursery
 from ablate.execution.worker import Count, see_devices
 from ablate.families import resolve
 from ablate.records import Architecture, Data
+from tests.processes import ended
 
 pytestmark = pytest.mark.slow  # A nursery imports torch.
 
@@ -34,8 +36,11 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
     made = Nursery(tmp_path / "nursery")
     made.hold()
     yield made
+    left = processes(made)
     made.close()
-    assert until(lambda: not processes(made)), "nothing outlives a nursery"
+    _, alive = psutil.wait_procs(left, 30)
+    assert not alive, "nothing outlives a nursery"
+    assert not made.folder.exists()
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
@@ -48,7 +53,7 @@ def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
 
 
 def processes(nursery: Nursery) -> list[psutil.Process]:
-    """The nursery and its workers: its socket has been passed to all of them."""
+    """The nursery and its workers."""
     found = []
     for process in psutil.process_iter(["name", "ppid"]):
         if process.info["name"] not in ("ablate-nursery", "ablate-worker"):
@@ -118,18 +123,17 @@ def test_workers_die_with_the_nursery_and_a_client_starts_another(
 def test_two_clients_share_one_nursery_which_ends_after_both(tmp_path: Path) -> None:
     one, other = Nursery(tmp_path / "n"), Nursery(tmp_path / "n")
     one.hold()
-    first = one.process_id
     other.hold()
-    assert other.process_id == 0, "it has started none"
     with other.worker() as worker:
         assert costs(worker, 96)
+    first = one.process_id
+    assert other.process_id == first
     one.release()
     with other.worker() as worker:
         assert costs(worker, 96)
     other.release()
-    assert until(lambda: psutil.Process(first).status() == psutil.STATUS_ZOMBIE)
+    assert until(lambda: not psutil.pid_exists(first))
     assert not (tmp_path / "n").exists()
-    one.close()
 
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
@@ -175,7 +179,7 @@ def test_the_nursery_has_one_thread_and_never_touches_cuda() -> None:
     program = """
 import os
 from ablate.data import arrays
-from ablate.execution import nursery
+from ablate.execution import nursery_process as nursery
 import torch
 def refused(*_): raise AssertionError("CUDA was asked")
 for name in ("_cuda_getDeviceCount", "_cuda_init"):
@@ -189,7 +193,7 @@ print(len(os.listdir("/proc/self/task")))
 """
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **module.ONE_THREAD},
+        env={**os.environ, **client.ONE_THREAD},
         capture_output=True,
         text=True,
         check=False,
@@ -218,3 +222,42 @@ def test_data_are_loaded_once_for_all_forks() -> None:
     assert arrays.load.cache_info().currsize == 1
     arrays.load(wanted)
     assert arrays.load.cache_info().hits == 1
+
+
+FORKING_WORKER = """
+import os, sys, time
+from ablate.execution import nursery_process, worker
+
+def serve(connection):
+    if os.fork():
+        connection.send_bytes(str(os.getpid()).encode())
+    time.sleep(120)
+
+worker.serve = serve
+nursery_process._import = lambda: None
+nursery_process.serve(int(sys.argv[1]))
+"""
+
+
+def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
+    """A process that the worker has forked holds the connection too."""
+    path = tmp_path / "socket"
+    (tmp_path / "lock").touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        number = listener.fileno()
+        forking = subprocess.Popen(
+            [sys.executable, "-c", FORKING_WORKER, str(number)], pass_fds=[number]
+        )
+    with ended(forking):
+        made = Nursery(tmp_path)
+        with made._connected(client.FORK) as worker:
+            process = psutil.Process(int(worker.recv_bytes()))
+            (child,) = process.children()
+            process.kill()
+            began = time.monotonic()
+            with pytest.raises((EOFError, ConnectionError)):
+                worker.recv_bytes()
+            assert time.monotonic() - began < 60
+            assert until(lambda: not child.is_running())

@@ -17,7 +17,7 @@ import pytest
 
 from ablate.execution import make
 from ablate.execution.ray_tune.warden import MARK, Warden, belonging
-from tests.processes import command_line
+from tests.processes import command_line, ended
 
 pytestmark = pytest.mark.ray
 
@@ -171,3 +171,13 @@ def test_a_start_that_is_given_up_is_not_tried_again(
     executor.close()
     assert time.monotonic() - start < 10
     assert len(tried) == 1
+
+
+def test_a_program_that_a_trial_has_started_ends_with_a_clean_run() -> None:
+    warden = Warden("ablate resume")
+    # As the driver itself does: it must not be taken for a program of a trial.
+    with (warden.folder.parent / "log").open("w"):
+        started = subprocess.Popen(["sleep", "120"], start_new_session=True)
+        with ended(started):
+            warden.close()
+            assert started.wait(20) == -signal.SIGKILL

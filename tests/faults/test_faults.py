@@ -15,7 +15,7 @@ from ablate.store.writer import Writer
 from tests.faults import harness
 from tests.faults.fault import FAULTS
 from tests.faults.harness import coming, command, count, draw, main
-from tests.faults.kinds_kills import DRIVER, GROUP, WORKER
+from tests.faults.kinds_kills import DRIVER, GROUP, NURSERY, WORKER
 from tests.faults.phases import Place
 from tests.faults.report import write_report
 from tests.faults.scene import Scene
@@ -42,7 +42,7 @@ def test_three_hundred_faults_are_of_every_kind_and_aim_at_each_place_often_enou
     aims = Counter(kind.aim for kind in deck)
     assert min(aims[place] for place in Place) >= LEAST + LEAST // 4
     victims = {kind.row for kind in deck if kind.aim is not None}
-    assert victims == {WORKER.row, DRIVER.row, GROUP.row}
+    assert victims == {WORKER.row, DRIVER.row, GROUP.row, NURSERY.row}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_the_exit_code_says_what_was_found(
     text = report.read_text()
     assert ("No result was lost, duplicated or changed." in text) == (code == 0)
     least = tally.landed_in(Place.EPOCH)
-    assert f"| {Place.EPOCH} | 0 | {least} | 0 | 0 | 0 | {least} |" in text
+    assert f"| {Place.EPOCH} | 0 | {least} | 0 | 0 | 0 | 0 | 0 | {least} |" in text
 
 
 def test_the_report_says_what_was_found_on_each_store(tmp_path: Path) -> None:

@@ -272,14 +272,15 @@ class RayExecutor:
             if self._count is not None:
                 self._count.close()
                 self._count = None
-            if self._nursery is not None:
-                self._nursery.close()
-                self._nursery = None
             self._slots = None
             if self._failure is None:
                 import ray
 
                 ray.shutdown()
+            # After Ray, because an actor that starts just then would start another.
+            if self._nursery is not None:
+                self._nursery.close()
+                self._nursery = None
             self._done.set()
             self._thread.join()
             self._thread = None

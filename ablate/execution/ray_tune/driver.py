@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
@@ -38,8 +37,9 @@ MAX_FAILURES = 8
 # milliseconds. What a killed worker has not reported, its successor reports from the
 # checkpoint or trains again.
 REPORT_SECONDS = 1.0
-# How long an interrupted worker may take to save its checkpoint. Then it is killed.
-LEAVE_SECONDS = 10.0
+# How long an interrupted worker may take to save its checkpoint and to end what it has
+# started (`STOP_SECONDS` of a user's training). Then it is killed.
+LEAVE_SECONDS = 15.0
 
 
 def train(
@@ -57,19 +57,24 @@ def train(
         slots: where trials run; they are ended afterwards.
         local: whether all of this Ray is on this machine.
     """
-    run = _Run(order, emit, stop, slots, logs, local=local)
+    run = None
     try:
+        run = _Run(order, emit, stop, slots, logs, local=local)
         run.run()
     except ExecutorError:
         raise
     except Exception:
         # If a part of Ray has died, that is the cause, whatever error came first.
         parts = dead_parts()
-        if parts and not run.has_failed:
+        if parts and not (run is not None and run.has_failed):
             raise ExecutorError(died(parts[0])) from None
         raise
     finally:
-        run.close()
+        try:
+            if run is not None:
+                run.close()
+        finally:
+            slots.close()
 
 
 def _stopping_rule(order: Order) -> StoppingRule | None:
@@ -102,7 +107,10 @@ class _Run:
         *,
         local: bool,
     ) -> None:
-        self._jobs: Iterator[Job | None] | None = iter(order.jobs)
+        self._jobs = iter(order.jobs)
+        # Whether there was no further job a moment ago. One that comes back without a
+        # result is handed out again.
+        self._has_no_more = False
         self._emit = emit
         self._stop = stop
         self._slots = slots
@@ -137,7 +145,7 @@ class _Run:
                 self._lose(slot, job, "it gave no sign of life")
 
     def _is_done(self) -> bool:
-        return self._jobs is None and not self._waiting and not self._busy()
+        return self._has_no_more and not self._waiting and not self._busy()
 
     def _busy(self) -> dict[str, Slot]:
         """The slots that train, by the hash of their trial."""
@@ -158,15 +166,18 @@ class _Run:
         wanted = min(len(self._waiting), self._slots.most() - len(slots) + starting)
         for _ in range(wanted - starting):
             self._slots.add()
+        if not self._waiting:
+            self._slots.retire()
 
     def _fetch(self) -> None:
         """Takes as many jobs as there is room for."""
         room = self._slots.most() - len(self._busy())
-        while self._jobs is not None and len(self._waiting) < room:
+        self._has_no_more = False
+        while len(self._waiting) < room:
             try:
                 job = next(self._jobs)
             except StopIteration:
-                self._jobs = None
+                self._has_no_more = True
                 return
             if job is None:
                 return
@@ -201,7 +212,8 @@ class _Run:
             self._failed_starts = 0
             return
         self._failed_starts += 1
-        if self._failed_starts > MAX_FAILURES:
+        has_others = any(slot.has_started for slot in self._slots.all)
+        if self._failed_starts > MAX_FAILURES and not has_others:
             raise ExecutorError(f"no worker of Ray starts: {answer.reason}")
 
     def _take(self, slot: Slot, job: Job, answer: Answer | Lost) -> None:
@@ -217,14 +229,17 @@ class _Run:
             self._slots.ask(slot, Step(REPORT_SECONDS))
         for event in answer.events:
             self._tell(event)
+        is_bad = False
+        if self._rule is not None:
+            # Other trials are compared with the last epoch too.
+            epochs = tuple(epochs_of(answer.events))
+            is_bad = self._rule.stops(job.trial.hash, epochs)
         if has_ended:
             return
         if answer.error:
             slot.needs_new_worker = True
             self._lose(slot, job, answer.error)
         elif self._rule is not None:
-            epochs = tuple(epochs_of(answer.events))
-            is_bad = self._rule.stops(job.trial.hash, epochs)
             self._slots.ask(slot, Leave(Status.PRUNED) if is_bad else Step(0))
 
     def _lose(self, slot: Slot, job: Job, reason: str) -> None:
@@ -268,7 +283,7 @@ class _Run:
             for slot, job, answer in self._slots.answers(WAIT_SECONDS):
                 if job is None or job is not slot.job:
                     continue
-                if isinstance(answer, Lost):
+                if isinstance(answer, Lost) or answer.error:
                     slot.job = None
                     continue
                 for event in answer.events:
@@ -285,7 +300,7 @@ class _Run:
             self._slots.ask(slot, Leave(Status.RUNNING))
 
     def close(self) -> None:
-        """Ends the slots. Workers that still train save their checkpoints first."""
+        """Has workers that still train save their checkpoints, and closes the logs."""
         try:
             if self._busy() and not dead_parts():
                 self._leave()
@@ -296,6 +311,5 @@ class _Run:
                 ):
                     list(self._slots.answers(WAIT_SECONDS))
         finally:
-            self._slots.close()
             if self._loggers is not None:
                 self._loggers.close()

@@ -67,6 +67,10 @@ class Relay:
     def _replace(self) -> None:
         if self._worker is not None:
             self._worker.close()
+        # A worker says nothing before it is asked: one that can be read from is dead.
+        if self._next is not None and self._next.poll():
+            self._next.close()
+            self._next = None
         self._worker = self._next or self._nursery.worker()
         self._next = self._nursery.worker() if self._fresh else None
 

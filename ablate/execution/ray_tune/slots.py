@@ -28,6 +28,8 @@ from ablate.records import Data, Job, Resources
 
 # Workers that start before the plan is known. The others start when there are jobs.
 EARLY = 8
+# How long a slot of a cluster may have no job before it gives its place back.
+IDLE_SECONDS = 30.0
 # How often the nodes of a cluster are counted.
 COUNT_SECONDS = 1.0
 
@@ -42,6 +44,7 @@ class Slot:
         job: the job that it trains.
         has_started: whether Ray has found a place for it.
         needs_new_worker: whether its worker has failed.
+        last_used: when it was added, or its last answer came; by a monotonic clock.
     """
 
     actor: Any
@@ -49,6 +52,7 @@ class Slot:
     job: Job | None = None
     has_started: bool = False
     needs_new_worker: bool = False
+    last_used: float = field(default_factory=time.monotonic)
 
     @property
     def is_idle(self) -> bool:
@@ -112,6 +116,18 @@ class Slots:
         for _ in range(min(self.most(), EARLY)):
             self.add()
 
+    def retire(self) -> None:
+        """Ends slots that have had no job for long, so that others can use the nodes.
+
+        Only on a cluster: a Ray on one machine has no other users.
+        """
+        if self._local:
+            return
+        now = time.monotonic()
+        for slot in list(self.all):
+            if slot.job is None and now - slot.last_used > IDLE_SECONDS:
+                self.remove(slot)
+
     def add(self) -> None:
         """Starts a slot without waiting for it."""
         folder, token, data = self._arguments
@@ -157,6 +173,7 @@ class Slots:
         for reference in ready:
             slot = oldest[reference]
             _, job = slot.asked.popleft()
+            slot.last_used = time.monotonic()
             answer = self._answer(reference, job)
             if isinstance(answer, Lost) and answer.with_slot:
                 # None of its other answers will come.
@@ -185,16 +202,21 @@ class Slots:
 
 def _places(node: dict[str, float], wanted: Resources) -> int:
     """How many trials a node can train at once."""
-    places = int(node.get("CPU", 0) / wanted.cpus)
+    places = _times(node.get("CPU", 0), wanted.cpus)
     if not wanted.gpus:
         return places
     gpus = node.get("GPU", 0)
     # A share of a GPU is of one GPU.
     if wanted.gpus < 1:
-        by_gpus = int(gpus) * int(1 / wanted.gpus)
+        by_gpus = int(gpus) * _times(1, wanted.gpus)
     else:
-        by_gpus = int(gpus / wanted.gpus)
+        by_gpus = _times(gpus, wanted.gpus)
     return min(places, by_gpus)
+
+
+def _times(whole: float, part: float) -> int:
+    """How often a part fits into a whole: 7 CPUs have 100 places of 0.07."""
+    return int(whole / part + 1e-9)
 
 
 def _first_line(error: BaseException) -> str:

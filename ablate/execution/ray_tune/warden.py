@@ -128,13 +128,13 @@ def _has_open(entry: Path, private: str) -> bool:
         return False
 
 
-def _kill(private: str) -> None:
-    """Kills what a driver left behind.
+def _kill(private: str, spared: int) -> None:
+    """Kills what a driver left behind, except one process.
 
     It repeats, because a dying process may still have started another one.
     """
     for _ in range(20):
-        left = belonging(private)
+        left = [pid for pid in belonging(private) if pid != spared]
         if not left:
             return
         for pid in left:
@@ -152,11 +152,12 @@ def main(private: str, message: str) -> None:
         if not word:
             break
         words += word
-    if CLOSED not in words:
-        _kill(private)
-        if SAID not in words:
-            with contextlib.suppress(OSError):
-                os.write(2, f"{message}\n".encode())
+    # Also after a clean end, when a program that a trial has started may still run. The
+    # driver lives then: it is the parent of this process, and may hold a file of Ray.
+    _kill(private, spared=os.getppid() if CLOSED in words else 0)
+    if not {*CLOSED, *SAID} & {*words}:
+        with contextlib.suppress(OSError):
+            os.write(2, f"{message}\n".encode())
     shutil.rmtree(private, ignore_errors=True)
 
 
