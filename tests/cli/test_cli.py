@@ -178,7 +178,7 @@ def test_a_full_disk_is_said_with_the_command_that_goes_on(
             "UPDATE", {}, sqlite3.OperationalError("database or disk is full")
         )
 
-    monkeypatch.setattr("ablate.store.writer.Writer._started", full)
+    monkeypatch.setattr("ablate.store.events.EventStore._started", full)
     code, _, err = say(
         "run",
         "tiny.yaml",
