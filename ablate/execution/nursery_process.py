@@ -78,8 +78,8 @@ def _leave_to_driver(*_: object) -> None:
 
 
 def _import() -> None:
-    """Imports what every trial needs and what takes long."""
-    import timm  # noqa: F401
+    """Imports what every trial needs and what takes long; forks find it loaded."""
+    import timm  # noqa: F401  (for forks)
     import torch
     import torch._dynamo
     import torch.utils.data
@@ -87,7 +87,7 @@ def _import() -> None:
     import ablate.cost
     import ablate.execution.trial_run
     import ablate.execution.worker
-    import ablate.families  # noqa: F401
+    import ablate.families  # noqa: F401  (for forks)
 
     torch.set_num_threads(1)
 

@@ -136,6 +136,7 @@ class _Worker:
                 return _count(request.architecture)
             return Answer(tuple(self._train(request)))
         except BaseException:
+            # Also `sys.exit` in a user's code: the driver must hear why, and decides.
             return Answer(error=traceback.format_exc(limit=FRAMES))
 
     def _train(self, request: Begin | Step | Leave) -> Iterable[Event]:

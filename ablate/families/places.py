@@ -62,7 +62,10 @@ def no_blocks(model: nn.Module) -> list[BlockPlace]:
 
 
 class Nowhere:
-    """The algebra of a model whose blocks are not known. Nothing calls it."""
+    """The algebra of a model whose blocks are not known.
+
+    No factor that needs it is defined there, so a call is a bug, and fails.
+    """
 
     @staticmethod
     def norm(block: Any, branch: Branch, x: Tensor) -> Tensor:

@@ -104,10 +104,10 @@ def make_source(
     """The source of a run's trials.
 
     Args:
-        count: counts the cost of an architecture, if not this process.
         plan: the cells and seeds that are due now.
         full_plan: all seeds that cells may get, if seeds are added until it is decided.
         to_train: the trials of `plan` that have no result.
+        count: counts the cost of an architecture, if not this process.
     """
     space = plan.space
     if full_plan is not None:

@@ -17,6 +17,7 @@ import pytest
 
 from ablate.execution import make
 from ablate.execution.ray_tune.warden import MARK, Warden, belonging
+from ablate.records import Resources
 from tests.processes import command_line, ended
 
 pytestmark = pytest.mark.ray
@@ -181,3 +182,17 @@ def test_a_program_that_a_trial_has_started_ends_with_a_clean_run() -> None:
         with ended(started):
             warden.close()
             assert started.wait(20) == -signal.SIGKILL
+
+
+def test_a_nursery_that_cannot_start_leaves_no_warden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr("ablate.execution.nursery.Nursery.hold", fail)
+    before = set(psutil.Process().children())
+    with pytest.raises(OSError, match="too many processes"):
+        make("ray").prepare(1, 0, Resources())
+    assert MARK not in os.environ
+    assert set(psutil.Process().children()) == before

@@ -1,16 +1,16 @@
-"""Runs jobs on Ray: workers are actors of Ray, and Tune's schedulers stop trials early.
-This is the only package that imports Ray.
+"""Runs jobs on Ray: its actors hold the resources of trials, and Tune's schedulers stop
+trials early. This is the only package that imports Ray.
 
 What it guarantees: Ray keeps no state of a run. Each run begins with the jobs that are
 still to do, and a trial that starts again resumes from its own checkpoint file. The SQL
 store alone decides what is done.
 
-How: `driver` has the loop of a run, `slots` its places for trials, and `relay` what runs in an
-actor: it passes requests to a worker that a nursery has forked
+How: `driver` has the loop of a run, `slots` its places for trials, and `relay` what
+runs in an actor: it passes requests to a worker that a nursery has forked
 (`ablate/execution/nursery.py`). The nursery imports torch while Ray starts. A local Ray
-starts in a thread that lives as long as Ray. `Warden` (a process) cleans up if the
-driver is killed, `Guard` (a thread) ends the driver if a part of Ray dies, and `Monitor`
-finds trials that hang.
+starts in a thread that lives as long as Ray. `Warden` (a process) cleans up after the
+driver, `Guard` (a thread) ends the driver if a part of Ray dies, and `Monitor` finds
+trials that hang.
 
 What would break it: importing Ray before the variables below are set, as Ray reads some
 of them at import; ending the thread that started Ray; or importing torch or `driver` at
@@ -113,7 +113,12 @@ class RayExecutor:
             self._warden = Warden(advice.command("resume"))
             self._nursery = Nursery(self._warden.folder.parent / "nursery")
             if resources is not None:
-                self._nursery.hold()
+                try:
+                    self._nursery.hold()
+                except BaseException:
+                    # `close` does nothing yet, as there is no thread.
+                    self._warden.close()
+                    raise
 
         # The kernel kills Ray's processes when the thread that started them ends (a
         # parent-death signal belongs to a thread, not to a process). This thread

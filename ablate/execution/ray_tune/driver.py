@@ -270,6 +270,7 @@ class _Run:
         try:
             self._emit(event)
         except BaseException:
+            # Also Ctrl-C: this error, and no part of Ray, is then the cause.
             self.has_failed = True
             raise
         if self._loggers is not None:
