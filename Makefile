@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-peers lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -22,7 +22,7 @@ demo: $(READY)
 
 # Two processes of one thread each; those that start Ray have the machine to themselves.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not proof"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not proof and not gpu"
 	@$(BIN)/python -m pytest -q -m "ray and not proof"
 
 # Kills of drivers, workers, nodes and processes of a trial (short versions of `make faults`), and of `make trust` and
@@ -31,11 +31,16 @@ proofs: $(READY)
 	@$(BIN)/python -m pytest -q -m proof
 
 quick: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof and not gpu"
+
+# What must hold on a GPU. It needs little beyond torch and timm: `tests/conftest.py`, which imports everything, is not read.
+PYTHON ?= $(BIN)/python
+gpu:
+	@$(PYTHON) -m pytest -q -m gpu --confcutdir=tests/gpu tests/gpu
 
 # New random examples for each property; `make test` always takes the same ones.
 fuzz: $(READY)
-	@OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n 2 -m "hypothesis and not proof"
+	@OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n 2 -m "hypothesis and not proof and not gpu"
 
 lint: $(READY)
 	@$(BIN)/ruff format --check .
@@ -65,7 +70,7 @@ verify-costs: $(READY)
 twins: $(READY)
 	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 
-bench: bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs
+bench: bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-circulant
 
 # What strategies and schedulers are worth on a made-up space; WRITE=1 writes docs/results/search.md (about 20 minutes).
 bench-search: $(READY)
@@ -78,6 +83,26 @@ bench-verbs: $(READY)
 # How long it takes to count a new architecture, compared with a trace of all its modules.
 bench-costs: $(READY)
 	@$(BIN)/python benchmarks/costs.py $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# Training steps against a loop by hand, and what factors cost in time: make bench-steps DEVICE=cuda on a GPU.
+bench-steps: $(READY)
+	@$(BIN)/python benchmarks/steps.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEVICE),--device $(DEVICE)) $(if $(WIDTH),--width $(WIDTH))
+
+# Whole backbones at 224 x 224 on a GPU: make bench-models DEVICE=cuda; benchmarks/models.py says how to try it without one.
+bench-models: $(READY)
+	@$(BIN)/python benchmarks/models.py $(if $(DEVICE),--device $(DEVICE)) $(if $(BATCH),--batch $(BATCH)) $(if $(STEPS),--steps $(STEPS)) $(if $(SIZE),--size $(SIZE)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(MODELS)
+
+# Several small trials at once on one device: make bench-packing DEVICE=cuda; benchmarks/packing.py says how to try it without a GPU.
+bench-packing: $(READY)
+	@$(BIN)/python benchmarks/packing.py $(if $(DEVICE),--device $(DEVICE)) $(if $(IMAGES),--images $(IMAGES)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(PACKS),--packs $(PACKS)) $(if $(PRECISION),--precision $(PRECISION))
+
+# Ways to compute circulant projections: make bench-circulant DEVICE=cuda on a GPU.
+bench-circulant: $(READY)
+	@$(BIN)/python benchmarks/circulant.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEVICE),--device $(DEVICE))
+
+# The same short trials through other tools, each in an environment of its own: make bench-peers SEEDS=36 for 72 trials.
+bench-peers: $(READY)
+	@$(BIN)/python benchmarks/peers/run.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 # 100,000 planned trials on the simulated executor.
 bench-scale: $(READY)

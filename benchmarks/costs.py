@@ -12,11 +12,10 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from datetime import UTC, datetime
 
 import torch
+from machine import machine_text
 
-from ablate import provenance
 from ablate.cost import count
 from ablate.cost.count import JitModelAnalysis, handles
 from ablate.families import resolve
@@ -84,11 +83,7 @@ def main(rounds: int) -> None:
                 f" {ratio:.1f} |",
                 flush=True,
             )
-    machine = provenance.collect()
-    print(
-        f"\n{rounds} rounds, one thread; {machine.cpu}, Python {machine.python}, torch"
-        f" {machine.torch}, {datetime.now(UTC):%Y-%m-%d}"
-    )
+    print(f"\n{rounds} rounds, one thread; {machine_text()}")
 
 
 if __name__ == "__main__":

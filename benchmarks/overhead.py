@@ -17,10 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate import provenance
+from machine import machine_text
 
 SLOTS = 2
 LEVELS = ("serial", "parallel")
@@ -120,11 +119,7 @@ def main(rounds: int, seeds: int) -> None:
         f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f});"
         f" ray / bare = {ratio:.2f}"
     )
-    machine = provenance.collect()
-    print(
-        f"{machine.cpu}, {machine.cores} cores, Python {machine.python}, torch"
-        f" {machine.torch}, {datetime.now(UTC):%Y-%m-%d}"
-    )
+    print(machine_text())
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ablate import pipeline, provenance, space
+from machine import machine_text
+
+from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.options import Options
 
@@ -84,11 +85,7 @@ def main(rounds: int) -> None:
         again = statistics.median(later)
         shown = verb.replace("|", " ")
         print(f"| `{shown}` | {first:.2f} | {again:.2f} | {again / base:.1f} |")
-    machine = provenance.collect()
-    print(
-        f"\n{rounds} rounds; {machine.cpu}, {machine.cores} cores, Python"
-        f" {machine.python}, {datetime.now(UTC):%Y-%m-%d}"
-    )
+    print(f"\n{rounds} rounds; {machine_text()}")
 
 
 if __name__ == "__main__":

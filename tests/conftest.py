@@ -8,6 +8,7 @@ import atexit
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -38,6 +39,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+# The background job of a shell ignores SIGINT, and so do the processes that it starts.
+# Tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A cache of its own, which the processes of a test run share.
 if cache.VARIABLE not in os.environ:

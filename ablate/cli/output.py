@@ -11,7 +11,17 @@ from ablate import escape
 from ablate.masking import masked
 
 if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
     from ablate.report.tables import Table
+
+# Characters between two columns.
+GAP = 3
+# A longer word is broken.
+LONGEST_WORD = 40
+# The least width of a table, even in a narrower terminal.
+LEAST_ROOM = 40
 
 
 class Format(StrEnum):
@@ -53,38 +63,127 @@ def show(grid: Table, form: str) -> None:
     if form != "table":
         sys.stdout.write(render(grid, form))
         return
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    def shown(text: str, style: str = "") -> Text:
-        return Text(escape.terminal(text), style=style)
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    # Rich prints nothing into less.
+    console.width = max(console.width, LEAST_ROOM)
+    for number, places in enumerate(_blocks(grid, console.width)):
+        title = grid.title if number == 0 else ""
+        console.print(_block(grid, places, title, console.width))
+    for note in grid.notes:
+        console.print(_shown(note, "dim"), soft_wrap=True)
+
+
+def _blocks(grid: Table, room: int) -> list[list[int]]:
+    """Divides columns into blocks that fit into a terminal below one another.
+
+    A column is named by its place, as two may have the same heading. Each block begins
+    with the columns that name a row.
+    """
+    keys = _keys(grid, room)
+    free = room - sum(_least_width(grid, place) + GAP for place in keys)
+    blocks: list[list[int]] = [[*keys]]
+    left = free
+    for place in range(len(keys), len(grid.columns)):
+        needed = _least_width(grid, place) + GAP
+        if needed > left and len(blocks[-1]) > len(keys):
+            blocks.append([*keys])
+            left = free
+        blocks[-1].append(place)
+        left -= needed
+    return blocks
+
+
+def _keys(grid: Table, room: int) -> list[int]:
+    """Returns the first columns, up to the one that tells all rows apart.
+
+    They take at most half of the room. Otherwise the first one has to do.
+    """
+    taken = 0
+    for place in range(len(grid.columns)):
+        taken += _least_width(grid, place) + GAP
+        if taken > room / 2:
+            break
+        names = {tuple(row[: place + 1]) for row in grid.rows}
+        if len(names) == len(grid.rows):
+            return list(range(place + 1))
+    return [0] if grid.columns else []
+
+
+def _least_width(grid: Table, place: int) -> int:
+    """Returns how narrow a column can be: no word and no number is broken."""
+    words = grid.columns[place].split()
+    for row in grid.rows:
+        words += [row[place]] if _is_right(grid, place) else row[place].split()
+    return min(_longest(words), LONGEST_WORD)
+
+
+def _widths(grid: Table, places: list[int], room: int) -> list[int]:
+    """Returns the width of each column of a block.
+
+    Columns that need less than their share of the free room leave it to the others.
+    """
+    widths = {place: _least_width(grid, place) for place in places}
+    needs = {}
+    for place in places:
+        whole = _longest([grid.columns[place], *(row[place] for row in grid.rows)])
+        needs[place] = max(0, whole - widths[place])
+    left = max(0, room - sum(widths.values()) - GAP * len(places))
+    # The smallest needs first: what they leave is shared by the larger ones.
+    for number, place in enumerate(sorted(places, key=needs.__getitem__)):
+        more = min(needs[place], left // (len(places) - number))
+        widths[place] += more
+        left -= more
+    return [widths[place] for place in places]
+
+
+def _is_right(grid: Table, place: int) -> bool:
+    return grid.columns[place] in grid.right
+
+
+def _longest(texts: list[str]) -> int:
+    """Returns the width of the widest line, in columns of a terminal."""
+    from rich.cells import cell_len
+
+    lines = [line for text in texts for line in escape.terminal(text).splitlines()]
+    return max((cell_len(line) for line in lines), default=0)
+
+
+def _block(grid: Table, places: list[int], title: str, room: int) -> RichTable:
+    """Some columns of a table, for a terminal."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(
-        title=shown(grid.title) if grid.title else None,
+        title=_shown(title) if title else None,
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for column in grid.columns:
+    for place, width in zip(places, _widths(grid, places, room), strict=True):
         table.add_column(
-            shown(column), justify="right" if column in grid.right else "left"
+            _shown(grid.columns[place]),
+            justify="right" if _is_right(grid, place) else "left",
+            width=width,
+            overflow="fold",
         )
     for number, row in enumerate(grid.rows):
         if number in grid.groups:
             table.add_section()
-        bold = [
-            "bold" if (number, column) in grid.bold else "" for column in grid.columns
-        ]
-        table.add_row(
-            *(shown(text, style) for text, style in zip(row, bold, strict=True))
-        )
-    console.print(table)
-    for note in grid.notes:
-        console.print(shown(note, "dim"), soft_wrap=True)
+        cells = []
+        for place in places:
+            is_bold = (number, grid.columns[place]) in grid.bold
+            cells.append(_shown(row[place], "bold" if is_bold else ""))
+        table.add_row(*cells)
+    return table
+
+
+def _shown(text: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(escape.terminal(text), style=style)
 
 
 def duration(seconds: float | None) -> str:
@@ -101,19 +200,39 @@ def duration(seconds: float | None) -> str:
 
 
 class Steps:
-    """Progress on one line of a terminal; elsewhere, a line from time to time."""
+    """Progress on one line of a terminal; elsewhere, a line from time to time.
 
-    SECONDS = 10.0
+    The remaining time is that of the steps since the first report: what comes before
+    may be imports, or steps of an earlier run.
+
+    Args:
+        what: what one step is, such as "epoch".
+    """
+
+    SECONDS = 5.0
 
     def __init__(self, what: str) -> None:
-        self._what, self._told = what, time.monotonic()
+        self._what = what
+        self._told = time.monotonic()
+        self._first: tuple[int, float] | None = None
 
     def __call__(self, done: int, of: int) -> None:
-        text = f"{self._what} {done} of {of}"
+        """Says that so many of all steps are done."""
+        now = time.monotonic()
+        text = f"{self._what} {done} of {of}{self._left(done, of, now)}"
         if sys.stderr.isatty():
-            print(
-                f"\r{text}", end="\n" if done == of else "", file=sys.stderr, flush=True
-            )
-        elif time.monotonic() - self._told > self.SECONDS:
-            self._told = time.monotonic()
+            end = "\n" if done == of else ""
+            # The rest of a longer line before it is erased.
+            print(f"\r{text}\x1b[K", end=end, file=sys.stderr, flush=True)
+        elif now - self._told > self.SECONDS:
+            self._told = now
             tell(text)
+
+    def _left(self, done: int, of: int, now: float) -> str:
+        if self._first is None:
+            self._first = done, now
+        first, since = self._first
+        if not first < done < of:
+            return ""
+        left = (now - since) / (done - first) * (of - done)
+        return f", about {duration(left)} left"

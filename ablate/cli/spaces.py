@@ -150,7 +150,8 @@ def cost(
     timing: Annotated[
         bool,
         typer.Option(
-            "--timing", help="Also measure latency and throughput on this machine."
+            "--timing",
+            help="Also measure inference and training steps on this machine.",
         ),
     ] = False,
     operators: Annotated[
@@ -165,7 +166,7 @@ def cost(
 
     The files of a built-in data set, such as imagenet, are not needed.
     """
-    from ablate.cli import tables
+    from ablate.cli import cost_tables
     from ablate.errors import AblateError
 
     if (file is None) == (model is None):
@@ -179,21 +180,23 @@ def cost(
                 "--set, --image-size, --classes and --operators go with --model; in a"
                 " search space, write them in the file"
             )
-        show(tables.space_cost_table(file, url_of(store, runs), timing), form.value)
+        show(
+            cost_tables.space_cost_table(file, url_of(store, runs), timing), form.value
+        )
         return
     assert model is not None
     if operators and timing:
         raise AblateError(
             "--operators and --timing exclude each other; use one at a time"
         )
-    architecture = tables.one_architecture(
+    architecture = cost_tables.one_architecture(
         model, settings or [], image_size, classes or 1000
     )
     show(
         (
-            tables.operators_table(architecture)
+            cost_tables.operators_table(architecture)
             if operators
-            else tables.model_cost_table(architecture, timing)
+            else cost_tables.model_cost_table(architecture, timing)
         ),
         form.value,
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.errors import AblateError
-from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, Space, Status
+from ablate.records import Cell, Cost, Plan, Space, Status
 from ablate.report.folding import folding_notes
 from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import Table, plain
@@ -21,19 +19,6 @@ if TYPE_CHECKING:
     from ablate.families.family import Family
     from ablate.pipeline import Preview
     from ablate.store.catalogue import StudyStatus
-
-COSTS = {
-    "params": "params",
-    "flops": "FLOPs",
-    "flops_paper": "paper FLOPs",
-    "activations": "activations",
-}
-WITH_DELTA = ("params", "flops", "flops_paper")
-COST_NOTE = (
-    "Δ: difference from row 0. FLOPs: all counted operators of one image (a"
-    " multiply-add counts as one). Paper FLOPs: convolutions, linear layers, matrix"
-    " products, and circulant projections by the paper's formula."
-)
 
 
 def plan_table(shown: Preview) -> Table:
@@ -50,7 +35,7 @@ def plan_table(shown: Preview) -> Table:
         outcome = _outcome(cell, left)
         # Folded cells are in the data only; a note below the table lists them.
         if cell.same_as is None:
-            row = [str(cell.index), *_level_texts(cell, names)]
+            row = [str(cell.index), *level_texts(cell, names)]
             row += _in_units(cell.cost, units)
             row.append(outcome)
             row += [str(left), str(known)] if cell.trials else ["", ""]
@@ -145,228 +130,12 @@ def _own_recipe(space: Space) -> str:
     return note
 
 
-def _level_texts(cell: Cell, names: list[str]) -> list[str]:
+def level_texts(cell: Cell, names: list[str]) -> list[str]:
     """The levels of a cell in the order of the columns; a dash if the model does not
     read the factor, or if its level is that of the backbone.
     """
     levels = shown_levels(cell)
     return [level_text(levels.get(name)) for name in names]
-
-
-def space_cost_table(file: Path, url: str, timing: bool) -> Table:
-    """The cost of each cell of a space, with differences to row 0."""
-    from ablate import pipeline, space
-
-    plan = pipeline.cost_plan(space.read(file), url)
-    names = list(plan.space.factors)
-    reference = plan.cells[0].cost
-    units = cost_units((cell.cost for cell in plan.cells), COSTS)
-    rows, data = [], []
-    for cell in plan.cells:
-        timed = _timing(cell.architecture, timing)
-        if cell.same_as is None:
-            rows.append(
-                [
-                    str(cell.index),
-                    *_level_texts(cell, names),
-                    *_cost_texts(cell.cost, reference, units),
-                    *_texts(timed),
-                    cell.note,
-                ]
-            )
-        data.append(
-            {
-                "row": cell.index,
-                "same_as": cell.same_as,
-                **shown_levels(cell),
-                **(asdict(cell.cost) if cell.cost else {}),
-                **timed,
-                "note": cell.note,
-            }
-        )
-    columns = ["row", *names, *_cost_columns(units), *_timing_columns(timing), "note"]
-    if not any(cell.note for cell in plan.cells if cell.same_as is None):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {*names, "note"},
-        title=_title(plan),
-        notes=[COST_NOTE, *folding_notes(plan.cells)],
-    )
-
-
-def _title(plan: Plan) -> str:
-    if "backbone" in plan.space.factors:
-        backbone = "several backbones"
-    else:
-        backbone = plan.space.backbone
-    if plan.space.trainer:
-        return f"{plan.space.name}: trainer {plan.space.trainer}"
-    return f"{plan.space.name}: {backbone}, {_input(plan.space.data)}"
-
-
-def _input(shape: Data | Architecture) -> str:
-    return (
-        f"{shape.image_size} x {shape.image_size} x {shape.channels}, {shape.classes}"
-        " classes"
-    )
-
-
-def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
-    """Headings. A difference has the name of its cost, so that headings are unique."""
-    columns = []
-    for name, unit in units.items():
-        heading = COSTS[name]
-        columns.append(f"{heading} ({unit.letter})")
-        if name in WITH_DELTA:
-            columns.append(f"Δ {heading}")
-    return columns
-
-
-def _cost_texts(
-    cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]
-) -> list[str]:
-    texts = []
-    for name, unit in units.items():
-        value = getattr(cost, name) if cost else None
-        # By identity: the reference itself shows no difference.
-        if value is not None and reference is not None and reference is not cost:
-            delta = value - getattr(reference, name)
-        else:
-            delta = None
-        texts.append(cost_text(cost, name, unit))
-        if name in WITH_DELTA:
-            texts.append(unit.text(delta, signed=True) if delta is not None else "")
-    return texts
-
-
-def _timing_columns(wanted: bool) -> list[str]:
-    if wanted:
-        return ["latency (ms)", "images / s"]
-    return []
-
-
-def _timing(architecture: Architecture | None, wanted: bool) -> dict[str, Any]:
-    if not wanted:
-        return {}
-    if architecture is None:
-        return {"latency_ms": None, "throughput": None}
-    from ablate.cost import time_model
-
-    measured = time_model(architecture)
-    return {
-        "latency_ms": round(measured.latency_ms, 3),
-        "throughput": round(measured.throughput, 1),
-    }
-
-
-def _texts(values: Mapping[str, Any]) -> list[str]:
-    return ["" if value is None else str(value) for value in values.values()]
-
-
-def one_architecture(
-    model: str, settings: list[str], image_size: int | None, classes: int
-) -> Architecture:
-    """The architecture of `--model NAME --set FACTOR=LEVEL ...`."""
-    from ablate import factors
-    from ablate.families import find, resolve
-
-    family = find(model)
-    said: dict[str, Level] = {}
-    for text in settings:
-        name, equals, written = text.partition("=")
-        if not equals:
-            raise AblateError(
-                f"--set {text}: write FACTOR=LEVEL, as in --set shortcuts.count=2"
-            )
-        if name in said:
-            raise AblateError(f"--set {name} is given twice")
-        said[name] = _level(written)
-    factors.check(said)
-    return resolve(model, image_size or family.image_size(model), 3, classes, said)
-
-
-def _level(text: str) -> Level:
-    """A level as YAML reads it."""
-    from ablate.document import parse
-
-    level: Level = parse(f"level: {text}", "--set").values["level"]
-    return level
-
-
-def model_cost_table(architecture: Architecture, timing: bool) -> Table:
-    """The cost of one model, beside that of its unmodified backbone."""
-    from ablate.families import families
-    from ablate.scheduling.cost_cache import CostCache
-
-    count = CostCache({})
-    unmodified = Architecture(
-        backbone=architecture.backbone,
-        image_size=architecture.image_size,
-        channels=architecture.channels,
-        classes=architecture.classes,
-    )
-    # A family's declared form has no unmodified model: all its numbers are settings.
-    if architecture.settings and architecture.backbone not in families():
-        architectures = {"unmodified": unmodified}
-    else:
-        architectures = {}
-    architectures[
-        " ".join(f"{k}={level_text(v)}" for k, v in architecture.settings.items())
-        or "unmodified"
-    ] = architecture
-    costs = {label: count(which) for label, which in architectures.items()}
-    reference = next(iter(costs.values()))
-    units = cost_units(costs.values(), COSTS)
-    rows, data = [], []
-    for label, which in architectures.items():
-        timed = _timing(which, timing)
-        rows.append(
-            [label, *_cost_texts(costs[label], reference, units), *_texts(timed)]
-        )
-        data.append(
-            {
-                "model": architecture.backbone,
-                **which.settings,
-                **asdict(costs[label]),
-                **timed,
-            }
-        )
-    columns = ["settings", *_cost_columns(units), *_timing_columns(timing)]
-    title = f"{architecture.backbone}, {_input(architecture)}"
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {"settings"},
-        title=title,
-        notes=[COST_NOTE.replace("row 0", "the unmodified model")],
-    )
-
-
-def operators_table(architecture: Architecture) -> Table:
-    """FLOPs of one model by operator."""
-    from ablate.cost import operators
-
-    totals = {
-        "matrix": "flops, flops_paper",
-        "other": "flops",
-        "elementwise": "none",
-    }
-    data = []
-    for group, counts in operators(architecture).items():
-        for name, number in sorted(counts.items(), key=lambda item: -item[1]):
-            data.append(
-                {
-                    "operator": name,
-                    "class": group,
-                    "counted in": totals[group],
-                    "flops": number,
-                }
-            )
-    return plain(data, architecture.backbone)
 
 
 def studies_table(url: str) -> Table:

@@ -353,11 +353,11 @@ def checked() -> tuple[Table, int]:
     steps = Steps("check")
     wanted = list(checks())
     for number, (part, check) in enumerate(wanted, 1):
-        steps(number, len(wanted))
         with warnings.catch_warnings(), redirect_stdout(sys.stderr):
             # Of a part's own code, which the user sees when it trains.
             warnings.simplefilter("ignore")
             found = check.problem()
+        steps(number, len(wanted))
         broken += bool(found)
         result = "BROKEN" if found else "ok"
         rows.append([part, check.what, result, found])

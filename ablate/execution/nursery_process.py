@@ -83,11 +83,15 @@ def _import() -> None:
     import torch
     import torch._dynamo
     import torch.utils.data
+    import torch.utils.serialization.config
 
     import ablate.cost
     import ablate.execution.trial_run
     import ablate.execution.worker
-    import ablate.families  # noqa: F401  (for forks)
+    import ablate.families
+    import ablate.learning.classification
+    import ablate.learning.detection
+    import ablate.learning.segmentation  # noqa: F401  (for forks)
 
     torch.set_num_threads(1)
 

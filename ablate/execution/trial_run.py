@@ -70,9 +70,12 @@ class TrialRun:
     Nothing of a job outlives `close`. The next job starts from its own seed, network,
     threads and data order, in a process in which only the imports and the data are
     warm.
+
+    Args:
+        frozen: whether the process has hidden its imports from the garbage collector.
     """
 
-    def __init__(self, job: Job, executor: str) -> None:
+    def __init__(self, job: Job, executor: str, *, frozen: bool = False) -> None:
         self._job, self._trial = job, job.trial.hash
         self._training: Training | OwnTraining | None = None
         self._place = Place(
@@ -80,6 +83,7 @@ class TrialRun:
         )
         self._saved = time.monotonic()
         self._diagnosis_error = ""
+        self._frozen = frozen
         self._froze = False
         self.status = Status.RUNNING
 
@@ -250,8 +254,9 @@ class TrialRun:
         has imported torch and timm holds about a million others, and to visit them
         takes half a second per trial.
         """
-        # A worker of Ray has frozen its imports for good.
-        if gc.get_freeze_count() == 0:
+        # `get_freeze_count` visits every frozen object. In a worker, where there are a
+        # million, this takes longer than to build a small network.
+        if not self._frozen and gc.get_freeze_count() == 0:
             gc.freeze()
             self._froze = True
 

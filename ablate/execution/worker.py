@@ -155,7 +155,8 @@ class _Worker:
         # For programs that the trial starts.
         os.environ["OMP_NUM_THREADS"] = str(job.resources.threads)
         self._left = False
-        self._run = TrialRun(job, "ray")
+        # The nursery has frozen what it imported.
+        self._run = TrialRun(job, "ray", frozen=True)
         return self._run.start()
 
     def _step(self, run: TrialRun, seconds: float) -> Iterable[Event]:

@@ -21,11 +21,12 @@ def loss_of_made_up(network: Any, images: Tensor) -> Tensor:
     import torch
 
     height, width = images.shape[-2:]
-    mask = torch.zeros(1, height, width, dtype=torch.uint8)
+    device = images.device
+    mask = torch.zeros(1, height, width, dtype=torch.uint8, device=device)
     mask[:, : height // 2, : width // 2] = 1
     one = {
-        "boxes": torch.tensor([[0.0, 0.0, width / 2, height / 2]]),
-        "labels": torch.tensor([1]),
+        "boxes": torch.tensor([[0.0, 0.0, width / 2, height / 2]], device=device),
+        "labels": torch.tensor([1], device=device),
         "masks": mask,
     }
     losses = network.losses(

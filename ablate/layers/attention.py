@@ -110,27 +110,8 @@ class EditableAttention(nn.Module):
         """
         for edit in self.edits.value:
             v = _split(edit(source, _merge(v)), self.num_heads)
-        # The fused call never forms logits and weights, so it can only be used if
-        # nothing edits or observes them. An edit of values alone does not prevent it.
-        # Its scale is 1, because q is scaled already.
-        if (
-            self.fusible
-            and not self.edits.logits
-            and not self.edits.weights
-            and self.observer is None
-        ):
-            if mask is None:
-                added = bias
-            elif bias is None:
-                added = mask
-            else:
-                added = bias + mask
-            drop = self.attn_drop.p if self.training else 0.0
-            return _merge(
-                F.scaled_dot_product_attention(
-                    q, k, v, attn_mask=added, dropout_p=drop, scale=1.0
-                )
-            )
+        if self._can_fuse():
+            return _merge(self._fused(q, k, v, bias, mask))
         logits = q @ k.transpose(-2, -1)
         if bias is not None:
             logits = logits + bias
@@ -147,6 +128,51 @@ class EditableAttention(nn.Module):
         if self.observer is not None:
             self._seen = (source, logits, weights)
         return _merge(self.attn_drop(weights) @ v)
+
+    def _can_fuse(self) -> bool:
+        """Whether the fused call can be used, which never forms logits and weights.
+
+        Nothing may observe them, and no edit may need them. An edit of values alone
+        needs neither.
+        """
+        if not self.fusible or self.observer is not None or self.edits.logits:
+            return False
+        if not self.edits.weights:
+            return True
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            # A traced network is counted, by the form of the paper. (torch documents
+            # this function, but neither exports nor types it.)
+            return False
+        if self.training and self.attn_drop.p:
+            # Dropout comes after the edits of weights.
+            return False
+        # Not a subclass, which may have another formula.
+        return all(type(edit) is ScaledHighPass for edit in self.edits.weights)
+
+    def _fused(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """The attention of all heads, as (batch, heads, n, head width)."""
+        if mask is None:
+            added = bias
+        elif bias is None:
+            added = mask
+        else:
+            added = bias + mask
+        drop = self.attn_drop.p if self.training else 0.0
+        # The scale is 1, because q is scaled already.
+        attended = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=added, dropout_p=drop, scale=1.0
+        )
+        for edit in self.edits.weights:
+            assert isinstance(edit, ScaledHighPass)
+            attended = edit.of_attended(attended, v)
+        return attended
 
     def finish(self, merged: Tensor) -> Tensor:
         """Applies the output projection, its dropout, and the edits of the output.
@@ -191,6 +217,20 @@ class ScaledHighPass(nn.Module):
         # everywhere; no mean has to be computed.
         low = 1 / weights.shape[-1]
         return low + (1 + self.w[:, None, None]) * (weights - low)
+
+    def of_attended(self, attended: Tensor, v: Tensor) -> Tensor:
+        """Returns `A' V` from `A V`, without the attention map A.
+
+        Since `A_LP V` is the mean of V over tokens, `A' V = (1 + w) A V - w mean(V)`.
+
+        Shape:
+            attended (batch, heads, n, head width), v (batch, heads, m, head width), to
+            the shape and type of `attended`.
+        """
+        w = self.w[:, None, None]
+        edited: Tensor = (1 + w) * attended - w * v.mean(dim=-2, keepdim=True)
+        # With autocast, w is float32 and the rest is not.
+        return edited.to(attended.dtype)
 
 
 class ScaledFrequencies(nn.Module):

@@ -51,13 +51,14 @@ def step_seconds(model: nn.Module, architecture: Architecture, images: int) -> f
     """Returns the seconds of one forward and backward pass."""
     inputs = torch.randn(images, *architecture.input_shape)
     start = time.perf_counter()
-    _loss(model, architecture, inputs).backward()
+    loss_of(model, architecture, inputs).backward()
     return time.perf_counter() - start
 
 
-def _loss(model: nn.Module, architecture: Architecture, inputs: Tensor) -> Tensor:
+def loss_of(model: nn.Module, architecture: Architecture, inputs: Tensor) -> Tensor:
+    """Returns a loss of a network on made-up images, whatever its head is."""
     if not architecture.head:
-        classes = torch.zeros(len(inputs), dtype=torch.int64)
+        classes = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
         return F.cross_entropy(model(inputs), classes)
     head = heads.find(architecture.head)
     if head.loss is not None:

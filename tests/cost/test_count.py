@@ -14,7 +14,7 @@ import torch
 from timm.layers import set_fused_attn
 from torch import nn
 
-from ablate.cost import count, operators, rules, time_model
+from ablate.cost import count, operators, rules
 from ablate.cost.count import JitModelAnalysis, cost_of
 from ablate.errors import UncountedOperator
 from ablate.families import resolve
@@ -152,19 +152,6 @@ def test_counting_leaves_the_random_state_alone() -> None:
         )
     )
     assert torch.equal(torch.rand(1), expected)
-
-
-def test_timing_measures() -> None:
-    small = resolve(
-        "vit",
-        8,
-        1,
-        10,
-        {"size.width": 8, "size.depth": 1, "size.heads": 1, "size.patch_size": 4},
-    )
-    measured = time_model(small, batch=4, repeats=2)
-    assert measured.latency_ms > 0
-    assert measured.throughput > 0
 
 
 def test_two_threads_do_not_trace_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

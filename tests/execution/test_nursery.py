@@ -201,6 +201,52 @@ print(len(os.listdir("/proc/self/task")))
     assert ran.stdout == "1\n", ran.stderr
 
 
+ONE_TRIAL = """
+import sys, tempfile
+from pathlib import Path
+from ablate import space
+from ablate.execution import nursery_process as nursery
+from ablate.families import resolve
+from ablate.records import Diagnostics, Job, Resources, Status, Trial
+nursery._import()
+declared = space.read(Path(sys.argv[1]))
+network = resolve(declared.backbone, 8, 1, 10, declared.fixed)
+trial = Trial(network, declared.recipe, declared.data, seed=0)
+job = Job(trial, tempfile.mkdtemp(), Resources(cpus=1), diagnostics=Diagnostics())
+from ablate.data import arrays
+arrays.load(trial.data)
+before = set(sys.modules)
+from ablate.execution.trial_run import TrialRun
+run = TrialRun(job, "ray", frozen=True)
+events = list(run.start())
+while run.status == Status.RUNNING:
+    events += run.step()
+assert run.status == Status.COMPLETED, events
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_worker_has_nothing_to_import(tmp_path: Path) -> None:
+    """Each of thousands of forks would import it again."""
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "question: What does a trial import?\n"
+        "backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2,"
+        " mlp_ratio: 2}\n"
+        "factors: {layout: [serial, parallel]}\n"
+        "data: {name: digits, train_images: 64, test_images: 32}\n"
+        "recipe: {epochs: 1, batch_size: 32, warmup_epochs: 0}\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", ONE_TRIAL, str(space)],
+        env={**os.environ, **client.ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "\n", ran.stderr
+
+
 def test_a_worker_sees_the_devices_of_its_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -196,3 +196,13 @@ def test_a_nursery_that_cannot_start_leaves_no_warden(
         make("ray").prepare(1, 0, Resources())
     assert MARK not in os.environ
     assert set(psutil.Process().children()) == before
+
+
+def test_a_local_ray_has_no_autoscaler(driver: subprocess.Popen[str]) -> None:
+    """It would add no machine, and Ray waits a second for its end."""
+    alive = [
+        " ".join(command_line(process))
+        for process in psutil.Process(driver.pid).children(recursive=True)
+    ]
+    assert any("raylet" in line for line in alive)
+    assert not any("autoscaler" in line and "monitor.py" in line for line in alive)

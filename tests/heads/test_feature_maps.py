@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ablate import families, heads
 from ablate.backbones.features import FeatureMaps
 from ablate.errors import Infeasible, UnknownName
+from ablate.heads.images import loss_of_made_up
 from ablate.layers.ffn import DepthwiseBlock
 from ablate.models import build, build_from
 from ablate.records import Settings
@@ -218,3 +219,18 @@ def test_a_checkpoint_of_a_network_with_a_head_fits_it(settings: Settings) -> No
         torch.equal(tensor, expected[name])
         for name, tensor in fresh.state_dict().items()
     )
+
+
+def test_made_up_objects_are_on_the_device_of_the_images() -> None:
+    """A network on a GPU cannot be compared with boxes in the main memory."""
+
+    class Network:
+        def losses(
+            self, images: Tensor, sizes: object, objects: list[dict[str, Tensor]]
+        ) -> dict[str, Tensor]:
+            for one in objects:
+                assert {value.device for value in one.values()} == {images.device}
+            return {"loss": images.sum()}
+
+    images = torch.zeros(2, 3, 8, 8, device="meta")
+    assert loss_of_made_up(Network(), images).device == images.device

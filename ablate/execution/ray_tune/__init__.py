@@ -58,6 +58,9 @@ SLOW = re.compile(
     r"timed out|[Tt]imeout|[Uu]nable to connect to GCS|[Ff]ailed to connect to GCS"
 )
 
+# How messages of Ray begin that ablate reports itself. A local Ray has one node.
+OURS = ("A worker died", "Raylet is terminated", "The node with node id")
+
 # These are set before Ray is imported, because Ray reads some of them at import.
 os.environ.update(
     {
@@ -150,7 +153,7 @@ class RayExecutor:
 
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
-        from ablate.execution.ray_tune.guard import Guard
+        from ablate.execution.ray_tune.guard import Guard, end_autoscaler
         from ablate.execution.ray_tune.monitor import died
 
         assert self._warden is not None
@@ -201,6 +204,7 @@ class RayExecutor:
                     file=sys.stderr,
                     flush=True,
                 )
+        end_autoscaler()
         self._guard.started()
 
     def _wait(self) -> None:
@@ -303,7 +307,7 @@ def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:
     itself.
     """
     for line in data.get("lines", ()):
-        if not line.startswith(("A worker died", "Raylet is terminated")):
+        if not line.startswith(OURS):
             print(
                 escape.line(f"Ray: {line.splitlines()[0].split('. ')[0]}"),
                 file=sys.stderr,

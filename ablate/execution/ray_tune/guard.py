@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 import threading
@@ -26,7 +27,11 @@ import psutil
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 RAYLET = "raylet"
 PARTS = ("gcs_server", RAYLET, *AGENTS)
+# The program, in both versions of the autoscaler.
+AUTOSCALER = re.compile(r"/ray/autoscaler/.*monitor\.py$")
 FIND_SECONDS = 0.5
+# How long a killed process may take to end.
+END_SECONDS = 5.0
 # How long the driver may take to end cleanly after its raylet died.
 GRACE_SECONDS = 30
 EXIT_CODE = 2
@@ -111,6 +116,19 @@ class Guard:
         poll = select.poll()
         poll.register(self._ended, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
+
+
+def end_autoscaler() -> None:
+    """Ends the process that would add machines: a local Ray has only this one.
+
+    It takes a share of a core while the run starts, and Ray waits a second for its end.
+    """
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(AUTOSCALER.search(part) for part in process.cmdline()):
+                process.kill()
+                # Reaped here: until Ray ends, it would be listed as defunct.
+                process.wait(END_SECONDS)
 
 
 def ray_parts() -> dict[int, str]:
