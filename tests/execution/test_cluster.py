@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,23 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         match="ray_address auto goes with executor ray, not with inline",
     ):
         Options(ray_address="auto", executor="inline")
+
+
+def test_a_start_leaves_the_filters_of_warnings_to_the_main_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The main thread counts costs meanwhile, and silences warnings of torch's tracer.
+    during: list[object] = []
+    monkeypatch.setattr(
+        "ablate.execution.ray_tune.cluster.join",
+        lambda *_: during.append(list(warnings.filters)),
+    )
+    executor = make("ray", ray_address="127.0.0.1:1")
+    before = list(warnings.filters)
+    executor.prepare(cpus=None, gpus=None)
+    executor.ready()
+    executor.close()
+    assert during == [before]
 
 
 @pytest.mark.ray

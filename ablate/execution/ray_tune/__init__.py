@@ -29,7 +29,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from ablate import advice, escape
@@ -140,16 +139,15 @@ class RayExecutor:
         self._thread.start()
 
     def _start(self, cpus: int | None, gpus: int | None) -> None:
-        with warnings.catch_warnings():
-            # Ray's own imports cause deprecation warnings that a user cannot fix.
-            warnings.simplefilter("ignore")
-            from ablate.execution.ray_tune import cluster
+        # Do not change the filters of warnings here: they belong to the whole process,
+        # and the main thread counts costs meanwhile.
+        from ablate.execution.ray_tune import cluster
 
-            logging.getLogger("ray").setLevel(logging.ERROR)
-            if self._address:
-                cluster.join(self._address, USERS_AUTH_MODE)
-            else:
-                self._start_local(cpus, gpus)
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        if self._address:
+            cluster.join(self._address, USERS_AUTH_MODE)
+        else:
+            self._start_local(cpus, gpus)
 
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
@@ -257,10 +255,9 @@ class RayExecutor:
             self.prepare(order.cpus, order.gpus)
         self.ready()
         _check_resources(order.resources, self._address)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from ablate.execution.ray_tune.cluster import check_nodes
-            from ablate.execution.ray_tune.driver import train
+        from ablate.execution.ray_tune.cluster import check_nodes
+        from ablate.execution.ray_tune.driver import train
+
         # Ray prints its warnings to stdout, which is for results.
         with contextlib.redirect_stdout(sys.stderr):
             if self._address:
