@@ -2,6 +2,7 @@
 how soon a resume starts its first trial.
 
     make bench-scale
+    make bench-scale TRIALS=1000000 SEEDS=10 STOP=1000
 
 Two processes: the first plans, asks for and stores half of the trials, and is stopped;
 the second resumes, timed from the start of its process to its first trial, and to its
@@ -27,16 +28,17 @@ factors:
   shortcuts.count: [0, 1]
   recipe.lr: {lr}
   recipe.weight_decay: {decay}
-seeds: 5
+seeds: {seeds}
 data: {{name: digits, train_images: 200, test_images: 50}}
 recipe: {{epochs: 1, batch_size: 50, warmup_epochs: 0}}
 """
 
 
-def space_text(trials: int) -> str:
-    """A grid of about `trials` / 5 cells, in two architectures."""
-    side = round((trials / 10) ** 0.5)
+def space_text(trials: int, seeds: int) -> str:
+    """A grid of about `trials` / `seeds` cells, in two architectures."""
+    side = int((trials / seeds / 2) ** 0.5)
     return SPACE.format(
+        seeds=seeds,
         lr=[round(1e-4 * 1.05**i, 9) for i in range(side)],
         decay=[round(0.001 * i, 6) for i in range(side)],
     )
@@ -83,19 +85,28 @@ def main() -> None:
     )
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--child", metavar="FOLDER")
-    parser.add_argument("--stop-after", type=int)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--stop-after", type=int, help="trials to train in each process, if not half"
+    )
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(drive(Path(arguments.child), arguments.stop_after)))
         return
     with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "scale.yaml").write_text(space_text(arguments.trials))
+        text = space_text(arguments.trials, arguments.seeds)
+        (Path(name) / "scale.yaml").write_text(text)
         command = [sys.executable, __file__, "--child", name]
-        half = ["--stop-after", str(arguments.trials // 2)]
-        for words, extra in (
-            ("half of them, from nothing", half),
-            ("resumed, the other half", []),
-        ):
+        if arguments.stop_after:
+            some = ["--stop-after", str(arguments.stop_after)]
+            parts = (("from nothing", some), ("resumed", some))
+        else:
+            half = ["--stop-after", str(arguments.trials // 2)]
+            parts = (
+                ("half of them, from nothing", half),
+                ("resumed, the other half", []),
+            )
+        for words, extra in parts:
             found = json.loads(
                 subprocess.run(
                     [*command, *extra], check=True, capture_output=True, text=True

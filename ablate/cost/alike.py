@@ -161,9 +161,11 @@ def _of_module(module: nn.Module) -> Hashable:
     for name, value in sorted(vars(module).items()):
         if name in _UNREAD or (is_drop and name in ("p", "drop_prob")):
             continue
-        if "_hooks" in name and value:
-            # Somebody looks at this module, or changes what it computes.
-            raise _NotUnderstood
+        if "_hooks" in name:
+            if value:
+                # Somebody looks at this module, or changes what it computes.
+                raise _NotUnderstood
+            continue
         attributes.append((name, _of_value(value)))
     tensors = {**module._parameters, **module._buffers}
     return (

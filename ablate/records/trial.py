@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 
 from ablate.identity import canonical_json, text_hash
 from ablate.records.base import Level
@@ -55,7 +54,7 @@ class Teacher:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One training: architecture, recipe, data and seed.
 
@@ -75,6 +74,8 @@ class Trial:
     code: Mapping[str, str] = field(default_factory=dict)
     # The fields of the recipe that the user's trainer reads, beside the epochs.
     reads: tuple[str, ...] = ()
+    # A slot, and no cached property: a plan may have a million trials.
+    _hash: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def canonical_recipe(self) -> dict[str, Level]:
@@ -90,8 +91,13 @@ class Trial:
         # Cached in the recipe, which many trials share.
         return self.recipe.canonical_json
 
-    @cached_property
+    @property
     def hash(self) -> str:
+        if not self._hash:
+            object.__setattr__(self, "_hash", self._computed_hash())
+        return self._hash
+
+    def _computed_hash(self) -> str:
         # JSON that is put together from parts in a fixed order. The parts are cached in
         # records that many trials share, which makes planning 100,000 trials fast.
         parts = [

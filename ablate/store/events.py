@@ -12,12 +12,14 @@ What would break it: changing a trial without the condition in `_set_status`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BindParameter,
     Connection,
+    Integer,
     Update,
     bindparam,
     delete,
@@ -64,14 +66,46 @@ END_ATTEMPT = (
     .where(attempts.c.id == bindparam("attempt"))
     .values(status=bindparam("word"), ended_at=MOMENT, error=bindparam("reason"))
 )
-LAST_EPOCH = select(func.max(epochs.c.number), func.sum(epochs.c.seconds)).where(
-    epochs.c.trial_hash == TRIAL
+LAST_EPOCH = (
+    select(func.max(epochs.c.number))
+    .where(epochs.c.trial_hash == TRIAL)
+    .scalar_subquery()
 )
-METRICS_OF_EPOCH = select(epoch_metrics.c.name, epoch_metrics.c.value).where(
-    (epoch_metrics.c.trial_hash == TRIAL)
-    & (epoch_metrics.c.epoch == bindparam("of_epoch"))
+SECONDS = (
+    select(func.sum(epochs.c.seconds))
+    .where(epochs.c.trial_hash == TRIAL)
+    .scalar_subquery()
 )
 FORGET_FINAL = delete(trial_metrics).where(trial_metrics.c.trial_hash == TRIAL)
+# The final metrics of a trial are those of its selected epoch.
+ADD_FINAL = insert(trial_metrics).from_select(
+    ["trial_hash", "name", "value"],
+    select(epoch_metrics.c.trial_hash, epoch_metrics.c.name, epoch_metrics.c.value)
+    .join(trials, trials.c.hash == epoch_metrics.c.trial_hash)
+    .where(
+        epoch_metrics.c.trial_hash == TRIAL,
+        epoch_metrics.c.epoch == trials.c.selected_epoch,
+    ),
+)
+FORGET_ONE_FINAL = delete(trial_metrics).where(
+    trial_metrics.c.trial_hash == TRIAL,
+    trial_metrics.c.name == bindparam("of_name"),
+)
+
+
+@dataclass
+class _Attempt:
+    """An open attempt of this run.
+
+    Attributes:
+        key: its key in the store.
+        first: whether the trial was never tried before.
+        stored: the last stored epoch of the trial.
+    """
+
+    key: int
+    first: bool
+    stored: int
 
 
 class EventStore:
@@ -83,9 +117,8 @@ class EventStore:
 
     def __init__(self) -> None:
         self.provenance: int | None = None
-        # By trial: its open attempt, and its last stored epoch.
-        self._open: dict[str, int] = {}
-        self._stored: dict[str, int] = {}
+        # By trial.
+        self._open: dict[str, _Attempt] = {}
 
     def put(self, connection: Connection, happened: Event) -> None:
         """Stores one event."""
@@ -119,7 +152,9 @@ class EventStore:
                 **vars(happened.place),
             },
         )
-        self._open[happened.trial], self._stored[happened.trial] = key_of(made), stored
+        self._open[happened.trial] = _Attempt(
+            key=key_of(made), first=not before, stored=stored
+        )
         _set_status(connection, happened.trial, {"status": Status.RUNNING})
 
     def _progressed(self, connection: Connection, happened: Progressed) -> None:
@@ -127,7 +162,8 @@ class EventStore:
         numbers = [epoch.number for epoch in happened.epochs]
         # An attempt that resumed at an older checkpoint reports epochs again; the new
         # values replace the old ones. Only then is a delete needed.
-        if key not in self._stored or min(numbers) <= self._stored[key]:
+        attempt = self._open.get(key)
+        if attempt is None or min(numbers) <= attempt.stored:
             for table, number in (
                 (epochs, epochs.c.number),
                 (epoch_metrics, epoch_metrics.c.epoch),
@@ -151,18 +187,18 @@ class EventStore:
                 )
         insert_all(connection, epochs, rows)
         insert_all(connection, epoch_metrics, metrics)
-        self._stored[key] = max(self._stored.get(key, 0), *numbers)
+        if attempt is not None:
+            attempt.stored = max(attempt.stored, *numbers)
         _set_status(connection, key, {"epochs_done": max(numbers)})
 
     def _ended(self, connection: Connection, happened: Ended) -> None:
         attempt = self._open.pop(happened.trial, None)
-        self._stored.pop(happened.trial, None)
         interrupted = happened.status == Status.RUNNING
         if attempt is not None:
             connection.execute(
                 END_ATTEMPT,
                 {
-                    "attempt": attempt,
+                    "attempt": attempt.key,
                     "word": "interrupted" if interrupted else happened.status,
                     "moment": now(),
                     "reason": masked(happened.error),
@@ -172,19 +208,14 @@ class EventStore:
             "status": Status.PLANNED if interrupted else happened.status,
             "owner": None,
         }
-        if happened.status == Status.COMPLETED:
-            last, spent = connection.execute(
-                LAST_EPOCH, {"of_trial": happened.trial}
-            ).one()
-            values["seconds"] = spent
-            values["selected_epoch"] = last
-            if happened.tested is not None:
-                values["selected_epoch"] = happened.tested.epoch
         if not interrupted:
             values["ended_at"] = now()
-        changed = _set_status(connection, happened.trial, values)
-        if changed and happened.status == Status.COMPLETED:
-            _put_final(connection, happened, values["selected_epoch"])
+        if happened.status != Status.COMPLETED:
+            _set_status(connection, happened.trial, values)
+        elif _complete(connection, happened, values):
+            if attempt is None or not attempt.first:
+                connection.execute(FORGET_FINAL, {"of_trial": happened.trial})
+            _put_final(connection, happened)
 
 
 def _measured(connection: Connection, happened: Measured) -> None:
@@ -220,32 +251,60 @@ def _set_status(connection: Connection, trial: str, values: Mapping[str, Any]) -
     return bool(changed.rowcount)
 
 
+def _complete(
+    connection: Connection, happened: Ended, values: Mapping[str, Any]
+) -> bool:
+    """Completes a trial unless its result is known. Returns whether it did.
+
+    The selected epoch is the tested one, or the last one.
+    """
+    given = {f"new_{name}": value for name, value in values.items()}
+    tested = None if happened.tested is None else happened.tested.epoch
+    changed = connection.execute(
+        _completing(tuple(values)),
+        {"of_trial": happened.trial, "tested_epoch": tested, **given},
+    )
+    return bool(changed.rowcount)
+
+
 @cache
 def _setting(columns: tuple[str, ...]) -> Update:
     """The statement that sets these columns of a trial without a known result."""
-    is_open = (trials.c.hash == TRIAL) & trials.c.status.not_in(KNOWN)
+    # Not `not_in`: SQLAlchemy would write its list into the statement each time.
+    is_open = (trials.c.status != known for known in KNOWN)
     values: dict[str, BindParameter[Any]] = {
         name: bindparam(f"new_{name}") for name in columns
     }
-    return update(trials).where(is_open).values(values)
+    return update(trials).where(trials.c.hash == TRIAL, *is_open).values(values)
 
 
-def _put_final(connection: Connection, happened: Ended, epoch: int) -> None:
+@cache
+def _completing(columns: tuple[str, ...]) -> Update:
+    """The same statement, which also sets the time spent and the selected epoch."""
+    tested = bindparam("tested_epoch", type_=Integer)
+    return _setting(columns).values(
+        seconds=SECONDS, selected_epoch=func.coalesce(tested, LAST_EPOCH)
+    )
+
+
+def _put_final(connection: Connection, happened: Ended) -> None:
     """Stores the final metrics of a completed trial.
 
     They are those of the selected epoch, or what the test set gave afterwards.
     """
-    trial = {"of_trial": happened.trial}
-    rows = connection.execute(METRICS_OF_EPOCH, {**trial, "of_epoch": epoch})
-    final = {row.name: row.value for row in rows}
-    if happened.tested is not None:
-        final |= happened.tested.metrics
-    connection.execute(FORGET_FINAL, trial)
+    trial = happened.trial
+    connection.execute(ADD_FINAL, {"of_trial": trial})
+    tested = happened.tested.metrics if happened.tested is not None else {}
+    if not tested:
+        return
+    connection.execute(
+        FORGET_ONE_FINAL, [{"of_trial": trial, "of_name": name} for name in tested]
+    )
     insert_all(
         connection,
         trial_metrics,
         [
-            {"trial_hash": happened.trial, "name": name, "value": value}
-            for name, value in final.items()
+            {"trial_hash": trial, "name": name, "value": value}
+            for name, value in tested.items()
         ],
     )

@@ -16,13 +16,15 @@ excludes other drivers (`database.exclude_drivers`).
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Insert, Table, delete, func, insert, select, update
 
 from ablate.advice import option
 from ablate.errors import StoreError
@@ -209,7 +211,7 @@ def _trials(
 ) -> None:
     wanted = {trial.hash: trial for trial in planned}
     stored = existing(connection, trials.c.hash, list(wanted), trials.c.status)
-    rows = [
+    rows = (
         {
             "hash": key,
             "architecture_hash": trial.architecture.hash,
@@ -225,7 +227,7 @@ def _trials(
         }
         for key, trial in wanted.items()
         if key not in stored
-    ]
+    )
     insert_all(connection, trials, rows)
     for key in (key for key, status in stored.items() if status in again):
         # The conditions are checked again inside the update: another driver may have
@@ -241,7 +243,7 @@ def _trials(
 def _cells(
     connection: Connection, study: int, new: Sequence[Cell], digests: Mapping[int, str]
 ) -> None:
-    rows = [
+    rows = (
         {
             "study_id": study,
             "number": cell.index,
@@ -255,7 +257,7 @@ def _cells(
             "digest": digests[cell.index],
         }
         for cell in new
-    ]
+    )
     insert_all(connection, cells, rows)
     # A search adds one cell at a time to thousands; reading all their IDs each time
     # would take quadratic time.
@@ -267,39 +269,29 @@ def _cells(
             select(cells.c.id, cells.c.number).where(mine)
         )
     }
-    level_rows: list[dict[str, Any]] = []
-    trial_rows: list[dict[str, Any]] = []
-    for cell in new:
-        level_rows += _level_rows(cell, ids[cell.index])
-        for trial in cell.trials:
-            trial_rows.append(
-                {
-                    "cell_id": ids[cell.index],
-                    "seed": trial.seed,
-                    "trial_hash": trial.hash,
-                }
-            )
+    level_rows = (row for cell in new for row in _level_rows(cell, ids[cell.index]))
     insert_all(connection, levels, level_rows)
+    trial_rows = (
+        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
+        for cell in new
+        for trial in cell.trials
+    )
     insert_all(connection, cell_trials, trial_rows)
 
 
-def _level_rows(cell: Cell, cell_id: int) -> list[dict[str, Any]]:
+def _level_rows(cell: Cell, cell_id: int) -> Iterator[dict[str, Any]]:
     """The levels of a cell, in their order."""
-    rows = []
     for position, (factor, level) in enumerate(cell.levels.items()):
         text_ = str(level).lower() if isinstance(level, bool) else str(level)
-        rows.append(
-            {
-                "cell_id": cell_id,
-                "factor": factor,
-                "position": position,
-                "level": level,
-                "read": factor not in cell.unread,
-                "text": text_,
-                "number": level if is_number(level) else None,
-            }
-        )
-    return rows
+        yield {
+            "cell_id": cell_id,
+            "factor": factor,
+            "position": position,
+            "level": level,
+            "read": factor not in cell.unread,
+            "text": text_,
+            "number": level if is_number(level) else None,
+        }
 
 
 def key_of(result: Any) -> int:
@@ -319,6 +311,15 @@ def existing(
     return values
 
 
-def insert_all(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)
+def insert_all(
+    connection: Connection, table: Table, rows: Iterable[dict[str, Any]]
+) -> None:
+    """Inserts rows, a chunk at a time: a plan may have a million of them."""
+    rest = iter(rows)
+    while chunk := list(islice(rest, CHUNK)):
+        connection.execute(_insertion(table), chunk)
+
+
+@cache
+def _insertion(table: Table) -> Insert:
+    return insert(table)
