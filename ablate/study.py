@@ -143,7 +143,9 @@ class Study:
                 results, declared.baseline, declared.full, least, declared.looks
             )
         if of == "controls":
-            found = control_effects(results, least, declared.looks)
+            found = control_effects(
+                results, least, declared.looks, declared=bool(declared.control)
+            )
         else:
             found = self.effects(least)
         if not found:

@@ -88,7 +88,7 @@ def _plan_notes(plan: Plan) -> list[str]:
     """
     from ablate.plan.designs import aliases
 
-    notes = folding_notes(plan.cells)
+    notes = [*folding_notes(plan.cells), *_control_notes(plan)]
     if plan.space.strategy is None and plan.space.design.name in (
         "fractional",
         "plackett-burman",
@@ -111,6 +111,32 @@ def _plan_notes(plan: Plan) -> list[str]:
             "The warm-up of a cell is at least one epoch shorter than its training."
         ]
     return [*notes, f"Recipe: {recipe}; all other fields are off or at their defaults."]
+
+
+def _control_notes(plan: Plan) -> list[str]:
+    """Which variants have no control of their own, because no width is nearer in cost."""
+    if not plan.space.control:
+        return []
+    name = plan.space.control.removeprefix("iso-")
+    controlled = {cell.control_of for cell in plan.cells}
+    baseline = next(
+        (cell for cell in plan.cells if cell.levels == plan.space.baseline), None
+    )
+    if baseline is None or baseline.cost is None:
+        return []
+    word = "FLOPs" if name == "flops" else "parameters"
+    mine = getattr(baseline.cost, name)
+    notes = []
+    for cell in plan.cells:
+        if cell.role != "variant" or not cell.feasible or cell.index in controlled:
+            continue
+        assert cell.cost is not None
+        more = getattr(cell.cost, name) / mine - 1
+        notes.append(
+            f"Row {cell.index} has {100 * more:+.1f} % of {word}, and no width is nearer"
+            f" than that of row {baseline.index}, which is its control."
+        )
+    return notes
 
 
 def _own_recipe(space: Space) -> str:

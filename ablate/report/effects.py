@@ -260,12 +260,17 @@ def control_effects(
     margin: float,
     looks: Looks | None = None,
     *,
+    declared: bool = False,
     predict: bool = True,
 ) -> list[Effect]:
     """Returns the effects of variants compared with the baseline at equal cost.
 
     A variant is compared with its control, or with the baseline if that is nearest in
     cost. Empty for a study without controls.
+
+    Args:
+        declared: whether the space asks for controls. The baseline may be nearest to
+            every variant, and then no cell is a control.
     """
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
@@ -279,7 +284,7 @@ def control_effects(
         for cell in results.cells
         if cell.role == "variant" and cell.same_as is None and cell.statuses
     ]
-    if controls and baseline:
+    if baseline and (controls or declared):
         pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants]
     else:
         pairs = []

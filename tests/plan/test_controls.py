@@ -5,10 +5,13 @@ alone gives.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from ablate import pipeline, space
+from ablate.cli.app import app
 from ablate.cost import count
 from ablate.errors import AblateError
 from ablate.pipeline import Options
@@ -83,6 +86,31 @@ def test_the_table_tells_the_gain_over_the_control(
         assert row["gain"] == pytest.approx(expected)
     assert study.frame()["size.width"].notna().any()
     assert run_text(TEXT.replace("CONTROL", "iso-params")).trained == 0
+
+
+def test_a_baseline_that_is_nearest_in_cost_is_the_control(
+    run_text: RunText,
+    options: Options,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = TEXT.replace("CONTROL", "iso-flops")
+    text = text.replace("  shortcuts.count: [0, 1, 4]\n", "").replace(
+        "heads: 2", "heads: 4"
+    )
+    Path("tiny.yaml").write_text(text)
+    assert run_text(text).trained == 4
+    plan = make_plan(space.load(text, "tiny.yaml"), count)
+    assert [cell.role for cell in plan.cells] == ["reference", "variant"]
+    costs = [cell.cost.flops for cell in plan.cells if cell.cost]
+    more = f"{100 * (costs[1] / costs[0] - 1):+.1f} %"
+    study = Study("tiny", options.url)
+    (controlled,) = study.effects_table("controls").data
+    (row,) = study.effects_table("rows").data
+    assert controlled["difference"] == row["difference"]
+    done = CliRunner().invoke(app, ["plan", "tiny.yaml"])
+    assert f"Row 1 has {more} of FLOPs" in " ".join(done.output.split())
 
 
 def test_a_backbone_of_several_widths_has_no_control() -> None:
