@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-peers lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-peers docs reference tutorials lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -106,7 +106,7 @@ bench-peers: $(READY)
 
 # 100,000 planned trials on the simulated executor.
 bench-scale: $(READY)
-	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/scale.py $(if $(TRIALS),--trials $(TRIALS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STOP),--stop-after $(STOP))
 
 # The dashboard on 100,000 trials of ten epochs, in a real browser (needs chromium).
 bench-dashboard: $(READY)
@@ -115,6 +115,18 @@ bench-dashboard: $(READY)
 # 24 short trials through Ray, against the same training in two bare processes: make bench-overhead SEEDS=36 for 72 trials.
 bench-overhead: $(READY)
 	@$(BIN)/python benchmarks/overhead.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
+
+# The documentation as a site, which needs no network: docs/_build/index.html.
+docs: $(READY)
+	@$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build
+	@echo "docs/_build/index.html"
+
+# Pages of docs that are written by programs: the reference, and the outputs of the commands in tutorials (about 5 minutes).
+reference: $(READY)
+	@$(BIN)/python docs/make_reference.py
+
+tutorials: $(READY)
+	@$(BIN)/python docs/make_tutorials.py
 
 lock:
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock

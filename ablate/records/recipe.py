@@ -18,98 +18,116 @@ LOSSES = ("cross-entropy", "bce")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained. Each field can be a factor, such as `recipe.lr`."""
+    """How a network is trained. Each field can be a factor, such as `recipe.lr`.
 
-    # Passes over the training images.
+    `ablate schema` shows the text below each field.
+    """
+
     epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
-    # Images per step, over all processes of the trial.
+    """Passes over the training images."""
     batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
+    """Images per step, over all processes of the trial."""
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
-    # Peak learning rate, for a batch of `lr_batch` images.
+    """Rule that turns gradients into steps."""
     lr: Annotated[float, Gt(0)] = 1e-3
-    # The batch size that `lr` is for: the rate is lr * batch_size / lr_batch. 0: the
-    # rate is `lr` at any batch size.
+    """Peak learning rate, for a batch of `lr_batch` images."""
     lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    """The batch size that `lr` is for: the rate is lr * batch_size / lr_batch. 0: the
+    rate is `lr` at any batch size.
+    """
     weight_decay: Annotated[float, Ge(0)] = 0.05
-    # Momentum of SGD.
+    """Weight decay of weight matrices, by the rule of the optimizer."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
-    # Added to the denominator of Adam and its relatives; 0: the optimiser's own value.
+    """Momentum of SGD."""
     eps: Annotated[float, Ge(0)] = 0.0
+    """Added to the denominator of Adam and its relatives; 0: the optimiser's own value.
+    """
     beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    """Decay of the mean of gradients in Adam and its relatives."""
     beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
-    # Ratio of the learning rates of one layer and the next one.
+    """Decay of the mean of squared gradients in Adam and its relatives."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
-    # Parts of a batch that are trained one after the other before one step.
+    """Ratio of the learning rates of one layer and the next one."""
     accumulate: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
-    # Course of the learning rate after the warm-up.
+    """Parts of a batch that are trained one after the other before one step."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    # Epochs in which the learning rate rises linearly.
+    """Course of the learning rate after the warm-up."""
     warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
-    # Learning rate at the beginning of the warm-up; 0: a thousandth of `lr`.
+    """Epochs in which the learning rate rises linearly."""
     warmup_lr: Annotated[float, Ge(0)] = 0.0
-    # Learning rate at the end of the cosine.
+    """Learning rate at the beginning of the warm-up; 0: a thousandth of `lr`."""
     min_lr: Annotated[float, Ge(0)] = 0.0
-    # Largest norm of the gradient; 0: it is not clipped.
+    """Learning rate at the end of the cosine."""
     clip_grad: Annotated[float, Ge(0)] = 0.0
+    """Largest norm of the gradient; 0: it is not clipped."""
     loss: str = "cross-entropy"
+    """What training minimises; a file of your own can add losses."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
-    # Alpha of the Beta distribution that mixup draws from; 0: no mixup.
+    """Probability that is spread evenly over all classes."""
     mixup: Annotated[float, Ge(0)] = 0.0
-    # Alpha of the Beta distribution that CutMix draws from; 0: no CutMix.
+    """Alpha of the Beta distribution that mixup draws from; 0: no mixup."""
     cutmix: Annotated[float, Ge(0)] = 0.0
-    # Probability of CutMix, if both mixup and CutMix are used.
+    """Alpha of the Beta distribution that CutMix draws from; 0: no CutMix."""
     mixup_switch: Annotated[float, Ge(0), Le(1)] = 0.5
-    # Probability that images are mixed at all.
+    """Probability of CutMix, if both mixup and CutMix are used."""
     mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
-    # Whether the share is drawn once per batch, per pair or per image.
+    """Probability that images are mixed at all."""
     mixup_mode: Literal["batch", "pair", "elem"] = "batch"
-    # Images are no longer mixed after this epoch; 0: they always are.
+    """Whether the share is drawn once per batch, per pair or per image."""
     mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
-    # What the network learns from a teacher: nothing, its probabilities (soft), or the
-    # class that it predicts (hard). soft-code divides the loss by the number of
-    # classes, as DeiT's code does.
+    """Images are no longer mixed after this epoch; 0: they always are."""
     distillation: Literal["none", "soft", "soft-code", "hard"] = "none"
-    # Share of the teacher in the loss.
+    """What the network learns from a teacher: nothing, its probabilities (soft), or the
+    class that it predicts (hard). soft-code divides the loss by the number of classes,
+    as DeiT's code does.
+    """
     distillation_share: Annotated[float, Gt(0), Le(1)] = 0.5
-    # Divides the logits of both networks.
+    """Share of the teacher in the loss."""
     distillation_temperature: Annotated[float, Gt(0)] = 1.0
-    # Pads images by so many pixels and crops them to their size, instead of a random
-    # resized crop; 0: off.
+    """Divides the logits of both networks."""
     crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
-    # Least share of an image's area that a random resized crop takes.
+    """Pads images by so many pixels and crops them to their size, instead of a random
+    resized crop; 0: off.
+    """
     crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
-    # Largest ratio of the sides of a random resized crop.
+    """Least share of an image's area that a random resized crop takes."""
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
-    # Resizes training images, and test images unless the data say otherwise. random
-    # draws between bilinear and bicubic, and tests with bicubic.
+    """Largest ratio of the sides of a random resized crop."""
     interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
-    # Probability of a horizontal flip.
+    """Resizes training images, and test images unless the data say otherwise. random
+    draws between bilinear and bicubic, and tests with bicubic.
+    """
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
-    # RandAugment policy in timm's words, such as rand-m9-mstd0.5-inc1; empty: none.
+    """Probability of a horizontal flip."""
     rand_augment: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
-    # DeiT III's augmentation: each image is made grey, solarised or blurred.
+    """RandAugment policy in timm's words, such as rand-m9-mstd0.5-inc1; empty: none."""
     three_augment: bool = False
-    # Strength of random brightness, contrast and saturation.
+    """DeiT III's augmentation: each image is made grey, solarised or blurred."""
     color_jitter: Annotated[float, Ge(0), Le(1)] = 0.0
-    # Probability that a rectangle of an image is erased.
+    """Strength of random brightness, contrast and saturation."""
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
-    # Repeated augmentation: how often an epoch draws each image that it draws. The
-    # number of images per epoch stays the same.
+    """Probability that a rectangle of an image is erased."""
     repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
-    # Decay of the exponential moving average of the weights; 0: no average. With an
-    # average, its weights are tested.
+    """Repeated augmentation: how often an epoch draws each image that it draws. The
+    number of images per epoch stays the same.
+    """
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
-    # The average spans fewer updates at first.
+    """Decay of the exponential moving average of the weights; 0: no average. With an
+    average, its weights are tested.
+    """
     ema_warmup: bool = False
-    # Which weights are tested: those of the last epoch, or of the first epoch with the
-    # best value on the validation split, of the metric that decides in its task: top1,
-    # box_ap or miou.
+    """The average spans fewer updates at first."""
     select: Literal["last", "best"] = "last"
-    # Type in which matrix products are computed; parameters are float32.
+    """Which weights are tested: those of the last epoch, or of the first epoch with the
+    best value on the validation split, of the metric that decides in its task: top1,
+    box_ap or miou.
+    """
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    # Which parameters of factors have weight decay: matrices but not scales and biases
-    # (rule), or those of the papers' published code (code).
+    """Type in which matrix products are computed; parameters are float32."""
     factor_decay: Literal["rule", "code"] = "rule"
+    """Which parameters of factors have weight decay: matrices but not scales and biases
+    (rule), or those of the papers' published code (code).
+    """
 
     @property
     def mixes(self) -> bool:

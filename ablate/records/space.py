@@ -18,14 +18,16 @@ from ablate.records.recipe import Recipe
 class Resources:
     """What one trial occupies."""
 
-    # CPU cores; a fraction shares a core. They set the number of threads, which changes
-    # the last bits of sums.
     cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
-    # GPUs; a fraction shares a GPU.
+    """CPU cores; a fraction shares a core. They set the number of threads, which
+    changes the last bits of sums.
+    """
     gpus: Annotated[float, Ge(0), Le(MOST_AT_ONCE)] = 0
-    # Processes that train one trial together, each on its even share of every batch:
-    # one per GPU, or all on the CPU, where they share `cpus`.
+    """GPUs; a fraction shares a GPU."""
     processes: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 1
+    """Processes that train one trial together, each on its even share of every batch:
+    one per GPU, or all on the CPU, where they share `cpus`.
+    """
 
     @property
     def threads(self) -> int:
@@ -42,12 +44,13 @@ class Scheduler:
     """Which trials are stopped early: none (fifo), or by one of Ray Tune's rules."""
 
     name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
-    # Epochs that every trial is trained at least.
+    """The rule: fifo trains every trial to its end."""
     grace_epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
-    # Factor between two rungs, for ASHA and HyperBand.
+    """Epochs that every trial is trained at least."""
     reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
-    # Number of other trials that a median needs at least.
+    """Factor between two rungs, for ASHA and HyperBand."""
     samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
+    """Number of other trials that a median needs at least."""
 
     @property
     def read(self) -> frozenset[str]:
@@ -73,13 +76,15 @@ class Design:
         "random",
         "rows",
     ] = "grid"
-    # Number of cells, for the random design.
+    """The rule that lists the cells."""
     cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
-    # Seed of the random design.
+    """Number of cells, for the random design."""
     seed: Annotated[int, Ge(0)] = 0
-    # Resolution of a fractional design. With resolution R, no effect of p factors is
-    # confounded with one of fewer than R - p factors.
+    """Seed of the random design."""
     resolution: Annotated[int, Ge(3), Le(5)] = 4
+    """Resolution of a fractional design. With resolution R, no effect of p factors is
+    confounded with one of fewer than R - p factors.
+    """
 
     @property
     def read(self) -> frozenset[str]:
@@ -113,12 +118,13 @@ class Strategy:
     name: Literal[
         "random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"
     ] = "tpe"
-    # Distinct cells that fit the limits, the baseline included.
+    """The sampler of Optuna that proposes cells."""
     cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
-    # Seed of the sampler.
+    """Distinct cells that fit the limits, the baseline included."""
     seed: Annotated[int, Ge(0)] = 0
-    # Cells in training at once, at most.
+    """Seed of the sampler."""
     parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
+    """Cells in training at once, at most."""
 
 
 @dataclass(frozen=True)

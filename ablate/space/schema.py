@@ -4,7 +4,10 @@ form and in full.
 
 from __future__ import annotations
 
+import ast
+import inspect
 from dataclasses import fields
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
@@ -88,11 +91,19 @@ class BackboneForm(Form):
     family: str
     """Family of a backbone declared by its numbers, for example vit."""
     patch_size: Annotated[int, Field(ge=1)] | None = None
+    """Side of a patch, in pixels."""
     width: Annotated[int, Field(ge=1)] | None = None
+    """Channels of a token (embedding dimension)."""
     depth: Annotated[int, Field(ge=1)] | None = None
+    """Number of blocks."""
     heads: Annotated[int, Field(ge=1)] | None = None
+    """Attention heads; they divide the width."""
     mlp_ratio: Annotated[float, Field(gt=0)] | None = None
+    """Hidden width of the FFN divided by the width."""
     pool: Literal["token", "mean", "norm-mean", "distilled"] | None = None
+    """What is classified: the class token, the mean of the patch tokens before or after
+    the norm, or both tokens of DeiT.
+    """
 
 
 class TeacherForm(Form):
@@ -110,6 +121,7 @@ class TeacherForm(Form):
 
 class DataForm(Form):
     name: str
+    """Name of a built-in data set, an .npz file, or a data set of your own."""
     path: str | None = None
     """Folder or file, relative to the working directory; data/NAME if left out."""
     image_size: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
@@ -122,6 +134,7 @@ class DataForm(Form):
     train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
     """Number of training images to use, drawn uniformly, always the same ones."""
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
+    """Number of test images to use, drawn in the same way."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Loading processes, for image files; for scenes, no more than cores."""
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -156,23 +169,55 @@ class DataForm(Form):
 
 
 def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
-    """A form with the fields of a record, all optional."""
+    """A form with the fields of a record, all optional but its name."""
     hints = get_type_hints(record, include_extras=True)
-    optional: dict[str, Any] = {
-        f.name: (hints[f.name] | None, None) for f in fields(record)
-    }
-    return create_model(title, __base__=Form, **{**optional, **extra})
+    texts = _descriptions(record)
+    made: dict[str, Any] = {}
+    for field in fields(record):
+        text = texts.get(field.name)
+        if field.name == "name":
+            made[field.name] = (hints[field.name], Field(description=text))
+        else:
+            made[field.name] = (
+                hints[field.name] | None,
+                Field(default=None, description=text),
+            )
+    return create_model(title, __base__=Form, **{**made, **extra})
 
 
-RecipeForm = _form_of(Recipe, "RecipeForm", preset=(Literal[tuple(RECIPES)], "small"))
+def _descriptions(record: type) -> dict[str, str]:
+    """Returns the text below each field of a record, by the field's name.
+
+    Python does not keep these texts, so they are read from the source.
+    """
+    try:
+        source = inspect.getsource(record)
+    except OSError:
+        # An installation without sources: editors then show no descriptions.
+        return {}
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for field, below in pairwise(definition.body):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(below, ast.Expr):
+            continue
+        text = ast.literal_eval(below.value)
+        texts[ast.unparse(field.target)] = inspect.cleandoc(text)
+    return texts
+
+
+RecipeForm = _form_of(
+    Recipe,
+    "RecipeForm",
+    preset=(
+        Literal[tuple(RECIPES)],
+        Field(default="small", description="The recipe that the other keys change."),
+    ),
+)
 ResourcesForm = _form_of(Resources, "ResourcesForm")
-SchedulerForm = _form_of(
-    Scheduler, "SchedulerForm", name=(get_type_hints(Scheduler)["name"], ...)
-)
-DesignForm = _form_of(Design, "DesignForm", name=(get_type_hints(Design)["name"], ...))
-StrategyForm = _form_of(
-    Strategy, "StrategyForm", name=(get_type_hints(Strategy)["name"], ...)
-)
+SchedulerForm = _form_of(Scheduler, "SchedulerForm")
+DesignForm = _form_of(Design, "DesignForm")
+StrategyForm = _form_of(Strategy, "StrategyForm")
 
 
 class AdaptiveForm(Form):
@@ -338,6 +383,12 @@ class SpaceForm(Form):
     """
 
 
+def _given(optional: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an optional key where it is given: null is no level."""
+    (given,) = (one for one in optional["anyOf"] if one != {"type": "null"})
+    return {**given, "description": optional["description"]}
+
+
 def _listed(level: dict[str, Any]) -> dict[str, Any]:
     """The schema of a list of levels."""
     level = dict(level)
@@ -369,9 +420,7 @@ def json_schema() -> dict[str, Any]:
     recipe = schema["$defs"]["RecipeForm"]["properties"]
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
-            levels[f"recipe.{field_name}"] = {
-                k: v for k, v in field_schema.items() if k not in ("default", "title")
-            }
+            levels[f"recipe.{field_name}"] = _given(field_schema)
     # What varies beside the architecture's settings and the recipe.
     levels["backbone"] = {
         "type": "string",

@@ -25,6 +25,8 @@ from ablate import advice, pipeline, provenance, space
 from ablate.cli import doctor
 from tests.conftest import TINY, Say
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="module")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -558,13 +560,17 @@ def test_a_checkout_that_is_not_installed_has_no_version(
 
 @pytest.mark.parametrize(
     "command",
-    re.findall(
-        r"^ablate (.*)$",
-        (Path(__file__).parents[2] / "README.md").read_text(),
-        re.MULTILINE,
+    sorted(
+        {
+            command
+            for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+            for command in re.findall(
+                r"^(?:    |\$ )?ablate ([a-z].*)$", page.read_text(), re.MULTILINE
+            )
+        }
     ),
 )
-def test_commands_in_the_readme_exist(command: str, say: Say) -> None:
+def test_commands_in_the_documents_exist(command: str, say: Say) -> None:
     assert say(command.split(maxsplit=1)[0], "--help")[0] == 0
 
 

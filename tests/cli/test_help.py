@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ablate.cli.app import app, command
 from ablate.cli.catalogue import GROUPS, Verb
-from tests.own.test_registry import readme_factor
+from tests.own.test_registry import documented_factor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help.txt"
 VERBS = list(chain.from_iterable(GROUPS.values()))
@@ -58,7 +58,7 @@ def test_examples_parse(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # The file of parts that an example names.
-    Path("mine.py").write_text(readme_factor())
+    Path("mine.py").write_text(documented_factor())
     group: Any = command()
     for example in verb.examples:
         name, *words = shlex.split(example.partition(" > ")[0])

@@ -21,7 +21,7 @@ CODE = "\n".join(file.read_text() for file in PACKAGE)
 READ_BY_USERS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "search_spaces").rglob("*.yaml")),
     *PACKAGE,
     *sorted((ROOT / "dashboards").rglob("*.py")),

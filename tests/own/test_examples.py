@@ -66,7 +66,7 @@ def test_the_script_that_is_studied_runs_alone() -> None:
 def test_the_documentation_shows_the_examples_as_they_are() -> None:
     code = re.sub(r'^""".*?"""\n', "", file_of("characters").read_text(), flags=re.S)
     assert len([line for line in code.splitlines() if line.strip()]) == 15
-    characters, command, line, _ = blocks(OWN, "python")
+    characters, command, line, *_ = blocks(OWN, "python")
     file = file_of("characters")
     assert file.read_text().partition('"""\n\n')[2] == characters
     file = file_of("script")

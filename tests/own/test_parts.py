@@ -23,7 +23,7 @@ from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.own.conftest import Run, Use
-from tests.own.test_registry import readme_factor
+from tests.own.test_registry import documented_factor
 from tests.processes import ended, kill_with_children, wait_for_epochs
 
 pytestmark = pytest.mark.slow
@@ -212,11 +212,11 @@ def test_a_study_outlives_its_parts(
 
 def test_the_factor_of_the_readme_trains(use: Use, run: Run) -> None:
     """Exactly as printed."""
-    use(readme_factor())
-    assert run(VIT_WITH_README).trained == 4
+    use(documented_factor())
+    assert run(VIT_WITH_SCALE).trained == 4
 
 
-VIT_WITH_README = """
+VIT_WITH_SCALE = """
 question: Does a smaller residual help?
 backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
 factors: {scale: [1, 0.5]}

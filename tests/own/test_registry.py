@@ -33,15 +33,15 @@ def write(folder: Path, text: str, name: str = "own_parts.py") -> Path:
     return file
 
 
-def readme_factor() -> str:
-    """The example factor exactly as README prints it."""
-    text = Path(__file__).parents[2].joinpath("README.md").read_text()
+def documented_factor() -> str:
+    """The example factor exactly as docs/own.md prints it."""
+    text = Path(__file__).parents[2].joinpath("docs/own.md").read_text()
     (code,) = re.findall(r"```python\n(\"\"\"A constant on.*?)```", text, re.DOTALL)
     return str(code)
 
 
-def test_the_factor_of_the_readme_works_from_a_file(tmp_path: Path) -> None:
-    registry.load_file(write(tmp_path, readme_factor()))
+def test_the_documented_factor_works_from_a_file(tmp_path: Path) -> None:
+    registry.load_file(write(tmp_path, documented_factor()))
     assert factors.find("scale")[0].claim == "Smaller residuals train more stably."
     plain = families.resolve("test_vit", 16, 1, 10, {})
     scaled = families.resolve("test_vit", 16, 1, 10, {"scale": 0.5})
@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_loaded(tmp_path: Path, file: str, message: str) -
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
-    text = readme_factor().replace('name="scale"', 'name="shortcuts"')
+    text = documented_factor().replace('name="scale"', 'name="shortcuts"')
     registry.load_file(write(tmp_path, text))
     with pytest.raises(AblateError, match="a factor 'shortcuts' is built in"):
         factors.catalogue()
@@ -295,7 +295,7 @@ def test_each_verb_names_a_missing_file(say: Say) -> None:
 
 
 def test_the_schema_and_the_lists_show_ones_own_parts(say: Say, tmp_path: Path) -> None:
-    write(tmp_path, readme_factor(), "mine.py")
+    write(tmp_path, documented_factor(), "mine.py")
     code, out, _ = say("factors", "scale", "--with", "mine.py")
     assert code == 0
     assert "factor on the FFN's output" in out

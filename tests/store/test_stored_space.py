@@ -23,7 +23,7 @@ from ablate.review import review
 from ablate.space_data import from_data, to_data
 from ablate.study import Study
 from tests.conftest import Say
-from tests.own.test_registry import readme_factor
+from tests.own.test_registry import documented_factor
 
 ROOT = Path(__file__).parents[2]
 SPACES = sorted((ROOT / "search_spaces").rglob("*.yaml"))
@@ -44,10 +44,10 @@ limits: {flops: "<= 3 * baseline"}
 
 @contextmanager
 def own_factor(folder: Path) -> Iterator[None]:
-    """The README's factor `scale` is loaded while this lasts."""
+    """The documented factor `scale` is loaded while this lasts."""
     folder.mkdir()
     file = folder / "scale.py"
-    file.write_text(readme_factor())
+    file.write_text(documented_factor())
     registry.load_file(file)
     yield
     registry.clear()

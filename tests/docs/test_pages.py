@@ -1,0 +1,75 @@
+"""The documentation builds without warnings, and its commands and snippets run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablate import registry, space
+from docs import make_tutorials
+
+DOCS = Path(make_tutorials.__file__).parent
+PAGES = sorted(DOCS.glob("**/*.md"))
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"),
+            *("-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "reference" / "space.html").exists()
+    found = (tmp_path / "site" / "search.html").read_text()
+    assert "searchtools.js" in found, "no page takes the place of the search"
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("name", make_tutorials.PAGES)
+def test_the_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
+    page = (DOCS / name).read_text()
+    ran = make_tutorials.run(page, tmp_path)
+    # Numbers differ between processors; what is printed around them does not.
+    assert len(ran.splitlines()) == pytest.approx(len(page.splitlines()), abs=20)
+
+
+def test_a_tutorial_shows_an_output_for_its_commands() -> None:
+    for name in make_tutorials.PAGES:
+        kinds = [
+            block.kind
+            for block in make_tutorials.blocks((DOCS / name).read_text())
+            if block.kind in ("console", "text")
+        ]
+        assert kinds
+        assert kinds == ["console", "text"] * (len(kinds) // 2)
+
+
+def test_snippets_of_the_other_tools_page_are_read(tmp_path: Path) -> None:
+    page = (DOCS / "coming-from.md").read_text()
+    files = {
+        block.file: block.text for block in make_tutorials.blocks(page) if block.file
+    }
+    assert set(files) == {"loop.yaml", "sweep.yaml", "search.yaml", "tuned.yaml"}
+    (own,) = re.findall(r"```python\n(import ablate\n.*?)```", page, re.DOTALL)
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "mine.py").write_text(own)
+    registry.load_file(tmp_path / "mine.py")
+    for name, text in files.items():
+        assert space.load(text, name).factors
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_can_be_reached(page: Path) -> None:
+    index = (DOCS / "index.md").read_text()
+    name = page.relative_to(DOCS).with_suffix("").as_posix()
+    assert name == "index" or f"\n{name}\n" in index
