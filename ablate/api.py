@@ -55,6 +55,11 @@ def preview(
 ) -> Preview:
     """Returns what running a space would do; nothing is trained.
 
+    Args:
+        declared: a YAML file, or a mapping with the same keys.
+        runs: the folder with the store and checkpoints.
+        store: the file or URL of the store; by default ablate.db in `runs`.
+
     Raises:
         AblateError: the space has mistakes, or nothing in it can be trained.
     """
@@ -78,7 +83,11 @@ def run(
 
     Args:
         declared: a YAML file, or a mapping with the same keys.
+        runs: the folder with the store and checkpoints.
+        store: the file or URL of the store; by default ablate.db in `runs`.
         executor: ray or inline.
+        cpus: CPU cores that a local Ray may use; by default all.
+        gpus: GPUs that a local Ray may use; by default all.
         ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray
             starts on this machine.
         checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
@@ -109,7 +118,13 @@ def run(
 
 
 def open_study(name: str, *, runs: str | Path = "runs", store: str = "") -> Study:
-    """Returns a study of a store."""
+    """Returns a study of a store.
+
+    Args:
+        name: the name of the study; `ablate status` lists them.
+        runs: the folder with the store.
+        store: the file or URL of the store; by default ablate.db in `runs`.
+    """
     return Study(name, Options(Path(runs), store).url)
 
 
@@ -126,6 +141,13 @@ def create_model(
     It is initialised from torch's global random state.
 
     >>> ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
+
+    Args:
+        backbone: a name of `ablate backbones`, or another model of timm.
+        settings: levels by factor name; factors that are left out are neutral.
+        image_size: side of the images in pixels; by default that of the backbone.
+        channels: channels of the images.
+        classes: number of classes.
 
     Shape:
         (batch, channels, image_size, image_size) to (batch, classes).
@@ -152,9 +174,19 @@ def model_cost(
     channels: int = 3,
     classes: int = 1000,
 ) -> Cost:
-    """Returns the cost of a network with factors at given levels.
+    """Returns the cost of a network with factors at given levels, for one image.
 
-    Raises as `create_model`.
+    Args:
+        backbone: a name of `ablate backbones`, or another model of timm.
+        settings: levels by factor name; factors that are left out are neutral.
+        image_size: side of the images in pixels; by default that of the backbone.
+        channels: channels of the images.
+        classes: number of classes.
+
+    Raises:
+        UnknownName: no such backbone or factor.
+        Infeasible: the settings cannot be built together.
+        AblateError: a level is not allowed, or would change nothing.
     """
     from ablate.cost import count
     from ablate.families import find, resolve

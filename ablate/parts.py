@@ -340,9 +340,12 @@ def command(
     Args:
         words: the command line; `python` means the Python that runs ablate. Braces hold
             the name of a factor, `recipe.FIELD`, `seed`, `epochs` or `checkpoint`.
+        metrics: see `trainer`.
+        factors: see `trainer`.
+        model: see `trainer`.
+        inputs: see `trainer`.
         name: by default that of the variable.
-
-    For the other arguments, see `trainer`.
+        revision: see `trainer`.
 
     Raises:
         AblateError: a name is not allowed, or a factor has no place in the command.
@@ -432,6 +435,10 @@ def dataset(
     The function returns training images, training labels, test images and test labels
     as arrays: images uint8 (n, height, width) or (n, height, width, channels), labels
     integers (n) from 0. It must return the same each time.
+
+    Args:
+        name: by default that of the function.
+        revision: see `trainer`.
     """
 
     def declare(function: Callable[[], tuple[Any, Any, Any, Any]]) -> OwnData:
@@ -446,6 +453,10 @@ def loss(
     *, name: str = "", revision: Revision = None
 ) -> Callable[[Callable[[Tensor, Tensor], Tensor]], OwnLoss]:
     """Makes a loss available to spaces, as `recipe: {loss: NAME}`.
+
+    Args:
+        name: by default that of the function.
+        revision: see `trainer`.
 
     Shape:
         the function maps logits (batch, classes) and targets to a scalar. Targets are
@@ -472,7 +483,14 @@ def metric(
 ) -> Callable[[Callable[[Tensor, Tensor], float]], OwnMetric]:
     """Makes a metric of classification available to spaces, as `metric: {NAME: max}`.
 
-    For title, unit, digits and margin, see `Metric`.
+    Args:
+        direction: max or min: whether larger values are better.
+        name: by default that of the function.
+        title: see `Metric`.
+        unit: see `Metric`.
+        digits: see `Metric`.
+        margin: see `Metric`.
+        revision: see `trainer`.
 
     Shape:
         the function maps all test logits, float32 (n, classes), and labels, int64 (n),

@@ -34,6 +34,10 @@ class Study:
 
     >>> study = ablate.run("search_spaces/quickstart.yaml")
     >>> print(study.table())
+
+    Args:
+        name: the name of the study.
+        store: the URL of the store.
     """
 
     name: str
@@ -68,7 +72,11 @@ class Study:
         )
 
     def table(self, form: str = "md") -> str:
-        """Returns the study's table as md, latex, html, csv or json."""
+        """Returns the study's table.
+
+        Args:
+            form: md, latex, html, csv or json.
+        """
         if form == "latex":
             return self.paper_table()
         return render(self.results_table(), form)
@@ -114,6 +122,10 @@ class Study:
         """Returns a table of effects, or of the importance of factors.
 
         Effects are those of rows, controls, factors, interactions or contributions.
+
+        Args:
+            of: rows, controls, factors, interactions, contributions or importance.
+            margin: least difference that matters; by default that of the space.
 
         Raises:
             AblateError: there are too few cells or seeds to estimate them.
@@ -248,6 +260,7 @@ class Study:
         Args:
             objectives: such as `params=min`; by default those of the search, or the
                 metric and fewest FLOPs.
+            history: return the hypervolume after each cell instead of the front.
 
         Raises:
             AblateError: an objective is not NAME=max or NAME=min, or no cell is

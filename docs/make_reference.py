@@ -369,8 +369,9 @@ def python_page() -> str:
             if isinstance(thing, type):
                 directive = "autoclass"
                 options = "\n   :members:"
-            home = f"{thing.__module__}.{thing.__qualname__}"
-            parts.append(f"```{{eval-rst}}\n.. {directive}:: {home}{options}\n```")
+            parts.append(
+                f"```{{eval-rst}}\n.. {directive}:: ablate.{name}{options}\n```"
+            )
     return page(parts)
 
 

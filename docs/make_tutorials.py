@@ -26,10 +26,12 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 # Width of the terminal.
-COLUMNS = 100
+COLUMNS = 110
 PAGES = ("tutorials/first-hour.md", "tutorials/reviewer.md")
 # Figures that a page shows, by what its commands write.
 FIGURES = {"effects.svg": "figures/first-effects.svg"}
+# What a terminal does not show, such as a change of colour.
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 BLOCK = re.compile(
     r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -66,7 +68,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def output(command: str, folder: Path) -> str:
-    """Runs a command and returns what it prints to a terminal without colours.
+    """Runs a command and returns what it prints to a terminal.
 
     If it prints nothing to stdout, this is what it prints to stderr.
 
@@ -79,7 +81,7 @@ def output(command: str, folder: Path) -> str:
     started = subprocess.Popen(
         ["bash", "-c", command],
         cwd=folder,
-        env={**os.environ, "PATH": path, "TERM": "dumb"},
+        env={**os.environ, "PATH": path, "TERM": "xterm"},
         stdin=subprocess.DEVNULL,
         stdout=its,
         stderr=subprocess.PIPE,
@@ -89,7 +91,7 @@ def output(command: str, folder: Path) -> str:
     with ThreadPoolExecutor() as pool:
         printed = pool.submit(read_all, ours)
         _, messages = started.communicate()
-        lines = (printed.result() or messages).splitlines()
+        lines = CONTROL.sub("", printed.result() or messages).splitlines()
     os.close(ours)
     # `review` ends with 1 if it has an objection.
     expected = (0, 1) if command.startswith("ablate review") else (0,)

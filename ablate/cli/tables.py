@@ -57,6 +57,9 @@ def plan_table(shown: Preview) -> Table:
     titles = {"params": "params", "flops": "FLOPs"}
     costs = [f"{titles[name]} ({unit.letter})" for name, unit in units.items()]
     columns = ["row", *names, *costs, "outcome", "to train", "known", "why"]
+    if not any(cell.note for cell in plan.cells if cell.same_as is None):
+        columns.pop()
+        rows = [row[:-1] for row in rows]
     return Table(
         columns=columns,
         rows=rows,

@@ -36,6 +36,7 @@ class OneOf:
     levels: tuple[Level, ...]
 
     def accepts(self, level: Level) -> bool:
+        """Returns whether a level is one of them."""
         return any(
             type(level) is type(known) and level == known for known in self.levels
         )
@@ -47,6 +48,7 @@ class OneOf:
         )
 
     def schema(self) -> dict[str, object]:
+        """Returns the JSON Schema of a level."""
         return {"enum": list(self.levels)}
 
 
@@ -58,6 +60,7 @@ class Whole:
     most: int | None = None
 
     def accepts(self, level: Level) -> bool:
+        """Returns whether a level is one of them."""
         return (
             type(level) is int
             and self.least <= level
@@ -70,6 +73,7 @@ class Whole:
         )
 
     def schema(self) -> dict[str, object]:
+        """Returns the JSON Schema of a level."""
         return {"type": "integer", "minimum": self.least} | (
             {"maximum": self.most} if self.most is not None else {}
         )
@@ -87,6 +91,7 @@ class Real:
     closed: bool = True
 
     def accepts(self, level: Level) -> bool:
+        """Returns whether a level is one of them."""
         if isinstance(level, bool) or not isinstance(level, int | float):
             return False
         above = level >= self.least if self.closed else level > self.least
@@ -100,6 +105,7 @@ class Real:
         return start + (f" to below {self.below:g}" if self.below is not None else "")
 
     def schema(self) -> dict[str, object]:
+        """Returns the JSON Schema of a level."""
         bounds: dict[str, object] = {
             "minimum" if self.closed else "exclusiveMinimum": self.least
         }
@@ -123,10 +129,14 @@ def always(values: Values) -> bool:
 class Parameter:
     """One thing that varies.
 
-    `default` is the level if none is set; None means the backbone's own. `read` says
-    whether the model reads the parameter given the others, and `when` says the same in
-    words. `typical` are levels worth trying; the catalogue and the contract tests use
-    them.
+    Args:
+        name: second half of the dotted name in a space.
+        allowed: which levels it takes.
+        default: the level if none is set; None means the backbone's own.
+        about: what it is, in one line.
+        typical: levels worth trying; the catalogue and the contract tests use them.
+        read: whether the model reads the parameter, given the values of the others.
+        when: the same in words, such as "shortcuts.count is above 0".
     """
 
     name: str
@@ -321,6 +331,7 @@ class Factor:
         object.__setattr__(self, "kind", self.kind or " + ".join(kinds))
 
     def full_name(self, parameter: str) -> str:
+        """Returns the name of a parameter as it is written in a space."""
         if parameter == self.name:
             return self.name
         return f"{self.name}.{parameter}"

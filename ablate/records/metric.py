@@ -15,22 +15,27 @@ METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,19}")
 
 @dataclass(frozen=True)
 class Metric:
-    """One number that training measures after each epoch, and how it is shown."""
+    """One number that training measures after each epoch, and how it is shown.
 
-    # In YAML, SQL and code.
+    Args:
+        name: its name in YAML, SQL and code.
+        title: its name in tables, charts and pages; by default the name.
+        unit: what follows a difference of two values, with a space before it if it
+            needs one.
+        digits: digits after the decimal point.
+        margin: least difference that matters, unless the space declares another. With
+            0, no difference is too small to matter, so no verdict is "no difference".
+        direction: max or min: whether larger values are better.
+        compared: whether a study may compare its cells by it. The training loss is only
+            drawn.
+    """
+
     name: str
-    # In tables, charts and pages; by default the name.
     title: str = ""
-    # After a difference of two values, with a space before it if it needs one.
     unit: str = ""
-    # Digits after the decimal point.
     digits: int = 4
-    # Least difference that matters, unless the space declares another. With 0, no
-    # difference is too small to matter, so no verdict is "no difference".
     margin: float = 0.0
-    # Whether it is better when it is larger.
     direction: Direction = field(kw_only=True)
-    # Whether a study may compare its cells by it. The training loss is only drawn.
     compared: bool = True
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -84,8 +85,7 @@ def test_every_factor_backbone_verb_error_and_public_name_is_there() -> None:
         for verb in verbs:
             assert f"\n### `{verb.name}`\n" in read("verbs.md")
     for name in ablate.__all__:
-        thing = getattr(ablate, name)
-        assert f":: {thing.__module__}.{thing.__qualname__}\n" in read("python.md")
+        assert f":: ablate.{name}\n" in read("python.md")
     for thing in vars(errors).values():
         if isinstance(thing, type) and issubclass(thing, errors.AblateError):
             assert f"| `{thing.__name__}` | " in read("errors.md")
@@ -105,3 +105,32 @@ def test_examples_are_read(key: str, example: str) -> None:
 def test_a_level_under_factors_is_not_null() -> None:
     levels = json_schema()["properties"]["factors"]["properties"]
     assert levels["recipe.lr"]["items"] == {"exclusiveMinimum": 0, "type": "number"}
+
+
+def public_functions() -> list[Any]:
+    """The public functions and classes, and the methods of these classes."""
+    found: list[Any] = []
+    for name in ablate.__all__:
+        thing = getattr(ablate, name)
+        found.append(thing)
+        if inspect.isclass(thing):
+            found += [
+                method
+                for method_name, method in vars(thing).items()
+                if inspect.isfunction(method) and not method_name.startswith("_")
+            ]
+    return found
+
+
+@pytest.mark.parametrize(
+    "thing", public_functions(), ids=lambda thing: thing.__qualname__
+)
+def test_public_docstrings_name_every_parameter(thing: Any) -> None:
+    # What a method of a part takes is in the docstring of the part.
+    names = set(inspect.signature(thing).parameters) - {
+        "self",
+        "parameter",
+        "level",
+        "values",
+    }
+    assert names == {name for name in names if name in (thing.__doc__ or "")}
