@@ -16,8 +16,9 @@ from ablate.records import RESOLVED, Cost, Space, StudyResults
 from ablate.report.effects import Effect, control_effects, effects
 from ablate.report.layers import Line, lines
 from ablate.report.results_table import results_table
+from ablate.report.shown import ShownEffects, ShownText
 from ablate.report.summary import shown_levels
-from ablate.report.tables import Table, plain, render
+from ablate.report.tables import Table, html, plain, render
 from ablate.report.wording import policy
 from ablate.store.reader import Reader
 
@@ -72,14 +73,15 @@ class Study:
         )
 
     def table(self, form: str = "md") -> str:
-        """Returns the study's table.
+        """Returns the study's table. A notebook shows it as a table.
 
         Args:
             form: md, latex, html, csv or json.
         """
         if form == "latex":
             return self.paper_table()
-        return render(self.results_table(), form)
+        grid = self.results_table()
+        return ShownText(render(grid, form), str(html(grid)))
 
     def paper_table(
         self, style: PaperStyle | None = None, *, published: bool = False
@@ -108,15 +110,16 @@ class Study:
         """Returns the effect of each row compared with row 0.
 
         An effect is a paired difference with its interval, adjusted p values and
-        verdict.
+        verdict. A notebook shows the list as a table.
 
         Args:
             margin: the least difference that matters; by default the study's.
         """
         results, declared = self.read()
-        return effects(
+        found = effects(
             results, declared.margin if margin is None else margin, declared.looks
         )
+        return ShownEffects(found, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
         """Returns a table of effects, or of the importance of factors.
@@ -232,6 +235,47 @@ class Study:
             )
         return printed
 
+    def plot(
+        self,
+        of: str = "effects",
+        *,
+        rows: Sequence[int] | None = None,
+        metric: str = "",
+        cost: str = "flops",
+        interactive: bool = False,
+    ) -> Any:
+        """Returns a figure of the study, which a notebook shows.
+
+        >>> study.plot("pareto", cost="params").savefig("pareto.pdf")
+
+        Args:
+            of: effects, factors, interactions, contributions, pareto, curves,
+                importance or parallel.
+            rows: for curves: the rows to draw; by default all.
+            metric: for curves: one of the study's metrics; by default that of the
+                study.
+            cost: for pareto: flops, params or activations.
+            interactive: return a figure of Plotly instead of one of matplotlib.
+
+        Raises:
+            UnknownName: there is no such chart.
+            AblateError: there is nothing to draw yet, or the study's design does not
+                determine it.
+        """
+        from ablate.study_charts import chart
+
+        made = chart(self, of, rows=rows, metric=metric, cost=cost)
+        if interactive:
+            from ablate.report.plotly_charts import draw
+
+            return draw(made)
+        from ablate.report.matplotlib_charts import drawn
+
+        return drawn(made)
+
+    def _repr_html_(self) -> str:
+        return str(html(self.results_table()))
+
     def diagnostics(self) -> list[str]:
         """Returns the names of the diagnostics stored for the study."""
         with Reader(self.store) as reader:
@@ -252,7 +296,13 @@ class Study:
         import pandas as pd
 
         columns, rows = self.wide()
-        return pd.DataFrame(rows, columns=columns)
+        frame = pd.DataFrame(rows, columns=columns)
+        for name, values in zip(columns, zip(*rows, strict=True), strict=False):
+            # Where a value is missing, pandas turns whole numbers into 0.0.
+            kinds = {type(value) for value in values}
+            if kinds == {int, type(None)}:
+                frame[name] = pd.array(values, dtype="Int64")
+        return frame
 
     def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> Table:
         """Returns the Pareto front of the study, or its hypervolume cell by cell.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ablate.errors import AblateError, UnknownName, unknown
+from ablate.records import Space, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates
+from ablate.report.effects import Effect
 from ablate.report.factorial import Factorial, Term
+from ablate.report.tables import Table
 from ablate.store.reader import Reader
-from ablate.study import Study
 
 KINDS = (
     "effects",
@@ -26,8 +28,28 @@ KINDS = (
 POOLED = ("factors", "interactions", "contributions")
 
 
+class Drawable(Protocol):
+    """What charts read of a study."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def store(self) -> str: ...
+
+    def read(self) -> tuple[StudyResults, Space]: ...
+
+    def declared(self) -> Space: ...
+
+    def effects(self) -> Sequence[Effect]: ...
+
+    def effects_table(self, of: str) -> Table: ...
+
+    def pareto(self, objectives: Sequence[str]) -> Table: ...
+
+
 def chart(
-    study: Study,
+    study: Drawable,
     of: str,
     *,
     rows: Sequence[int] | None = None,
@@ -88,7 +110,7 @@ def chart(
     return made[of]()
 
 
-def curves(study: Study) -> dict[int, list[Any]]:
+def curves(study: Drawable) -> dict[int, list[Any]]:
     """Returns the epochs of each row's trials."""
     with Reader(study.store) as reader:
         cells: dict[int, list[str]] = {}
@@ -98,7 +120,7 @@ def curves(study: Study) -> dict[int, list[Any]]:
     return charts.curves_of(cells, known)
 
 
-def averages(study: Study) -> bool:
+def averages(study: Drawable) -> bool:
     """Whether effects of factors say more than rows do.
 
     In a grid, a fraction or a random draw they are averages over cells.
@@ -111,7 +133,7 @@ def averages(study: Study) -> bool:
     )
 
 
-def drawable(study: Study) -> dict[str, Chart | Coordinates]:
+def drawable(study: Drawable) -> dict[str, Chart | Coordinates]:
     """Returns all charts that can be drawn of a study now and that add information."""
     drawn = {}
     for of in KINDS:

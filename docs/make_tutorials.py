@@ -19,7 +19,7 @@ import sys
 import tempfile
 import termios
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +129,9 @@ def run(page: str, folder: Path) -> str:
     return "".join([*parts, page[written:]])
 
 
-def main() -> None:
-    for name in PAGES:
+def main(names: Sequence[str]) -> None:
+    """Runs these pages."""
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
             page = run((DOCS / name).read_text(), Path(folder))
             for made, shown in FIGURES.items():
@@ -140,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or PAGES)

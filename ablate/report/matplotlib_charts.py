@@ -5,7 +5,6 @@ Equal data give equal bytes in SVG.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Sequence
@@ -21,7 +20,8 @@ from ablate.report.palette import COLOURS, GREY, VERDICTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from ablate.report.shown_figure import ShownFigure
 
 FORMS = ("svg", "png", "pdf")
 MARKS = "osD^vP*X"
@@ -73,10 +73,13 @@ def save_layers(
     Raises:
         AblateError: the file does not end in .svg, .png or .pdf.
     """
+    from ablate.report.shown_figure import own_settings
+
     ending = ending_of(file, FORMS)
-    _prepared()
     draw = {"number": _over_layers, "vector": _over_entries, "matrix": _images}[form]
-    _save(draw(title, axis, drawn), file, ending)
+    with own_settings():
+        figure = draw(title, axis, drawn)
+    _save(figure, file, ending)
 
 
 def save_chart(
@@ -101,18 +104,17 @@ def save_chart(
 
 def svg(chart: Chart | Coordinates) -> str:
     """Returns a chart as an SVG element that can be embedded in a page."""
-    stream = io.StringIO()
-    drawn(chart).savefig(stream, format="svg", metadata={"Date": None})
-    text = stream.getvalue()
-    return text[text.index("<svg") :]
+    return drawn(chart).svg()
 
 
-def drawn(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> Figure:
+def drawn(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> ShownFigure:
     """Returns a chart as a matplotlib figure."""
-    _prepared()
-    if isinstance(chart, Coordinates):
-        return _parallel(chart, style)
-    return _charted(chart, style)
+    from ablate.report.shown_figure import own_settings
+
+    with own_settings():
+        if isinstance(chart, Coordinates):
+            return _parallel(chart, style)
+        return _charted(chart, style)
 
 
 def ending_of(file: Path, known: Sequence[str]) -> str:
@@ -129,27 +131,13 @@ def ending_of(file: Path, known: Sequence[str]) -> str:
     return ending
 
 
-def _prepared() -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ablate"
-    # Text stays text, which can be searched, selected and edited. Publishers refuse the
-    # bitmap-like Type 3 fonts that are matplotlib's default in PDF.
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    matplotlib.rcParams["pdf.fonttype"] = 42
-    # Overrides a user's matplotlibrc: with TeX, any text of a study could run as a
-    # program.
-    matplotlib.rcParams["text.usetex"] = False
-
-
-def _save(figure: Figure, file: Path, ending: str) -> None:
+def _save(figure: ShownFigure, file: Path, ending: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(file, dpi=150, metadata=undated.get(ending, {}))
 
 
-def _charted(chart: Chart, style: FigureStyle) -> Figure:
+def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
     points = sum(len(series.y) for series in chart.series)
     height = max(2.5, 1.5 + 0.3 * (points if chart.sideways else 9))
     width = style.width or WIDTH
@@ -331,7 +319,7 @@ def _spread(chart: Chart, series: Series) -> dict[str, Any]:
     return {"xerr" if chart.sideways else "yerr": [below, above]}
 
 
-def _parallel(chart: Coordinates, style: FigureStyle) -> Figure:
+def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
     """Draws cells as lines over parallel axes, coloured by their value on the last one.
 
     Each axis is scaled from its least to its largest value.
@@ -396,10 +384,10 @@ def _tick_texts(axis: Axis, heights: Sequence[float]) -> dict[float, str]:
     }
 
 
-def _figure(wide: float, high: float) -> Figure:
-    from matplotlib.figure import Figure
+def _figure(wide: float, high: float) -> ShownFigure:
+    from ablate.report.shown_figure import ShownFigure
 
-    return Figure(figsize=(wide, high), layout="constrained")
+    return ShownFigure(figsize=(wide, high), layout="constrained")
 
 
 def _lines(drawn: Sequence[tuple[str, Sequence[Line]]]) -> list[Line]:
@@ -409,7 +397,7 @@ def _lines(drawn: Sequence[tuple[str, Sequence[Line]]]) -> list[Line]:
 
 def _over_layers(
     title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
-) -> Figure:
+) -> ShownFigure:
     from matplotlib.ticker import MaxNLocator
 
     figure = _figure(7, 4)
@@ -442,7 +430,7 @@ def _over_layers(
 
 def _over_entries(
     title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
-) -> Figure:
+) -> ShownFigure:
     """Draws one panel per cell, with layers from light to dark."""
     lines = _lines(drawn)
     columns = min(3, len(lines))
@@ -465,7 +453,7 @@ def _over_entries(
 
 def _images(
     title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
-) -> Figure:
+) -> ShownFigure:
     """Draws one row of panels per cell: its first, middle and last layer."""
     lines = _lines(drawn)
     figure = _figure(8, 2.6 * len(lines))

@@ -43,6 +43,9 @@ class Table:
     bold: frozenset[tuple[int, str]] = frozenset()
     groups: frozenset[int] = frozenset()
 
+    def _repr_html_(self) -> str:
+        return str(html(self))
+
 
 def plain(data: Sequence[Mapping[str, Any]], title: str = "") -> Table:
     """Returns a table of values as they are."""
