@@ -95,7 +95,8 @@ study = ablate.run("search_spaces/quickstart.yaml")
 print(study.table())
 # One row per cell and seed, a column for each factor, metric and cost.
 frame = study.frame()
-study.plot("effects").savefig("effects.pdf")  # a notebook shows study, table, effects and figure
+# A notebook shows studies, tables, effects and figures.
+study.plot("effects").savefig("effects.pdf")
 model = ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
 """
 # Recipes in which every field is unread once, so that each says when it is read.
