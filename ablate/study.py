@@ -399,14 +399,7 @@ class Study:
             for trial in reader.trials(self.name):
                 hashes.setdefault(trial["row"], []).append(trial["trial"])
             known = reader.known(itertools.chain.from_iterable(hashes.values()))
-        baseline = next(
-            (
-                cell.cost
-                for cell in results.cells
-                if cell.role in ("reference", "baseline")
-            ),
-            None,
-        )
+        baseline = results.baseline.cost if results.baseline else None
         exported = []
         for cell in results.cells:
             each = [known[key] for key in hashes.get(cell.index, ())]

@@ -16,7 +16,8 @@ WIDTH = "size.width"
 def add_controls(space: Space, made: Cells) -> None:
     """Adds a control for each variant, as a row of its own.
 
-    If the baseline itself is nearest in cost, it is the control.
+    If the baseline itself is nearest in cost, it is the control. It gets a row if it
+    has none.
 
     Raises:
         AblateError: the baseline cannot be built, or its blocks do not all have the
@@ -39,12 +40,16 @@ def add_controls(space: Space, made: Cells) -> None:
         )
     # The width must stay a multiple of the number of heads.
     step = max(heads, 1)
+    # In leave-one-out it usually has no row.
+    has_baseline = any(cell.levels == space.baseline for cell in made.cells)
     for variant in [
         cell for cell in made.cells if cell.role == "variant" and cell.feasible
     ]:
         nearest = _nearest(space, made, variant, cost, width, step)
         if nearest != width:
             made.add(_widened(space, nearest), control_of=variant.index)
+        elif not has_baseline:
+            made.add(space.baseline, control_of=variant.index)
 
 
 def _nearest(

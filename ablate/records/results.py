@@ -47,6 +47,18 @@ class StudyResults:
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
 
+    @property
+    def baseline(self) -> CellResult | None:
+        """The cell at the baseline levels, which may differ from the reference.
+
+        It is the reference if no other cell is marked.
+        """
+        for role in ("baseline", "reference"):
+            for cell in self.cells:
+                if cell.role == role:
+                    return cell
+        return None
+
 
 @dataclass(frozen=True)
 class Provenance:

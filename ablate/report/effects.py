@@ -276,9 +276,7 @@ def control_effects(
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
     }
     by_index = {cell.index: cell for cell in results.cells}
-    baseline = next(
-        (cell for cell in results.cells if cell.role in ("reference", "baseline")), None
-    )
+    baseline = results.baseline
     variants = [
         cell
         for cell in results.cells

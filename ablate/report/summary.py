@@ -56,9 +56,7 @@ def summarise(results: StudyResults) -> list[Row]:
     }
     if not controls:
         return rows
-    baseline = next(
-        (cell for cell in results.cells if cell.role in ("reference", "baseline")), None
-    )
+    baseline = results.baseline
     for number, row in enumerate(rows):
         if row.role == "variant":
             control = controls.get(row.index, baseline)

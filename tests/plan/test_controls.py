@@ -113,6 +113,25 @@ def test_a_baseline_that_is_nearest_in_cost_is_the_control(
     assert f"Row 1 has {more} of FLOPs" in " ".join(done.output.split())
 
 
+@pytest.mark.slow
+def test_a_control_gets_a_row_where_the_baseline_has_none(
+    run_text: RunText, options: Options
+) -> None:
+    text = TEXT.replace("CONTROL", "iso-flops").replace("heads: 2", "heads: 4")
+    text = text.replace("one-at-a-time", "leave-one-out").replace("[0, 1, 4]", "[0, 1]")
+    run_text(text)
+    study = Study("tiny", options.url)
+    declared, cells = study.declared(), study.results().cells
+    assert cells[0].levels == declared.full
+    controls = [cell for cell in cells if cell.role == "control"]
+    assert controls[0].levels == declared.baseline
+    assert controls[0].control_of is not None
+    variant = cells[controls[0].control_of]
+    gains = [variant.values[seed] - controls[0].values[seed] for seed in (0, 1)]
+    effects = {row["row"]: row for row in study.effects_table("controls").data}
+    assert effects[variant.index]["difference"] == pytest.approx(sum(gains) / 2)
+
+
 def test_a_backbone_of_several_widths_has_no_control() -> None:
     text = TEXT.replace("CONTROL", "iso-flops").replace(
         "{family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}",
