@@ -219,8 +219,9 @@ class TestRay:
     """
 
     @pytest.fixture(scope="class")
+    @classmethod
     def run(
-        self, ray_executor: Executor, tmp_path_factory: pytest.TempPathFactory
+        cls, ray_executor: Executor, tmp_path_factory: pytest.TempPathFactory
     ) -> tuple[tuple[Trial, ...], list[Event], list[str]]:
         """Eight trials that complete, one that fails, one that diverges, each on half a
         CPU.
