@@ -33,7 +33,7 @@ from ablate.tasks import tasks
 
 # Loading processes of one trial: each is a process of this machine.
 MOST_WORKERS = 1_000
-STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class Form(BaseModel):
@@ -171,22 +171,37 @@ class DataForm(Form):
 def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
     """A form with the fields of a record, all optional but its name."""
     hints = get_type_hints(record, include_extras=True)
-    texts = _descriptions(record)
     made: dict[str, Any] = {}
     for field in fields(record):
-        text = texts.get(field.name)
         if field.name == "name":
-            made[field.name] = (hints[field.name], Field(description=text))
+            made[field.name] = (hints[field.name], ...)
         else:
-            made[field.name] = (
-                hints[field.name] | None,
-                Field(default=None, description=text),
-            )
+            made[field.name] = (hints[field.name] | None, None)
     return create_model(title, __base__=Form, **{**made, **extra})
 
 
+def _describe(schema: dict[str, Any]) -> None:
+    """Adds to a schema the text below each field of the forms and records.
+
+    Pydantic could do this (`use_attribute_docstrings`). But it reads the sources when
+    the forms are made, which delays every command.
+    """
+    forms = {form.__name__: form for form in Form.__subclasses__()}
+    records = {
+        "RecipeForm": Recipe,
+        "ResourcesForm": Resources,
+        "SchedulerForm": Scheduler,
+        "DesignForm": Design,
+        "StrategyForm": Strategy,
+    }
+    described = {"SpaceForm": schema, **schema["$defs"]}
+    for name, known in described.items():
+        for key, text in _descriptions(records.get(name, forms[name])).items():
+            known["properties"][key]["description"] = text
+
+
 def _descriptions(record: type) -> dict[str, str]:
-    """Returns the text below each field of a record, by the field's name.
+    """Returns the text below each field of a class, by the field's name.
 
     Python does not keep these texts, so they are read from the source.
     """
@@ -413,7 +428,9 @@ def _in_one_line(schema: Any) -> Any:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a space, with every factor's name and levels, for editors."""
-    schema = _in_one_line(SpaceForm.model_json_schema())
+    schema = SpaceForm.model_json_schema()
+    _describe(schema)
+    schema = _in_one_line(schema)
     levels: dict[str, dict[str, Any]] = {}
     for name, (_, parameter) in factors.parameters().items():
         levels[name] = {**parameter.allowed.schema(), "description": parameter.about}
