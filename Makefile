@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-peers docs reference tutorials lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-peers docs reference tutorials lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -99,6 +99,10 @@ bench-packing: $(READY)
 # Ways to compute circulant projections: make bench-circulant DEVICE=cuda on a GPU.
 bench-circulant: $(READY)
 	@$(BIN)/python benchmarks/circulant.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEVICE),--device $(DEVICE))
+
+# How often an effect is found, by the share of the 5 % that the declared seeds get.
+bench-shares: $(READY)
+	@$(BIN)/python benchmarks/shares.py
 
 # The same short trials through other tools, each in an environment of its own: make bench-peers SEEDS=36 for 72 trials.
 bench-peers: $(READY)

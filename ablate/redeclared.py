@@ -11,6 +11,7 @@ DECISIVE = (
     "metric",
     "direction",
     "margin",
+    "primary",
     "seeds",
     "looks",
     "baseline",
@@ -47,6 +48,24 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     first, then = _leaves(before), _leaves(after)
     return [
         f"{name}: {_text(first.get(name))} → {_text(then.get(name))}"
+        for name in _differing(first, then)
+    ]
+
+
+def changed_parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """Returns the decisive parts of two spaces that differ, as `margin`.
+
+    Args:
+        before, after: as for `changes`.
+    """
+    differing = _differing(_leaves(before), _leaves(after))
+    return {name.partition(" ")[0] for name in differing}
+
+
+def _differing(first: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+    """Returns the names of leaves whose values differ."""
+    return [
+        name
         for name in dict.fromkeys([*first, *then])
         if name not in INDIFFERENT and first.get(name) != then.get(name)
     ]

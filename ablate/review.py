@@ -6,20 +6,32 @@ Each finding says what is wrong, and what to type to fix it.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ablate import escape
 from ablate.declared import declared_space
-from ablate.records import CellResult, Level, Settings, Space, Status, StudyResults
+from ablate.records import (
+    CellResult,
+    History,
+    Level,
+    Settings,
+    Space,
+    Status,
+    StudyResults,
+    share_of_phase,
+)
 from ablate.redeclared import changes
-from ablate.report.effects import Effect, effects
-from ablate.report.verdicts import Verdict
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
+from ablate.report.verdicts import LEVEL, Verdict, Withheld
 from ablate.report.wording import change_text
 from ablate.store.declarations import Declaration
 from ablate.store.reader import Reader
+from ablate.store.trials import PLANNED
 from ablate.tasks import tasks
 
 # Below this multiple of chance, a network has learnt next to nothing.
@@ -83,6 +95,7 @@ class Read:
     circumstances: Sequence[Mapping[str, Any]]
     where: str = ""
     declarations: Sequence[Declaration] = ()
+    trained: Sequence[Mapping[str, Any]] = ()
     by_row: Mapping[int, CellResult] = field(default_factory=dict)
 
     @property
@@ -113,7 +126,9 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         results = reader.results(name)
         circumstances = reader.circumstances(name)
         declarations = reader.declarations(name)
+        trained = reader.identities(name)
     declared = declared_space(stored)
+    declared = replace(declared, margin=results.history.margin(declared.margin))
     verdicts = effects(results, declared.margin, declared.looks)
     by_row = {cell.index: cell for cell in results.cells}
     study = Read(
@@ -124,6 +139,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         circumstances=circumstances,
         where=where,
         declarations=declarations,
+        trained=trained,
         by_row=by_row,
     )
     findings: list[Finding] = []
@@ -343,14 +359,17 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     count = len(effect.seeds)
     further = min(effect.further or 3, MOST_MORE)
     most = max(FEW_SEEDS + 3, len(declared.seeds) + further)
-    # The option cannot add to listed seeds, nor to trials that were stopped early.
+    # The option cannot add to listed seeds, nor to trials that were stopped early. After
+    # a verdict was possible, its looks would share what is left of the level.
     can_add = (
         declared.seeds == tuple(range(len(declared.seeds)))
         and declared.scheduler.name == "fifo"
+        and (declared.looks is not None or count < FEWEST_SEEDS)
     )
     hint = ""
     if not can_add:
-        hint = f" Write seeds: {most} in {study.file}, with scheduler: fifo."
+        fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
+        hint = f" Write seeds: {most} in {study.file}{fifo}."
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
@@ -494,18 +513,78 @@ def _declared_again(study: Read) -> Iterator[Finding]:
     if made:
         yield Finding(
             "declared again",
-            f"the study was declared differently {', then '.join(made)}. The 5 % hold"
-            " for a declaration that is made before its results. State these changes"
-            " with the results, or repeat the comparison under a `name:` of its own in"
+            f"the study was declared differently {', then '.join(made)}."
+            f" {_consequence(study.results.history)} State these changes with the"
+            " results, or repeat the comparison under a `name:` of its own in"
             f" {study.file}, with seeds that were not trained before.",
             study.again(),
         )
+
+
+def _consequence(history: History) -> str:
+    """Returns what declaring a study again means for its verdicts."""
+    if history.changed:
+        return f"There is no verdict any more ({history.changed})."
+    if history.last:
+        level = 100 * LEVEL * share_of_phase(history.last)
+        return (
+            f"What is new is tested at {level:.2g} % instead of"
+            f" {100 * LEVEL * share_of_phase(0):g} %."
+        )
+    return "No row could be compared before, so the level of its verdicts is the same."
+
+
+def _known_before(study: Read) -> Iterator[Finding]:
+    """Results of the study existed before it was declared."""
+    rows = [effect.row for effect in study.effects if effect.withheld is Withheld.KNOWN]
+    if rows:
+        yield Finding(
+            "known before",
+            f"{_rows(rows)}: the results were known before the study was declared, so"
+            " they may be the reason to compare these rows. They are exploratory. Train"
+            f" them with seeds that were not trained before: seeds: [...] in"
+            f" {study.file}.",
+            study.again(),
+        )
+
+
+def _seeds_left_out(study: Read) -> Iterator[Finding]:
+    """Other seeds of the rows were trained before, and the study leaves them out."""
+    begin = study.results.history.begins[0]
+    # Rows of which some seeds were known. A study may well have new seeds only.
+    own: dict[int, str] = {}
+    for trial in study.trained:
+        if trial["own"] and trial["ended_at"] < begin:
+            own[trial["row"]] = _planned(trial)
+    left_out: dict[int, set[int]] = {}
+    for trial in study.trained:
+        row, seed = trial["row"], trial["seed"]
+        known = trial["ended_at"] < begin
+        declared = study.by_row[row].statuses
+        if known and _planned(trial) == own.get(row) and seed not in declared:
+            left_out.setdefault(row, set()).add(seed)
+    if left_out:
+        seeds = sorted(set().union(*left_out.values()))
+        yield Finding(
+            "seeds left out",
+            f"{_rows(sorted(left_out))}: seeds {', '.join(map(str, seeds[:8]))} were"
+            " trained before the study was declared, and it leaves them out. Declare"
+            f" all seeds in {study.file}.",
+            study.again(),
+        )
+
+
+def _planned(trial: Mapping[str, Any]) -> str:
+    """Returns what identifies a trial beside its network and its seed."""
+    return json.dumps([trial[key] for key in PLANNED], sort_keys=True)
 
 
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _near_chance,
     _chosen_on_test,
     _declared_again,
+    _known_before,
+    _seeds_left_out,
     _baseline_differs,
     _mixed,
     _left_out,

@@ -70,6 +70,7 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     values["seeds"] = tuple(values["seeds"])
     values["rows"] = tuple(values.get("rows", ()))
     values["parts"] = tuple(values.get("parts", ()))
+    values["primary"] = tuple(values.get("primary", ()))
     values["metrics"] = metrics_of(data)
     values["limits"] = tuple(_limit(limit) for limit in values["limits"])
     return Space(**values)

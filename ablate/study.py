@@ -13,7 +13,8 @@ from ablate.advice import option
 from ablate.declared import declared_space
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults
-from ablate.report.effects import Effect, control_effects, effects
+from ablate.report.effect import Effect
+from ablate.report.effects import control_effects, effects
 from ablate.report.layers import Line, lines
 from ablate.report.results_table import results_table
 from ablate.report.shown import ShownEffects, ShownText
@@ -54,10 +55,15 @@ class Study:
         return self.read()[1]
 
     def read(self) -> tuple[StudyResults, Space]:
-        """Returns all cells, and the space as it was last run."""
+        """Returns all cells, and the space as it was last run.
+
+        Its margin is the least one that was declared since its rows could be compared.
+        """
         with Reader(self.store) as reader:
             results = reader.results(self.name)
-            return results, declared_space(reader.study(self.name))
+            declared = declared_space(reader.study(self.name))
+        margin = results.history.margin(declared.margin)
+        return results, replace(declared, margin=margin)
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
@@ -114,11 +120,12 @@ class Study:
 
         Args:
             margin: the least difference that matters; by default the study's.
+
+        Raises:
+            AblateError: the margin is wider than the study's.
         """
         results, declared = self.read()
-        found = effects(
-            results, declared.margin if margin is None else margin, declared.looks
-        )
+        found = effects(results, self._margin(declared, margin), declared.looks)
         return ShownEffects(found, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
@@ -131,12 +138,13 @@ class Study:
             margin: least difference that matters; by default that of the space.
 
         Raises:
-            AblateError: there are too few cells or seeds to estimate them.
+            AblateError: there are too few cells or seeds to estimate them, or the
+                margin is wider than the study's.
         """
         from ablate.report import effects_table as grids
 
         results, declared = self.read()
-        least = declared.margin if margin is None else margin
+        least = self._margin(declared, margin)
         if of == "importance":
             if margin is not None:
                 raise AblateError(
@@ -172,6 +180,19 @@ class Study:
                 missing = "no variant"
             raise AblateError(f"{self.name} has {missing}")
         return grids.effects_table(results, found, least, controls=of == "controls")
+
+    def _margin(self, declared: Space, margin: float | None) -> float:
+        """Returns the margin of verdicts: the given one, or by default the study's."""
+        if margin is None:
+            return declared.margin
+        if declared.margin and margin > declared.margin:
+            raise AblateError(
+                f"{option('margin')} {margin:g} is wider than the margin that"
+                f" {self.name} declared before its results, {declared.margin:g}; a"
+                " margin that is chosen after results makes false verdicts. Leave it"
+                " out, or give a smaller one"
+            )
+        return margin
 
     def _importance(self, results: StudyResults, declared: Space) -> Table:
         from ablate.scheduling.strategies import importances

@@ -10,7 +10,7 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Space, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates
-from ablate.report.effects import Effect
+from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.tables import Table
 from ablate.store.reader import Reader

@@ -15,25 +15,43 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from made_up import (
+    BEYOND,
+    MARGIN,
+    NOISE,
+    NOISES,
+    SAID,
+    SEED_SD,
+    UNEQUAL,
+    Noise,
+    Proof,
+    Vector,
+    drawn,
+    in_steps,
+    made,
+    names,
+    normal,
+)
+from users import user_proofs
 
 from ablate.plan.designs import combinations
 from ablate.records import (
     Architecture,
     Cell,
-    CellResult,
     Cost,
     Data,
     Design,
+    History,
     Known,
     Level,
     Looks,
+    Phase,
     Plan,
     Recipe,
     Resources,
@@ -43,163 +61,15 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
-from ablate.report.effects import effects, paired
+from ablate.report.effect import paired
+from ablate.report.effects import effects
 from ablate.report.factorial import Factorial, Term
 from ablate.report.noise import family_of
 from ablate.report.pareto import pareto_table
 from ablate.report.seeds_needed import chances
-from ablate.report.verdicts import Verdict, judge
+from ablate.report.verdicts import Verdict, judge, level_of_look
 from ablate.scheduling.until_decided import granted, results_of
 from ablate.tasks import classification
-
-# Spread of seeds that all cells share, and of a single training beside, in points: as
-# on a small test set.
-SEED_SD, NOISE = 1.0, 0.5
-MARGIN = 0.5
-SAID = (Verdict.HELPS, Verdict.HURTS)
-Vector = np.ndarray[Any, Any]
-Noise = Callable[[np.random.Generator, tuple[int, int]], Vector]
-
-
-@dataclass(frozen=True)
-class Proof:
-    """One promise: the share that was measured over so many repetitions, and between
-    which bounds it must lie.
-    """
-
-    promise: str
-    setting: str
-    measured: float
-    low: float
-    high: float
-    count: int
-
-    @property
-    def holds(self) -> bool:
-        """Within the bounds, or so close that chance alone may have put it there (three
-        standard errors of a share).
-        """
-        error = 3 * math.sqrt(
-            max(self.measured * (1 - self.measured), 1e-9) / self.count
-        )
-        return self.low - error <= self.measured <= self.high + error
-
-
-def made(
-    values: Vector,
-    levels: Sequence[dict[str, Level]],
-    flops: Sequence[int] | None = None,
-) -> StudyResults:
-    """A study with these values, one row a cell and one column a seed."""
-    cells = tuple(
-        CellResult(
-            index=index,
-            levels=own,
-            unread=frozenset(),
-            role="variant" if index else "reference",
-            note="",
-            same_as=None,
-            cost=Cost(
-                params=1,
-                flops=flops[index] if flops else 1,
-                flops_paper=1,
-                activations=1,
-                elementwise=1,
-            ),
-            statuses=dict.fromkeys(range(len(row)), Status.COMPLETED),
-            values=dict(enumerate(map(float, row))),
-        )
-        for index, (own, row) in enumerate(zip(levels, values, strict=True))
-    )
-    return StudyResults(
-        name="made-up",
-        question="",
-        expect="",
-        source="",
-        metric=classification.METRICS[0],
-        direction="max",
-        factors=tuple(levels[0]),
-        cells=cells,
-    )
-
-
-def normal(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-    return generator.normal(0, NOISE, shape)
-
-
-def heavy(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-    """Student's t with 4 degrees of freedom, of the same spread: now and then a bad
-    run.
-    """
-    return generator.standard_t(4, shape) * NOISE / math.sqrt(2)
-
-
-def collapsing(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-    """Normal noise, and one training in ten loses ten points."""
-    lost = generator.random(shape) < 0.1
-    return normal(generator, shape) - 10 * lost
-
-
-def skewed(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-    """Lognormal noise of the same spread, equally skewed in all cells."""
-    raw = np.exp(generator.normal(0, 1, shape))
-    return NOISE * (raw - math.exp(0.5)) / math.sqrt((math.e - 1) * math.e)
-
-
-def noisy_cells(number: Sequence[int], variance: float) -> Noise:
-    """Normal noise, in some cells with a multiple of the variance."""
-
-    def noise(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
-        values = normal(generator, shape)
-        values[list(number)] *= math.sqrt(variance)
-        return values
-
-    return noise
-
-
-# The noises under which at most 5 % of studies may see an effect that is not there.
-NOISES: dict[str, Noise] = {
-    "equal noise": normal,
-    "one row with 5 times the variance": noisy_cells([1], 5),
-    "one row with 25 times the variance": noisy_cells([1], 25),
-    "row 0 with 5 times the variance": noisy_cells([0], 5),
-    "row 0 with 25 times the variance": noisy_cells([0], 25),
-    "lognormal noise": skewed,
-    "one training in ten collapses": collapsing,
-    "heavy tails": heavy,
-}
-UNEQUAL = ("one row with 25 times the variance", "row 0 with 25 times the variance")
-# Beyond the promise: shown, with what was measured.
-BEYOND: dict[str, Noise] = {
-    "two rows with 25 times the variance": noisy_cells([1, 2], 25),
-    "half of the rows with 5 times the variance": noisy_cells([1, 2, 3, 4], 5),
-}
-
-
-def drawn(
-    generator: np.random.Generator,
-    means: Sequence[float],
-    seeds: int,
-    noise: Noise = normal,
-) -> Vector:
-    """Values of cells with these means: each seed raises or lowers all cells alike, and
-    each training is noisy.
-    """
-    return (
-        75
-        + np.asarray(means)[:, None]
-        + generator.normal(0, SEED_SD, (1, seeds))
-        + noise(generator, (len(means), seeds))
-    )
-
-
-def in_steps(values: Vector, images: int) -> Vector:
-    """Accuracies as a test set of so many images gives them."""
-    return np.round(values / 100 * images) / images * 100
-
-
-def names(count: int) -> list[dict[str, Level]]:
-    return [{"cell": number} for number in range(count)]
 
 
 def false_verdicts(
@@ -220,9 +90,42 @@ def false_verdicts(
     return wrong / count
 
 
-def power(count: int, cells: int, seeds: int, size: float) -> tuple[float, float]:
-    """Shares of studies in which an effect is found: by `ablate`, and by paired t tests
-    adjusted by Holm.
+def with_primary(results: StudyResults, rows: Sequence[int]) -> StudyResults:
+    """The study with rows that were declared as primary, in this order."""
+    history = History(phases=(Phase(primary=tuple(rows)),))
+    return replace(results, history=history)
+
+
+def false_primary(
+    count: int, cells: int, seeds: int, noise: Noise, *, first_differs: bool
+) -> float:
+    """The share of studies in which `helps` or `hurts` is said of a row without effect,
+    if the first half of the rows are primary.
+
+    Args:
+        first_differs: whether the first of them has an effect of five standard
+            deviations, so that the next ones are tested.
+    """
+    generator = np.random.default_rng(43)
+    means = [0.0] * cells
+    if first_differs:
+        means[1] = 5 * NOISE
+    primary = range(1, cells // 2 + 1)
+    wrong = 0
+    for _ in range(count):
+        results = made(drawn(generator, means, seeds, noise), names(cells))
+        found = effects(with_primary(results, primary), MARGIN, predict=False)
+        wrong += any(
+            effect.verdict in SAID for effect in found if not means[effect.row]
+        )
+    return wrong / count
+
+
+def power(
+    count: int, cells: int, seeds: int, size: float
+) -> tuple[float, float, float]:
+    """Shares of studies in which an effect is found: by `ablate`, by `ablate` if the
+    row is the first primary comparison, and by paired t tests adjusted by Holm.
 
     One row has an effect, the others have none.
 
@@ -231,15 +134,17 @@ def power(count: int, cells: int, seeds: int, size: float) -> tuple[float, float
     """
     generator = np.random.default_rng(31)
     means = [0.0, size * NOISE, *[0.0] * (cells - 2)]
-    found = by_holm = 0
+    found = first = by_holm = 0
     for _ in range(count):
         results = made(drawn(generator, means, seeds), names(cells))
         effect = effects(results, MARGIN, predict=False)[0]
         found += effect.verdict is Verdict.HELPS
+        primary = effects(with_primary(results, [1]), MARGIN, predict=False)[0]
+        first += primary.verdict is Verdict.HELPS
         pairs = [paired(cell, results.cells[0]) for cell in results.cells[1:]]
         estimates = [pair.estimate for pair in pairs if pair.estimate is not None]
         by_holm += judge(estimates, MARGIN, "max")[0].verdict is Verdict.HELPS
-    return found / count, by_holm / count
+    return found / count, first / count, by_holm / count
 
 
 def false_same(
@@ -343,7 +248,7 @@ def until_decided(
             for cell in plan.cells
             for trial in cell.trials
         }
-        cut, _ = granted(plan, known)
+        cut, _ = granted(plan, known, History())
         trials += sum(len(cell.trials) for cell in cut.cells)
         said += any(
             effect.verdict in SAID
@@ -528,14 +433,26 @@ def predicted_seeds(count: int, seeds: int) -> tuple[float, float]:
             continue
         pair = family_of(dict(enumerate(before[0])), [dict(enumerate(before[1]))], 1)
         assert pair is not None
-        told.append(chances(pair, 0, MARGIN, first.judged.level)[first.further - 1])
-        after = effects(
-            made(np.concatenate([before, values(first.further)], axis=1), names(2)),
-            MARGIN,
-            predict=False,
-        )
+        level = level_of_look(None, 0, phase=1)
+        told.append(chances(pair, 0, MARGIN, level)[first.further - 1])
+        both = np.concatenate([before, values(first.further)], axis=1)
+        after = effects(declared_twice(both, seeds), MARGIN, predict=False)
         decided.append(after[0].verdict is not Verdict.INCONCLUSIVE)
     return float(np.mean(told)), float(np.mean(decided))
+
+
+def declared_twice(values: Vector, seeds: int) -> StudyResults:
+    """A study whose first seeds had results when the others were declared."""
+    results = made(values, names(len(values)))
+    phases = {seed: int(seed >= seeds) for seed in range(values.shape[1])}
+    return replace(
+        results,
+        cells=tuple(replace(cell, phase_of=phases) for cell in results.cells),
+        history=History(
+            phases=(Phase(rows=len(values) - 1), Phase()),
+            begins=(datetime.min, datetime.max),
+        ),
+    )
 
 
 def pareto_calibration(count: int) -> tuple[float, float]:
@@ -597,6 +514,26 @@ def against_mixed_model(count: int) -> float:
     return largest
 
 
+def primary_proofs(count: int) -> Iterator[Proof]:
+    """What holds for rows that are tested one after the other."""
+    settings = itertools.product((3, 5), NOISES, (False, True))
+    for seeds, name, first_differs in settings:
+        setting = f"4 of 7 rows primary, {seeds} seeds, {name}"
+        if first_differs:
+            setting += ", the first one differs"
+        share = false_primary(
+            count, 8, seeds, NOISES[name], first_differs=first_differs
+        )
+        yield Proof(
+            promise="studies in which a row without effect helps or hurts: at most 5 %",
+            setting=setting,
+            measured=share,
+            low=0,
+            high=0.05,
+            count=count,
+        )
+
+
 def proofs(count: int) -> Iterator[Proof]:
     """All promises; `count` repetitions of those that are shares of studies."""
     wrong = "studies without effects in which a verdict is helps or hurts: at most 5 %"
@@ -619,6 +556,7 @@ def proofs(count: int) -> Iterator[Proof]:
                 high=0.05,
                 count=count,
             )
+    yield from primary_proofs(max(200, count // 2))
     yield Proof(
         promise=wrong,
         setting="5 cells, 3 seeds, 360 test images",
@@ -739,6 +677,8 @@ def proofs(count: int) -> Iterator[Proof]:
         count=few,
     )
 
+    yield from user_proofs(max(200, count // 4))
+
 
 def biases(count: int) -> Iterator[tuple[str, float]]:
     """Mean errors of estimates, in points."""
@@ -749,7 +689,10 @@ def biases(count: int) -> Iterator[tuple[str, float]]:
 
 def _power_line(count: int, seeds: int) -> str:
     each = [power(count, 8, seeds, size) for size in (1, 2, 3)]
-    texts = [f"{100 * ours:.0f} % ({100 * holm:.0f} %)" for ours, holm in each]
+    texts = [
+        f"{100 * ours:.0f} / {100 * first:.0f} % ({100 * holm:.0f} %)"
+        for ours, first, holm in each
+    ]
     return f"| {seeds} | {' | '.join(texts)} |"
 
 
@@ -782,8 +725,8 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "How often an effect in one of seven rows is found, in standard deviations"
-            " of a single training. In brackets: by paired t tests of each row, adjusted"
-            " by Holm."
+            " of a single training. After the slash: if the row is the first `primary`"
+            " comparison. In brackets: by paired t tests of each row, adjusted by Holm."
         ),
         "",
         "| seeds | 1 sd | 2 sd | 3 sd |",

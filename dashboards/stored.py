@@ -17,7 +17,8 @@ import streamlit as st
 from ablate import study_charts
 from ablate.records import Epoch, Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates, curves_of
-from ablate.report.effects import Effect, effects
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
 from ablate.report.tables import Table
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file

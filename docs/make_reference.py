@@ -72,6 +72,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "What is measured": {
         "metric": "metric: {loss: min}",
         "margin": "margin: 0.3",
+        "primary": "primary: [{shortcuts.count: 2}]",
         "diagnostics": "diagnostics: [diversity, token_cosine]",
     },
 }

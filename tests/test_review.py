@@ -224,7 +224,7 @@ def another(**changed: str) -> str:
             "--until-decided",
             {"text": SOUND.replace("seeds: 4", "seeds: 1")},
         ),
-        ("too few seeds", "--until-decided", {"text": SOUND, "made": flat}),
+        ("too few seeds", "ablate run", {"text": SOUND, "made": flat}),
         (
             "too few seeds",
             "ablate run",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.records import Metric, Plan
 from ablate.report.noise import MOST_ROWS
-from ablate.report.power import POWER, detectable, sd_of_training
+from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
 from ablate.scheduling.preview import Preview
 from ablate.scheduling.until_decided import results_of
 
@@ -23,13 +23,18 @@ def power_lines(shown: Preview) -> list[str]:
     rows = _comparisons(plan)
     if plan.space.strategy is not None or not 0 < rows <= MOST_ROWS:
         return []
+    primary = [one for one in plan.space.primary if not isinstance(one, str)]
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.compared
     seeds = max(len(cell.trials) for cell in plan.cells)
     more = [number for number in LADDER if number > seeds][:2]
     lines = [f"Differences that are found with {100 * POWER:g} % probability:"]
     for number in (seeds, *more):
-        lines.append(f"  {_seeds(number)}: {_difference(rows, number, sd, metric)}")
+        line = f"  {_seeds(number)}: {_difference(rows, number, sd, metric)}"
+        if primary and number > 1:
+            size = _text(detectable_alone(number), sd, metric)
+            line += f" (primary comparison: {size})"
+        lines.append(line)
     if sd is None:
         lines.append("  (sd: standard deviation of a single training)")
     else:
@@ -53,7 +58,10 @@ def _seeds(number: int) -> str:
 def _difference(rows: int, seeds: int, sd: float | None, metric: Metric) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
-    size = detectable(rows, seeds)
+    return _text(detectable(rows, seeds), sd, metric)
+
+
+def _text(size: float, sd: float | None, metric: Metric) -> str:
     if size > MOST_SD:
         return f"none below {MOST_SD} sd"
     text = f"{size:.1f} sd"

@@ -25,6 +25,7 @@ from ablate.records.events import (
     Tested,
     epochs_of,
 )
+from ablate.records.history import History, Phase, share_of_phase
 from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
     COST_REVISION,
@@ -46,6 +47,7 @@ from ablate.records.space import (
     Keep,
     Limit,
     Looks,
+    Primary,
     Relation,
     Resources,
     Scheduler,
@@ -96,6 +98,7 @@ __all__ = [
     "Ended",
     "Epoch",
     "Event",
+    "History",
     "InitialWeights",
     "Job",
     "Keep",
@@ -107,8 +110,10 @@ __all__ = [
     "Measurement",
     "Metric",
     "Order",
+    "Phase",
     "Place",
     "Plan",
+    "Primary",
     "Progressed",
     "Provenance",
     "Recipe",
@@ -128,5 +133,6 @@ __all__ = [
     "Trained",
     "Trial",
     "epochs_of",
+    "share_of_phase",
     "weights_named",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from ablate.records.trial import Status
@@ -44,6 +45,8 @@ class Known:
     epochs: tuple[Epoch, ...]
     # Final value by metric, if the trial is completed.
     final: Mapping[str, float] = field(default_factory=dict)
+    # In UTC; None while it is open.
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablate.records.base import Settings
+from ablate.records.history import History
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
 from ablate.records.trial import Status
@@ -28,6 +29,9 @@ class CellResult:
     # Value of the metric by seed, for completed trials.
     values: Mapping[int, float]
     control_of: int | None = None
+    # The phase of the study in which the trial ended, by seed, for trials that ended.
+    # -1: before the study was declared.
+    phase_of: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class StudyResults:
     document: str = ""
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
+    history: History = field(default_factory=History)
 
     @property
     def baseline(self) -> CellResult | None:

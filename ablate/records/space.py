@@ -221,6 +221,11 @@ class DeclaredTeacher:
     settings: Settings = field(default_factory=dict)
 
 
+# A comparison: a row by its number or by the levels in which it differs from row 0, or
+# a factor by its name.
+Primary: TypeAlias = "int | str | Settings"
+
+
 @dataclass(frozen=True)
 class Space:
     """A declared study. Every name is known, and every level is allowed."""
@@ -279,6 +284,9 @@ class Space:
     margin: float = 0.5
     # When verdicts are taken, if seeds are added until the study is decided.
     looks: Looks | None = None
+    # Comparisons that are tested one after the other, each at the full level, before
+    # all others: rows, or main effects of factors.
+    primary: tuple[Primary, ...] = ()
     keep: Keep = "last"
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.

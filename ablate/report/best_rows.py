@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ablate.records import CellResult, Looks, StudyResults
-from ablate.report.effects import Effect
+from ablate.report.effect import Effect
 from ablate.report.noise import family_of
 from ablate.report.verdicts import LEVEL, Verdict
 

@@ -15,7 +15,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
 from ablate.report.blocks import representatives
-from ablate.report.effects import Effect
+from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
 from ablate.report.summary import level_text, shown_levels

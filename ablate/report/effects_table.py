@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ablate.records import Level, Looks, Metric, StudyResults
-from ablate.report.effects import Effect
+from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
+from ablate.records import Level, Looks, Metric, Primary, StudyResults
+from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.summary import level_text
 from ablate.report.tables import Table
@@ -18,6 +19,7 @@ from ablate.report.wording import (
     interval_text,
     no_difference,
     verdict_text,
+    withheld_notes,
 )
 
 INTERVAL = "Δ (95 % interval)"
@@ -31,6 +33,25 @@ BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
     " seeds, so it may differ between seeds."
 )
+
+
+def exploratory(primary: Sequence[Primary]) -> str:
+    """Returns the note of a table that is not the study's family of comparisons.
+
+    Args:
+        primary: the primary comparisons of the study.
+    """
+    factors = primary_factors(primary)
+    if factors:
+        family = f"main effects of {', '.join(factors)}, which are primary"
+    elif primary_is_elsewhere(primary):
+        family = "comparisons with controls, which are primary"
+    else:
+        family = "comparisons of rows with row 0"
+    return (
+        f"Exploratory: the 5 % of the study belong to the {family}. Verdicts of this"
+        " table come on top of them."
+    )
 
 
 def effects_table(
@@ -58,8 +79,8 @@ def effects_table(
         (
             f"Δ {metric.name}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            f" ({how}). p: adjusted for all rows ({correction}); the verdict is helps"
-            " or hurts below 0.05 (with several looks: below the share of the look)."
+            f" ({how}). p: adjusted for all rows ({correction}) and for seeds that are"
+            " added later; the verdict is helps or hurts below 0.05."
         ),
         (
             no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
@@ -73,6 +94,16 @@ def effects_table(
             f"Only their own seeds count (paired t): row {', '.join(alone)}. Their"
             " noise, or that of row 0, is unlike that of the others."
         )
+    primary = [str(effect.row) for effect in effects if effect.primary]
+    if primary:
+        notes.append(
+            f"Primary, tested one after the other by paired t: row"
+            f" {', '.join(primary)}. Rows after them are tested if all of them differ."
+        )
+    notes += withheld_notes(effects, results.history)
+    declared = results.history.primary
+    if controls != (CONTROLS in declared) or primary_factors(declared):
+        notes.append(exploratory(declared))
     data = [effect_data(effect) for effect in effects]
     return Table(
         columns=columns,
@@ -187,6 +218,8 @@ def _verdict(term: Term) -> str:
     """
     if term.judged is None:
         return "cannot be separated from other effects"
+    if term.judged.withheld is not None:
+        return str(term.judged.withheld)
     if term.kind == "interaction":
         together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"}
     else:
@@ -222,7 +255,19 @@ def factors_table(
             " are correct only if factors do not interact."
         )
     terms = find(margin, results.direction)
+    notes += _family_notes(results, interactions=interactions)
     return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
+
+
+def _family_notes(results: StudyResults, *, interactions: bool) -> list[str]:
+    """Returns whether this table is the study's family of comparisons."""
+    primary = primary_factors(results.history.primary)
+    if interactions or not primary:
+        return [exploratory(results.history.primary)]
+    return [
+        f"Primary, tested one after the other: {', '.join(primary)}. Other factors are"
+        " tested if all of them differ."
+    ]
 
 
 def contributions_table(
@@ -243,6 +288,7 @@ def contributions_table(
         " without it; shapley: its addition on average over all orders of adding"
         " factors. Seeds are blocks."
     ]
+    notes.append(exploratory(results.history.primary))
     terms = model.contributions(full, margin, results.direction)
     return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
 

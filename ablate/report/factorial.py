@@ -27,9 +27,25 @@ from functools import cached_property
 import numpy as np
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, Level, Looks, StudyResults
+from ablate.primary import primary_factors
+from ablate.records import (
+    RESOLVED,
+    CellResult,
+    Level,
+    Looks,
+    StudyResults,
+    share_of_phase,
+)
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
-from ablate.report.verdicts import LEVEL, Estimate, Judged, judge
+from ablate.report.verdicts import (
+    LEVEL,
+    Estimate,
+    Judged,
+    Verdict,
+    Withheld,
+    judge,
+    verdict_of,
+)
 
 # Shapley values are sums over all subsets of the factors, so their cost doubles with
 # each factor.
@@ -78,7 +94,8 @@ class Factorial:
         looks: Looks | None = None,
     ) -> None:
         self._results, self._base = results, dict(baseline)
-        self._looks = looks.number if looks else 1
+        looked = looks.number if looks else 1
+        self._level = LEVEL * share_of_phase(results.history.last) / looked
         # A control differs in its width, which is not a factor of the space.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
@@ -159,7 +176,63 @@ class Factorial:
             terms.append(
                 Term(factors=(name,), levels=(level,), kind="main", estimate=estimate)
             )
-        return self._judged(terms, margin, direction)
+        return self._judged_in_order(terms, margin, direction)
+
+    def _judged_in_order(
+        self, terms: list[Term], margin: float, direction: str
+    ) -> list[Term]:
+        """Returns main effects, those of primary factors tested before the others.
+
+        The levels of a factor are one family. The next factor is tested if all of them
+        differ, so all of its p values are at least the largest one before.
+        """
+        primary = primary_factors(self._results.history.primary)
+        groups: dict[str, list[Term]] = {name: [] for name in (*primary, "")}
+        for term in terms:
+            (name,) = term.factors
+            groups[name if name in primary else ""].append(term)
+        judged: dict[tuple[tuple[str, ...], tuple[Level, ...]], Term] = {}
+        gate = 0.0
+        for group in groups.values():
+            found = [
+                self._behind(gate, term, direction)
+                for term in self._judged(group, margin, direction)
+            ]
+            judged |= {(term.factors, term.levels): term for term in found}
+            p_values = [term.judged.p if term.judged else 1.0 for term in found]
+            gate = max([gate, *p_values])
+        return [judged[term.factors, term.levels] for term in terms]
+
+    def _behind(self, gate: float, term: Term, direction: str) -> Term:
+        """Returns a term whose p value is at least that of the terms before it."""
+        if term.judged is None or term.estimate is None:
+            return term
+        p = max(gate, term.judged.p)
+        verdict = verdict_of(
+            term.estimate.value, direction, p, term.judged.p_same, LEVEL
+        )
+        withheld = None
+        if verdict is Verdict.INCONCLUSIVE and gate >= LEVEL:
+            withheld = Withheld.NOT_TESTED
+        judged = replace(term.judged, p=p, verdict=verdict, withheld=withheld)
+        why = self._withheld
+        if why is not None:
+            judged = replace(judged, verdict=Verdict.INCONCLUSIVE, withheld=why)
+        return replace(term, judged=judged)
+
+    @cached_property
+    def _withheld(self) -> Withheld | None:
+        """Why primary factors get no verdict now, if they get none."""
+        history = self._results.history
+        if not primary_factors(history.primary):
+            return None
+        if history.changed:
+            return Withheld.CHANGED
+        cells = self._cells.values()
+        if any(list(cell.phase_of.values()).count(-1) > 1 for cell in cells):
+            return Withheld.KNOWN
+        statuses = set(itertools.chain(*(cell.statuses.values() for cell in cells)))
+        return None if statuses <= set(RESOLVED) else Withheld.UNFINISHED
 
     def _other_levels(self) -> list[tuple[str, Level]]:
         """Each factor with each level but its first."""
@@ -321,7 +394,7 @@ class Factorial:
                 [term.estimate for term in terms if term.estimate],
                 margin,
                 direction,
-                LEVEL / self._looks,
+                self._level,
             )
         )
         return [

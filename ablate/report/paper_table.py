@@ -18,7 +18,8 @@ from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, StudyResults
 from ablate.report.best_rows import best_rows
-from ablate.report.effects import Effect, effects
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
 from ablate.report.results_table import COST_HEADINGS, star_of, test_words
 from ablate.report.summary import Row, level_text, summarise
 from ablate.report.units import Unit, cost_units

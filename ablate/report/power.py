@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ablate import cache
-from ablate.records import StudyResults
+from ablate.records import StudyResults, history, share_of_phase
 from ablate.report import student, verdicts
 from ablate.report.noise import (
     ALONE_GAIN,
@@ -33,14 +35,37 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
     """
-    key = f"power {revision(__file__, verdicts.__file__)} {rows} {seeds} {power}"
+    key = f"power {revision(__file__, verdicts.__file__, history.__file__)} {rows} {seeds} {power}"
     return float(cache.array(key, lambda: np.array(_detectable(rows, seeds, power))))
+
+
+def detectable_alone(seeds: int, power: float = POWER) -> float:
+    """Returns the same for a row that is the first primary comparison.
+
+    It is tested by Student's paired t, whose power follows the noncentral t.
+
+    Args:
+        seeds: of the row and of row 0, at least 2.
+    """
+    from scipy import optimize, stats
+
+    freedom = seeds - 1
+    limit = float(student.quantile(freedom, 1 - LEVEL * share_of_phase(0) / 2))
+
+    def missing(size: float) -> float:
+        found = stats.nct.sf(limit, freedom, size * math.sqrt(seeds / 2))
+        return power - float(found)
+
+    largest = 1.0
+    while missing(largest) > 0:
+        largest *= 2
+    return float(optimize.brentq(missing, 0.0, largest))
 
 
 def _detectable(rows: int, seeds: int, power: float) -> float:
     present = np.ones((rows, seeds), dtype=bool)
     null = null_of(present)
-    limit = null.quantile(LEVEL, rows)
+    limit = null.quantile(LEVEL * share_of_phase(0), rows)
     generator = np.random.default_rng(1)
     simulated = min(rows, MOST_ROWS)
     draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))

@@ -9,7 +9,8 @@ from typing import Any
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, Metric, StudyResults
-from ablate.report.effects import Effect, effects
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
 from ablate.report.summary import Row, level_text, summarise
 from ablate.report.tables import Table
@@ -195,7 +196,7 @@ def test_words(comparisons: int) -> str:
 def star_of(looks: Looks | None) -> str:
     """Returns what a star means."""
     if looks:
-        return f"* p below the share of its look, 5 % for all {looks.number} looks"
+        return f"* p < 0.05, adjusted for all {looks.number} looks"
     return "* p < 0.05"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ablate.report.effects import Effect
+from ablate.report.effect import Effect
 from ablate.report.tables import Table, html
 
 

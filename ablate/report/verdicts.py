@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ablate.records import Looks
+from ablate.records import Looks, share_of_phase
 from ablate.report import student
 
 # The probability of any false `helps` or `hurts`, and of any false `no difference`, in
@@ -68,35 +68,57 @@ class Estimate:
         )
 
 
+class Withheld(StrEnum):
+    """Why there is no verdict, although there is an estimate."""
+
+    UNFINISHED = "trials unfinished"
+    KNOWN = "exploratory"
+    CHANGED = "declared again"
+    NOT_TESTED = "not tested"
+
+
 @dataclass(frozen=True)
 class Judged:
     """An estimate as part of a family: adjusted p values, and the verdict.
 
-    `level` is the level that its unadjusted p value was compared with.
+    The p values are adjusted for all rows of the family, all looks and all phases of
+    the study, so each is compared with 5 %.
+
+    Attributes:
+        level: the level that an unadjusted p value is compared with.
+        withheld: why the verdict is `inconclusive` whatever the p values are.
     """
 
     p: float
     p_same: float
     verdict: Verdict
     level: float
+    withheld: Withheld | None = None
 
 
-def level_of_look(looks: Looks | None, number: int) -> float:
+def shared(p: float, level: float) -> float:
+    """Returns a p value that is to be compared with 5 % instead of with this level."""
+    return min(1.0, p * LEVEL / level)
+
+
+def level_of_look(looks: Looks | None, number: int, phase: int = 0) -> float:
     """Returns the share of the 5 % that a look at the verdicts may use.
 
     Later looks have more seeds and find more, so each look has a multiple of the share
     of the one before: three times, or less if there are more than four looks, so that
-    the first one has 0.1 %. The shares of all looks add up to 5 %.
+    the first one has 2 % of them. The shares of all looks add up to that of the phase.
 
     Args:
         looks: the looks of a study that adds seeds, or None.
         number: which look it is, from 0.
+        phase: the phase of the study, from 0.
     """
+    level = LEVEL * share_of_phase(phase)
     if looks is None:
-        return LEVEL
+        return level
     growth = _growth(looks.number)
     weights = [growth**look for look in range(looks.number)]
-    return LEVEL * weights[number] / sum(weights)
+    return level * weights[number] / sum(weights)
 
 
 @lru_cache
@@ -148,7 +170,8 @@ def judge(
     Args:
         margin: the least difference that matters.
         direction: `max` or `min`: which values of the metric are better.
-        level: the probability of any false verdict of one kind.
+        level: the probability of any false verdict of one kind. The p values are
+            returned for a comparison with 5 %.
         family: the number of all comparisons, including those without an estimate so
             far; by default all have one.
     """
@@ -163,8 +186,8 @@ def judge(
     ranks = np.searchsorted(np.sort(raw), raw)
     return [
         Judged(
-            p=p,
-            p_same=p_same,
+            p=shared(p, level),
+            p_same=shared(p_same, level),
             verdict=verdict_of(estimate.value, direction, p, p_same, level),
             level=level / (count - int(rank)),
         )

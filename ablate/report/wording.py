@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ablate.records import Level, Metric, Space
-from ablate.report.effects import Effect
+from ablate.records import History, Level, Metric, Space, share_of_phase
+from ablate.report.effect import Effect
 from ablate.report.seeds_needed import MOST
 from ablate.report.summary import level_text
 from ablate.report.units import unit_for
-from ablate.report.verdicts import Estimate, Verdict
+from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
 
 def policy(space: Space) -> str:
@@ -125,6 +125,8 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
         return (
             f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
         )
+    if effect.withheld is not None:
+        return f"{what}: {WITHHELD[effect.withheld]}, {range_}{cost}."
     return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
 
 
@@ -140,10 +142,62 @@ def _seeds(further: int) -> str:
     return f"{further} more seed{'s' if further > 1 else ''}"
 
 
+# Why there is no verdict, as a part of a sentence.
+WITHHELD = {
+    Withheld.UNFINISHED: "no verdict before all of its trials have ended",
+    Withheld.KNOWN: "no verdict, because its results were known before the study was"
+    " declared",
+    Withheld.CHANGED: "no verdict, because the comparison was changed after its"
+    " results",
+    Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
+    " differ",
+}
+
+
+def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
+    """Returns why rows have no verdict, and what to do about it."""
+    reasons = {effect.withheld for effect in effects}
+    notes = []
+    if Withheld.UNFINISHED in reasons:
+        notes.append(
+            "trials unfinished: verdicts are taken when all trials have ended. If a run"
+            " could be stopped whenever it looks well, more than 5 % of verdicts would"
+            " be false."
+        )
+    if Withheld.KNOWN in reasons:
+        notes.append(
+            "exploratory: the results of these rows were known before the study was"
+            " declared, so they may be the reason to compare them. Seeds that were not"
+            " trained before give verdicts."
+        )
+    if Withheld.CHANGED in reasons:
+        notes.append(
+            f"declared again: {history.changed}, after results were known. Undo the"
+            " change, or declare the comparison under another `name:` with seeds that"
+            " were not trained before."
+        )
+    if Withheld.NOT_TESTED in reasons:
+        notes.append(
+            "not tested: the primary comparisons come first, and one of them does not"
+            " differ."
+        )
+    if history.last and not history.changed:
+        share = 100 * LEVEL * share_of_phase(history.last)
+        notes.append(
+            f"The study was declared again after its rows could be compared"
+            f" ({history.last} {'time' if history.last == 1 else 'times'}), so what is"
+            f" new is tested at {share:.2g} %; p is adjusted for it. A comparison under"
+            " another `name:`, with seeds that were not trained before, has 4.5 %."
+        )
+    return notes
+
+
 def verdict_text(effect: Effect) -> str:
     """Returns the verdict as a cell of a table."""
     if effect.verdict is not Verdict.INCONCLUSIVE:
         return str(effect.verdict)
+    if effect.withheld is not None:
+        return str(effect.withheld)
     if effect.estimate is None:
         return "inconclusive: more seeds"
     if effect.further is None:
@@ -168,6 +222,7 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "p_adjusted": judged.p if judged else None,
         "p_same": judged.p_same if judged else None,
         "verdict": str(effect.verdict),
+        "withheld": str(effect.withheld) if effect.withheld else None,
         "alone": effect.alone,
         "seeds_needed": effect.further,
         "delta_flops": effect.delta_flops,

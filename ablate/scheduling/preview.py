@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
-from ablate.records import COST_REVISION, Known, Plan, Resources, Space, Trial
+from ablate.primary import primary_is_elsewhere, primary_rows
+from ablate.records import (
+    COST_REVISION,
+    History,
+    Known,
+    Plan,
+    Primary,
+    Resources,
+    Space,
+    Trial,
+)
 from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
@@ -70,6 +80,7 @@ def make_preview(
         ]
         lines = "\n".join(first(reasons, "rows"))
         raise AblateError(f"no cell of {space.name} can be trained:\n{lines}")
+    _check_primary(plan)
     known = reader.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
@@ -77,6 +88,7 @@ def make_preview(
         from ablate.scheduling.until_decided import granted
 
         full_plan = plan
+        history = reader.history(space) if reader else History()
         plan, _ = granted(
             full_plan,
             {
@@ -84,6 +96,7 @@ def make_preview(
                 for key, trial in known.items()
                 if trial.status not in policy.again
             },
+            history,
         )
     to_train = tuple(
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
@@ -96,6 +109,28 @@ def make_preview(
         more=more,
         full_plan=full_plan,
     )
+
+
+def _check_primary(plan: Plan) -> None:
+    """Raises AblateError if the plan lacks a row that the space names as primary."""
+    primary = plan.space.primary
+    rows = primary_rows(primary, plan.cells)
+    missing = [one for one, row in zip(primary, rows, strict=False) if row is None]
+    if not missing or primary_is_elsewhere(primary):
+        return
+    numbers = [str(cell.index) for cell in plan.cells[1:] if cell.trials]
+    raise AblateError(
+        f"{plan.space.name}: primary: no row of the plan is"
+        f" {_comparison_text(missing[0])}; name a row by all levels in which it differs"
+        f" from row 0, or by its number ({', '.join(first(numbers, 'rows'))})"
+    )
+
+
+def _comparison_text(one: Primary) -> str:
+    if isinstance(one, Mapping):
+        levels = ", ".join(f"{name}: {level}" for name, level in one.items())
+        return f"{{{levels}}}"
+    return str(one)
 
 
 def propose(

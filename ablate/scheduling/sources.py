@@ -113,7 +113,13 @@ def make_source(
     if full_plan is not None:
         from ablate.scheduling.until_decided import UntilDecided
 
-        return UntilDecided(full_plan, plan, stored.known_without_epochs, stored.add)
+        return UntilDecided(
+            full_plan,
+            plan,
+            reader.history(space),
+            stored.known_without_epochs,
+            stored.add,
+        )
     if space.strategy is not None:
         search = make_search(space, reader, stored.known, count)
         return Searched(search, stored.add)

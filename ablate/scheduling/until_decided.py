@@ -13,6 +13,7 @@ from ablate.records import (
     RESOLVED,
     Cell,
     CellResult,
+    History,
     Known,
     Plan,
     Status,
@@ -25,7 +26,9 @@ from ablate.report.verdicts import Verdict
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
 
-def granted(plan: Plan, known: Mapping[str, Known]) -> tuple[Plan, bool]:
+def granted(
+    plan: Plan, known: Mapping[str, Known], history: History
+) -> tuple[Plan, bool]:
     """Returns the plan with the seeds granted so far, and whether they are final.
 
     All cells begin with the first number of seeds. When all these trials are resolved,
@@ -47,7 +50,7 @@ def granted(plan: Plan, known: Mapping[str, Known]) -> tuple[Plan, bool]:
         )
         if not all(_resolved(trial, known) for trial in cut.trials):
             return cut, False
-        going_on = _undecided(cut, known)
+        going_on = _undecided(cut, known, history)
         if not going_on or count is None:
             return cut, True
         counts |= {index: count for index in going_on if index in counts}
@@ -58,10 +61,13 @@ def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
     return trial.hash in known and known[trial.hash].status in RESOLVED
 
 
-def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
+def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[int]:
     """Returns the inconclusive cells and those that they are compared with."""
     verdicts = effects(
-        results_of(plan, known), plan.space.margin, plan.space.looks, predict=False
+        results_of(plan, known, history),
+        plan.space.margin,
+        plan.space.looks,
+        predict=False,
     )
     most = max(len(cell.trials) for cell in plan.cells)
     # A cell that was decided at an earlier look has fewer seeds than the reference. Its
@@ -82,7 +88,9 @@ def _undecided(plan: Plan, known: Mapping[str, Known]) -> set[int]:
     return set()
 
 
-def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
+def _cell_result(
+    cell: Cell, known: Mapping[str, Known], metric: str, history: History
+) -> CellResult:
     """Returns the result of a planned cell, from what is known of its trials."""
     known_by_seed = {
         trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
@@ -109,13 +117,26 @@ def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellRes
             if one.status == Status.COMPLETED and metric in one.final
         },
         control_of=cell.control_of,
+        phase_of={
+            seed: history.phase_of(one.ended_at) for seed, one in known_by_seed.items()
+        },
     )
 
 
-def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
-    """Returns a plan with its known results, in the form that the store returns."""
+def results_of(
+    plan: Plan, known: Mapping[str, Known], history: History | None = None
+) -> StudyResults:
+    """Returns a plan with its known results, in the form that the store returns.
+
+    Args:
+        history: the phases of the study; by default there is one.
+    """
     space = plan.space
-    cells = tuple(_cell_result(cell, known, space.metric) for cell in plan.cells)
+    if history is None:
+        history = History()
+    cells = tuple(
+        _cell_result(cell, known, space.metric, history) for cell in plan.cells
+    )
     return StudyResults(
         name=space.name,
         question=space.question,
@@ -127,6 +148,7 @@ def results_of(plan: Plan, known: Mapping[str, Known]) -> StudyResults:
         factors=tuple(space.factors),
         cells=cells,
         document=space.document,
+        history=history,
     )
 
 
@@ -136,6 +158,7 @@ class UntilDecided:
     Args:
         plan: the plan with all seeds that a cell may get.
         begun: the same plan with the seeds that are stored.
+        history: the phases of the study.
         results: returns state and value by hash, for those trials that are known.
         more: receives the cells that get seeds, before their trials are handed out.
     """
@@ -144,10 +167,12 @@ class UntilDecided:
         self,
         plan: Plan,
         begun: Plan,
+        history: History,
         results: Results,
         more: Callable[[list[Cell]], None],
     ) -> None:
         self._plan = plan
+        self._history = history
         self._results = results
         self._more = more
         self._given: set[str] = set()
@@ -167,7 +192,7 @@ class UntilDecided:
         if not new and self._known is not None:
             return []
         known = self._known = {**before, **new}
-        cut, self._last = granted(self._plan, known)
+        cut, self._last = granted(self._plan, known, self._history)
         changed = [
             cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]
         ]

@@ -43,10 +43,10 @@ def read_rows(
         for name, level in row.items():
             where: Where = ("rows", number, name)
             if name not in levels:
-                context.wrong(where, partial(_not_varied, name, levels))
+                context.wrong(where, partial(not_varied, name, levels))
             elif level_key(level) not in context.listed[name]:
                 context.wrong(
-                    where, partial(_not_listed, "rows", name, level, levels[name])
+                    where, partial(not_listed, "rows", name, level, levels[name])
                 )
         first = numbers.setdefault(frozenset(row.items()), number)
         if first != number:
@@ -123,10 +123,10 @@ def read_corner(
     """
     for name, level in said.items():
         if name not in levels:
-            context.wrong((key, name), partial(_not_varied, name, levels))
+            context.wrong((key, name), partial(not_varied, name, levels))
         elif level_key(level) not in context.listed[name]:
             context.wrong(
-                (key, name), partial(_not_listed, key, name, level, levels[name])
+                (key, name), partial(not_listed, key, name, level, levels[name])
             )
     # The level as it is listed: 64 and 64.0 are one.
     chosen = {
@@ -350,11 +350,11 @@ def read_limits(context: Context) -> tuple[Limit, ...]:
     return tuple(limit for limit in limits if limit is not None)
 
 
-def _not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
+def not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
     return unknown("factor", name, levels) + "; it must vary under factors"
 
 
-def _not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
+def not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
     return (
         f"{key}: {shown(level)} is not among the levels of {name}:"
         f" {', '.join(map(str, listed))}"

@@ -49,6 +49,7 @@ from ablate.space.cells import (
 from ablate.space.context import Context
 from ablate.space.levels import check_listed, check_names
 from ablate.space.own import check_own
+from ablate.space.primary import read_primary
 from ablate.space.schema import (
     AdaptiveForm,
     Bounded,
@@ -214,6 +215,7 @@ def _read(context: Context) -> Space:
         adaptive=isinstance(form.seeds, AdaptiveForm),
         looks=read_looks(context),
         margin=_margin(context, metric, metrics),
+        primary=read_primary(context, levels),
         control=read_control(context, levels),
         limits=read_limits(context),
         resources=resources,

@@ -66,6 +66,14 @@ def _which_limits(value: object) -> str:
     return "<full>"
 
 
+def _which_comparison(value: object) -> str:
+    if isinstance(value, str):
+        return "<short>"
+    if isinstance(value, dict):
+        return "<full>"
+    return "<row>"
+
+
 def _which_seeds(value: object) -> str:
     if isinstance(value, dict) and "until_decided" in value:
         return "<until>"
@@ -373,6 +381,20 @@ class SpaceForm(Form):
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that matters; by default 0.5 percentage
     points, for the loss 0.02. A trainer's metric may have its own.
+    """
+    primary: list[
+        Annotated[
+            Annotated[int, Field(ge=1), Tag("<row>")]
+            | Annotated[str, Tag("<short>")]
+            | Annotated[dict[str, OneLevel], Tag("<full>")],
+            Discriminator(_which_comparison),
+        ]
+    ] = []
+    """The comparisons that the study is about, the most important one first: rows, by
+    the levels in which they differ from row 0 or by their number; or factors; or
+    [controls], the comparisons with controls. Each row and each factor is
+    tested at the full level, but only if all before it differ, so it finds far more
+    with few seeds.
     """
     keep: Keep = "last"
     """What stays on disk of a completed trial: last (its whole checkpoint), best (its

@@ -44,7 +44,7 @@ def _shape_problem(document: Document, details: Any) -> Problem:
     where: Where = tuple(
         part
         for part in details["loc"]
-        if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>")
+        if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>", "<row>")
     )
     # pydantic adds types of a union to the location too, so parts that are no place in
     # the document are removed. A missing key is no place, but the message needs it.

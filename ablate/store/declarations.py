@@ -1,7 +1,8 @@
 """What was declared of a study, and when: each space under its name, in order.
 
 A verdict holds for a declaration that was made before its results. The store therefore
-keeps every declaration, not only the last one, even if nothing trains after it.
+keeps every declaration, not only the last one, even if nothing trains after it, and
+with each what the results could have said by then.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from ablate.records import Space, Status
+from ablate.records import RESOLVED, Space, Status
+from ablate.redeclared import changed_parts
 from ablate.space_data import to_data
 from ablate.store.tables import cell_trials, cells, declarations, trials
+
+# Fewer seeds give no verdict.
+FEWEST_SEEDS = 2
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,17 @@ class Declaration:
         declared_at: in UTC.
         space: the resolved space as plain data (`ablate.space_data`).
         completed: how many trials of the study were completed at that time.
+        compared: how many rows had two completed seeds in common with row 0.
+        unfinished: how many trials of the study had not ended.
+        dropped: how many seeds with completed trials this declaration leaves out.
     """
 
     declared_at: datetime
     space: Mapping[str, Any]
     completed: int
+    compared: int = 0
+    unfinished: int = 0
+    dropped: int = 0
 
 
 def put_declaration(
@@ -40,6 +51,57 @@ def put_declaration(
     """Stores a declaration, unless it equals the last one of the study.
 
     The cells that are stored are still those of the last declaration.
+    """
+    new = new_declaration(connection, study, space, moment)
+    if new is not None:
+        _put(connection, study, space.document, new)
+
+
+def put_first_declaration(
+    connection: Connection, study: int, space: Space, moment: datetime
+) -> None:
+    """Stores the declaration of a new study.
+
+    If another study is declared in the same way, this one has its history too: only the
+    name is new.
+    """
+    for declaration in inherited(connection, space):
+        _put(connection, study, space.document, declaration)
+    put_declaration(connection, study, space, moment)
+
+
+def inherited(connection: Connection, space: Space) -> list[Declaration]:
+    """Returns the declarations of a study that was last declared like this space.
+
+    Empty if there is none.
+    """
+    data = json.loads(json.dumps(to_data(space)))
+    last = select(func.max(declarations.c.id)).group_by(declarations.c.study_id)
+    wanted = (
+        select(declarations.c.study_id, declarations.c.space)
+        .where(declarations.c.id.in_(last))
+        .order_by(declarations.c.id)
+    )
+    for study, declared in connection.execute(wanted).all():
+        if not changed_parts(declared, data):
+            return declarations_of(connection, study)
+    return []
+
+
+def _put(connection: Connection, study: int, document: str, new: Declaration) -> None:
+    connection.execute(
+        insert(declarations).values(study_id=study, document=document, **vars(new))
+    )
+
+
+def new_declaration(
+    connection: Connection, study: int, space: Space, moment: datetime
+) -> Declaration | None:
+    """Returns the declaration of a space, or None if the last one is equal.
+
+    Args:
+        study: its cells are still those of the last declaration.
+        moment: in UTC.
     """
     # Tuples are lists once they are stored.
     data = json.loads(json.dumps(to_data(space)))
@@ -50,29 +112,74 @@ def put_declaration(
         .limit(1)
     )
     if connection.execute(last).scalar() == data:
-        return
-    completed = (
-        select(func.count(trials.c.hash.distinct()))
+        return None
+    by_status = _by_status(connection, study)
+    return Declaration(
+        declared_at=moment,
+        space=data,
+        completed=by_status.get(Status.COMPLETED, 0),
+        compared=_compared_rows(connection, study),
+        unfinished=sum(
+            count for status, count in by_status.items() if status not in RESOLVED
+        ),
+        dropped=len(_completed_seeds(connection, study) - set(space.seeds)),
+    )
+
+
+def _by_status(connection: Connection, study: int) -> dict[str, int]:
+    """Returns the number of the study's trials with each status."""
+    counted = (
+        select(trials.c.status, func.count(trials.c.hash.distinct()).label("number"))
         .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study)
+        .group_by(trials.c.status)
+    )
+    return {row.status: row.number for row in connection.execute(counted)}
+
+
+def _compared_rows(connection: Connection, study: int) -> int:
+    """Returns the number of rows that can be compared with row 0."""
+    completed = (
+        select(cells.c.id, cells.c.number, cell_trials.c.seed)
+        .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+        .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+        .where(cells.c.study_id == study, trials.c.status == Status.COMPLETED)
+        .subquery()
+    )
+    reference = select(completed.c.seed).where(completed.c.number == 0)
+    rows = (
+        select(completed.c.id)
+        .where(completed.c.number > 0, completed.c.seed.in_(reference))
+        .group_by(completed.c.id)
+        .having(func.count() >= FEWEST_SEEDS)
+        .subquery()
+    )
+    return connection.execute(select(func.count()).select_from(rows)).scalar_one()
+
+
+def _completed_seeds(connection: Connection, study: int) -> set[int]:
+    """Returns the seeds of the study's completed trials."""
+    wanted = (
+        select(cell_trials.c.seed)
+        .distinct()
+        .join(trials, trials.c.hash == cell_trials.c.trial_hash)
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .where(cells.c.study_id == study, trials.c.status == Status.COMPLETED)
     )
-    connection.execute(
-        insert(declarations).values(
-            study_id=study,
-            declared_at=moment,
-            document=space.document,
-            space=data,
-            completed=connection.execute(completed).scalar() or 0,
-        )
-    )
+    return set(connection.execute(wanted).scalars())
 
 
 def declarations_of(connection: Connection, study: int) -> list[Declaration]:
     """Returns the declarations of a study, the first one first."""
     wanted = (
         select(
-            declarations.c.declared_at, declarations.c.space, declarations.c.completed
+            declarations.c.declared_at,
+            declarations.c.space,
+            declarations.c.completed,
+            declarations.c.compared,
+            declarations.c.unfinished,
+            declarations.c.dropped,
         )
         .where(declarations.c.study_id == study)
         .order_by(declarations.c.id)

@@ -31,7 +31,8 @@ from sqlalchemy import (
 
 from ablate.masking import masked
 from ablate.records import KNOWN, Ended, Event, Measured, Progressed, Started, Status
-from ablate.store.plans import insert_all, key_of, now
+from ablate.store.moment import now
+from ablate.store.plans import insert_all, key_of
 from ablate.store.tables import (
     attempts,
     diagnostics,

@@ -237,9 +237,15 @@ def _trials(
     for start in range(0, len(hashes), CHUNK):
         chunk = hashes[start : start + CHUNK]
         stored = target.execute(
-            select(trials.c.hash, trials.c.status).where(trials.c.hash.in_(chunk))
+            select(trials.c.hash, trials.c.status, trials.c.ended_at).where(
+                trials.c.hash.in_(chunk)
+            )
         )
-        here = {row.hash: row.status for row in stored}
+        here: dict[str, Any] = {}
+        ended: dict[str, Any] = {}
+        for trial in stored:
+            here[trial.hash] = trial.status
+            ended[trial.hash] = trial.ended_at
         for row in source.execute(
             select(trials).where(trials.c.hash.in_(chunk))
         ).mappings():
@@ -259,6 +265,14 @@ def _trials(
                 changed = {name: row[name] for name in RESULT} | {"owner": None}
                 target.execute(
                     update(trials).where(trials.c.hash == key).values(**changed)
+                )
+            elif ended[key] and row["ended_at"] and row["ended_at"] > ended[key]:
+                # A study whose trials ended before it was declared takes no verdicts.
+                # In the other store this one ended later.
+                target.execute(
+                    update(trials)
+                    .where(trials.c.hash == key)
+                    .values(ended_at=row["ended_at"])
                 )
             if there > RANK.get(here.get(key, ""), 0):
                 taken.append(key)

@@ -15,10 +15,8 @@ excludes other drivers (`database.exclude_drivers`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -32,7 +30,8 @@ from ablate.identity import Canonical, content_hash
 from ablate.records import Cell, Space, Status, Trial
 from ablate.space_data import to_data
 from ablate.store import views
-from ablate.store.declarations import put_declaration
+from ablate.store.declarations import put_declaration, put_first_declaration
+from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -56,11 +55,6 @@ CHUNK = 500
 # was declared differently, and its later proposals followed from cells that no longer
 # exist.
 Rest = Literal["remove", "keep", "keep unless changed"]
-
-
-def now() -> datetime:
-    """Returns the time in UTC without a time zone, as the columns store it."""
-    return datetime.fromtimestamp(time.time(), UTC).replace(tzinfo=None)
 
 
 def put_study(connection: Connection, space: Space, file: str) -> int:
@@ -115,7 +109,7 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
             .where(studies.c.id == study)
             .values(results_view=f"{view}_{study}")
         )
-    put_declaration(connection, study, space, now())
+    put_first_declaration(connection, study, space, now())
     return study
 
 

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
@@ -16,14 +16,23 @@ from ablate.records import (
     CellResult,
     Cost,
     Epoch,
+    History,
     Known,
     Level,
+    Space,
     Status,
     StudyResults,
     Trial,
 )
 from ablate.space_data import metrics_of
-from ablate.store.declarations import Declaration, declarations_of
+from ablate.store.declarations import (
+    Declaration,
+    declarations_of,
+    inherited,
+    new_declaration,
+)
+from ablate.store.history import history_of
+from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -64,7 +73,7 @@ class Reader(TrialReader):
                 # States are read first, because a writer may be active: all epochs of a
                 # trial that is seen as completed are in the store.
                 states = connection.execute(
-                    select(trials.c.hash, trials.c.status).where(
+                    select(trials.c.hash, trials.c.status, trials.c.ended_at).where(
                         trials.c.hash.in_(chunk)
                     )
                 ).all()
@@ -72,11 +81,12 @@ class Reader(TrialReader):
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
                     curves = _curves(connection, chunk)
-                for key, state in states:
+                for key, state, ended_at in states:
                     trials_known[key] = Known(
                         status=Status(state),
                         epochs=tuple(curves.get(key, ())),
                         final=final.get(key, {}),
+                        ended_at=ended_at,
                     )
         return trials_known
 
@@ -138,6 +148,18 @@ class Reader(TrialReader):
             ).scalar_one()
             return declarations_of(connection, number)
 
+    def history(self, space: Space) -> History:
+        """Returns the phases of a study, as if the space was declared now."""
+        with self._engine.connect() as connection:
+            study = connection.execute(
+                select(studies.c.id).where(studies.c.name == space.name)
+            ).scalar()
+            if study is None:
+                return history_of(inherited(connection, space))
+            declared = declarations_of(connection, study)
+            new = new_declaration(connection, study, space, now())
+        return history_of([*declared, new] if new else declared)
+
     def results(self, name: str) -> StudyResults:
         """Returns all cells of a study with their known results. Raises UnknownName."""
         self.study(name)
@@ -171,23 +193,24 @@ class Reader(TrialReader):
                     cell_trials.c.seed,
                     trials.c.status,
                     final_metric(study["metric"]),
+                    trials.c.ended_at,
                 )
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
                 .join(trials, trials.c.hash == cell_trials.c.trial_hash)
                 .where(mine)
                 .order_by(cell_trials.c.seed)
             ).all()
+            history = history_of(declarations_of(connection, study["id"]))
         by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
         unread: dict[int, set[str]] = defaultdict(set)
         for cell, factor, level, read in told:
             by_cell_levels[cell][factor] = level
             if not read:
                 unread[cell].add(factor)
-        by_cell_trials: dict[int, list[tuple[int, Status, float | None]]] = defaultdict(
-            list
-        )
-        for cell, seed, status, value in trained:
-            by_cell_trials[cell].append((seed, Status(status), value))
+        by_cell_trials: dict[int, list[_Ended]] = defaultdict(list)
+        for cell, seed, status, value, ended_at in trained:
+            phase = history.phase_of(ended_at)
+            by_cell_trials[cell].append(_Ended(seed, Status(status), value, phase))
         metrics = metrics_of(study["space"])
         by_name = {one.name: one for one in metrics}
         if study["metric"] not in by_name:
@@ -215,6 +238,7 @@ class Reader(TrialReader):
                 )
                 for row in found
             ),
+            history=history,
         )
 
     def proposed(
@@ -300,11 +324,20 @@ def _shorter(trial: Trial, epochs: int) -> Trial:
     return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
 
 
+class _Ended(NamedTuple):
+    """What is known of the trial of a cell and a seed."""
+
+    seed: int
+    status: Status
+    value: float | None
+    phase: int
+
+
 def _cell_result(
     row: Any,
     levels_: Mapping[str, Level],
     unread: set[str],
-    trained: Sequence[tuple[int, Status, float | None]],
+    trained: Sequence[_Ended],
 ) -> CellResult:
     return CellResult(
         index=row["number"],
@@ -317,11 +350,14 @@ def _cell_result(
         cost=(
             Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
         ),
-        statuses={seed: status for seed, status, _ in trained},
+        statuses={trial.seed: trial.status for trial in trained},
         values={
-            seed: value
-            for seed, status, value in trained
+            trial.seed: trial.value
+            for trial in trained
             # A store from elsewhere may contain what training refuses.
-            if status == Status.COMPLETED and value is not None and math.isfinite(value)
+            if trial.status == Status.COMPLETED
+            and trial.value is not None
+            and math.isfinite(trial.value)
         },
+        phase_of={trial.seed: trial.phase for trial in trained},
     )

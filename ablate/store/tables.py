@@ -93,6 +93,27 @@ declarations = Table(
         nullable=False,
         comment="completed trials of the study at that time",
     ),
+    Column(
+        "compared",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="rows that had two completed seeds in common with row 0 at that time",
+    ),
+    Column(
+        "unfinished",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="trials of the study that had not ended at that time",
+    ),
+    Column(
+        "dropped",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="seeds with completed trials that this declaration leaves out",
+    ),
 )
 
 drivers = Table(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, case, func, select
 
 from ablate import advice
 from ablate.errors import UnknownName, unknown
@@ -40,6 +40,8 @@ PROVENANCE = (
     "gpus",
     "started_at",
 )
+# What identifies a trial beside its architecture and its seed.
+PLANNED = ("recipe", "data", "code", "start", "teacher")
 
 
 def _trained(row: Any) -> Trained:
@@ -281,6 +283,38 @@ class TrialReader(Catalogue):
             .join(attempts, attempts.c.id == last.c.id)
             .join(provenance, provenance.c.id == attempts.c.provenance_id)
             .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def identities(self, name: str) -> list[dict[str, Any]]:
+        """Returns the trials of all studies that have the networks of a study's rows.
+
+        Each has its row, its seed, the time of its end, whether it belongs to the study
+        and everything else that identifies it (`PLANNED`).
+
+        Raises UnknownName.
+        """
+        self.study(name)
+        mine = (
+            select(cells.c.number, trials.c.architecture_hash, trials.c.hash)
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .where(studies.c.name == name)
+            .subquery()
+        )
+        wanted = (
+            select(
+                mine.c.number.label("row"),
+                trials.c.seed,
+                trials.c.ended_at,
+                func.max(case((mine.c.hash == trials.c.hash, 1), else_=0)).label("own"),
+                *(trials.c[key] for key in PLANNED),
+            )
+            .join(mine, mine.c.architecture_hash == trials.c.architecture_hash)
+            .where(trials.c.status == Status.COMPLETED, trials.c.ended_at.is_not(None))
+            .group_by(mine.c.number, trials.c.hash)
         )
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]

@@ -57,7 +57,8 @@ from ablate.store.database import (
 from ablate.store.events import EventStore
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
-from ablate.store.plans import key_of, now, put_cells, put_study
+from ablate.store.moment import now
+from ablate.store.plans import key_of, put_cells, put_study
 from ablate.store.tables import (
     attempts,
     cells,

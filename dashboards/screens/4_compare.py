@@ -12,7 +12,7 @@ from stored import curves, results, studies
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
-from ablate.report.effects import paired
+from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
 from ablate.report.results_table import level_text
 from ablate.report.summary import shown_levels

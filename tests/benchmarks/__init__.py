@@ -10,8 +10,12 @@ from types import ModuleType
 
 def load(name: str) -> ModuleType:
     """The module of `benchmarks/NAME.py`."""
+    folder = str(Path(__file__).parents[2] / "benchmarks")
+    if folder not in sys.path:
+        # They import each other, as they do when they are run.
+        sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(
-        f"benchmark_{name}", Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+        f"benchmark_{name}", Path(folder) / f"{name}.py"
     )
     assert spec is not None
     assert spec.loader is not None

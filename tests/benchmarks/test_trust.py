@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
+from ablate.records import History
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.report.verdicts import holm
@@ -53,6 +54,20 @@ def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
         pairs = [trust.paired(cell, results.cells[0]) for cell in results.cells[1:]]
         unadjusted += any(pair.estimate.p < 0.05 for pair in pairs)
     assert not trust.Proof("", "", unadjusted / 300, 0, 0.05, 300).holds
+
+
+@pytest.mark.slow
+def test_users_would_be_fooled_without_the_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The simulated users can fool: without phases, most get what they want."""
+    users = load("users")
+    equal = users.NOISES["equal noise"]
+    assert users.fooled(200, users.adds_one_seed, 1, equal) < 0.09
+    monkeypatch.setattr(users, "history_of", lambda declared: History())
+    assert users.fooled(200, users.adds_one_seed, 1, equal) > 0.1
+    assert users.fooled(100, users.selects_seeds, 4, equal) > 0.2
+    assert users.fooled(100, users.swaps_the_baseline, 4, equal) > 0.05
 
 
 @pytest.mark.slow

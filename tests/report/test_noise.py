@@ -236,11 +236,21 @@ def test_more_seeds_are_more_likely_to_decide() -> None:
 )
 def test_the_shares_of_the_looks_add_up(looks: Looks) -> None:
     shares = [level_of_look(looks, number) for number in range(looks.number)]
-    assert sum(shares) == pytest.approx(LEVEL)
+    assert sum(shares) == pytest.approx(0.9 * LEVEL)
     assert shares == sorted(shares)
     # A clear effect can be found at the first look.
-    assert shares[0] >= min(0.001, LEVEL / looks.number) - 1e-9
-    assert level_of_look(None, 0) == LEVEL
+    assert shares[0] >= 0.9 * min(0.001, LEVEL / looks.number) - 1e-9
+    assert level_of_look(None, 0) == 0.9 * LEVEL
+
+
+def test_the_shares_of_the_phases_add_up() -> None:
+    """Whatever the number of phases, with looks or without."""
+    shares = [level_of_look(None, 0, phase) for phase in range(1000)]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(LEVEL, rel=1e-3)
+    assert sum(shares) < LEVEL
+    later = [level_of_look(Looks(3, 12, 3), look, 1) for look in range(4)]
+    assert sum(later) == pytest.approx(shares[1])
 
 
 def test_clear_effects_are_found_at_the_first_of_many_looks(trust: ModuleType) -> None:

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from ablate.report.power import detectable, sd_of_training
+from ablate.report.power import detectable, detectable_alone, sd_of_training
 from tests.benchmarks import load
 
 
@@ -22,8 +22,18 @@ def test_the_difference_is_found_with_that_probability(
     trust: ModuleType, rows: int, seeds: int
 ) -> None:
     size = detectable(rows, seeds)
-    found, _ = trust.power(1500, rows + 1, seeds, size)
+    found, _, _ = trust.power(1500, rows + 1, seeds, size)
     # Three standard errors.
+    assert abs(found - 0.8) < 3 * (0.8 * 0.2 / 1500) ** 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_a_primary_difference_is_found_with_that_probability(
+    trust: ModuleType, seeds: int
+) -> None:
+    size = detectable_alone(seeds)
+    _, found, _ = trust.power(1500, 5, seeds, size)
     assert abs(found - 0.8) < 3 * (0.8 * 0.2 / 1500) ** 0.5
 
 

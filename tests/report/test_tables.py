@@ -240,7 +240,7 @@ def test_the_note_states_the_level_of_the_star() -> None:
         in (results_table(RESULTS).notes[0])
     )
     assert (
-        "* p below the share of its look, 5 % for all 3 looks (noise"
+        "* p < 0.05, adjusted for all 3 looks (noise"
         in (results_table(RESULTS, looks=Looks(3, 9, 3)).notes[0])
     )
 

@@ -108,6 +108,35 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         9,
         "rows is read by design rows, not by grid",
     ),
+    "primary of an unknown factor": (
+        added("primary: [shortcuts.cout]"),
+        9,
+        "did you mean 'shortcuts.count'",
+    ),
+    "primary at an unlisted level": (
+        added("primary:\n  - {shortcuts.count: 3}"),
+        10,
+        "3 is not among the levels",
+    ),
+    "primary row and factor": (
+        added("primary: [1, layout]"),
+        9,
+        "primary names rows or factors, not both",
+    ),
+    "primary row 0": (added("primary: [{}]"), 9, "primary: {} is row 0"),
+    "primary twice": (added("primary: [1, 1]"), 9, "comparison 2 is a duplicate"),
+    "primary of a wrong type": (added("primary: [1.5]"), 9, "must be a valid integer"),
+    "primary row below 1": (added("primary: [0]"), 9, "greater than or equal to 1"),
+    "primary controls without controls": (
+        added("primary: [controls]"),
+        9,
+        "add `control: iso-flops`",
+    ),
+    "primary of a search": (
+        added("strategy: {name: random, cells: 2}\nprimary: [1]"),
+        10,
+        "a search chooses its rows",
+    ),
     "design rows without rows": (added("design: rows"), 9, "design rows needs cells"),
     "row of an unknown factor": (
         added("design: rows\nrows:\n  - {}\n  - {shortcuts.cout: 1}"),

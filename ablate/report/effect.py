@@ -1,0 +1,125 @@
+"""The difference of a cell to the one that it is compared with, seed by seed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ablate.records import CellResult, Cost, Level, Status
+from ablate.report.noise import ROUNDING
+from ablate.report.summary import shown_levels
+from ablate.report.verdicts import Estimate, Judged, Verdict, Withheld
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The difference of a cell to the reference, in units of the metric.
+
+    Attributes:
+        row, against: the cell and the cell that it is compared with.
+        changed: the levels in which the cell differs from the reference; None if its
+            model does not read the factor.
+        seeds: the seeds that both have completed.
+        mean: mean of the differences; None without any.
+        estimate: None with fewer than two seeds, or if all differences are equal, as
+            there is no spread to test against.
+        judged: adjusted p values and verdict.
+        further: number of further seeds that give an even chance of a verdict; more
+            than `seeds_needed.MOST` if that many are not enough; None if there is a
+            verdict or no estimate.
+        alone: whether the noise of the row is so unusual that only its own seeds count.
+        primary: whether the space names the row as a primary comparison.
+        left_out: number of seeds without a value, by state; no mean includes them.
+        cost, reference_cost: the costs of both.
+    """
+
+    row: int
+    against: int
+    changed: Mapping[str, Level | None]
+    seeds: tuple[int, ...]
+    mean: float | None = None
+    estimate: Estimate | None = None
+    judged: Judged | None = None
+    further: int | None = None
+    alone: bool = False
+    primary: bool = False
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    cost: Cost | None = None
+    reference_cost: Cost | None = None
+
+    @property
+    def delta_flops(self) -> int | None:
+        """FLOPs of the cell minus FLOPs of the reference; None if unknown."""
+        if self.cost is None or self.reference_cost is None:
+            return None
+        if not self.cost.flops or not self.reference_cost.flops:
+            # Not counted.
+            return None
+        return self.cost.flops - self.reference_cost.flops
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.judged is not None:
+            return self.judged.verdict
+        return Verdict.INCONCLUSIVE
+
+    @property
+    def withheld(self) -> Withheld | None:
+        """Why there is no verdict, although there is an estimate."""
+        return self.judged.withheld if self.judged is not None else None
+
+    def without_verdict(self, why: Withheld) -> Effect:
+        """Returns the effect with its estimate and p values, but without a verdict."""
+        if self.judged is None:
+            return self
+        judged = replace(self.judged, verdict=Verdict.INCONCLUSIVE, withheld=why)
+        return replace(self, judged=judged, further=None)
+
+
+def compared(cell: CellResult, reference: CellResult) -> Effect:
+    """Returns the mean difference of a cell and its reference, over shared seeds.
+
+    The effect has no estimate and no verdict.
+    """
+    shared = tuple(sorted(set(cell.values) & set(reference.values)))
+    differences = [cell.values[seed] - reference.values[seed] for seed in shared]
+    levels = shown_levels(cell)
+    others = shown_levels(reference)
+    missing = Counter(
+        state.value for state in cell.statuses.values() if state != Status.COMPLETED
+    )
+    return Effect(
+        row=cell.index,
+        against=reference.index,
+        changed={
+            name: level for name, level in levels.items() if level != others.get(name)
+        },
+        seeds=shared,
+        mean=statistics.fmean(differences) if differences else None,
+        left_out=dict(sorted(missing.items())),
+        cost=cell.cost,
+        reference_cost=reference.cost,
+    )
+
+
+def paired(cell: CellResult, reference: CellResult) -> Effect:
+    """Returns `compared` with an estimate by Student's paired t, without a verdict."""
+    effect = compared(cell, reference)
+    if effect.mean is None:
+        return effect
+    both = [_both(cell, reference, seed) for seed in effect.seeds]
+    differences = [value - other for value, other in both]
+    # Differences of accuracies that are equal on paper differ in their last bits.
+    dust = ROUNDING * max(abs(value) for pair in both for value in pair)
+    if max(differences) - min(differences) <= dust:
+        return effect
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    estimate = Estimate.of(effect.mean, error, len(differences) - 1)
+    return replace(effect, estimate=estimate)
+
+
+def _both(cell: CellResult, reference: CellResult, seed: int) -> tuple[float, float]:
+    return cell.values[seed], reference.values[seed]

@@ -1,0 +1,266 @@
+"""Takes the verdicts of a family of rows, at once or in looks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ablate.records import RESOLVED, CellResult, Direction, Looks
+from ablate.report.effect import Effect, compared, paired
+from ablate.report.noise import Family, RowTest, family_of
+from ablate.report.seeds_needed import seeds_needed
+from ablate.report.verdicts import (
+    LEVEL,
+    Estimate,
+    Judged,
+    Verdict,
+    Withheld,
+    level_of_look,
+    shared,
+    verdict_of,
+)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Takes the verdicts on rows that are compared with one reference.
+
+    Attributes:
+        phase: the phase of the study, from 0.
+        rows: the number of rows that count, if they are more than those there are.
+        primary: rows that are tested before the others, one after the other.
+    """
+
+    direction: Direction
+    margin: float
+    looks: Looks | None
+    predict: bool
+    phase: int = 0
+    rows: int = 0
+    primary: tuple[int | None, ...] = ()
+
+    def effects(
+        self, cells: Sequence[CellResult], reference: CellResult
+    ) -> list[Effect]:
+        """Returns the effects of the rows, in the order of the cells."""
+        if self.looks is None:
+            return self.together(cells, reference, look=0)
+        return self.in_looks(cells, reference, self.looks)
+
+    def together(
+        self,
+        cells: Sequence[CellResult],
+        reference: CellResult,
+        look: int,
+        decided: Collection[Effect] = (),
+    ) -> list[Effect]:
+        """Returns the effects of one family, in the order of the cells.
+
+        Args:
+            decided: rows with a verdict from an earlier look. Which rows are left
+                depends on their values, so a row without a difference still counts
+                when others are tested for one, and the other way round.
+        """
+        same = sum(effect.verdict is Verdict.SAME for effect in decided)
+        whole = [compared(cell, reference) for cell in cells]
+        tested = [number for number, one in enumerate(whole) if len(one.seeds) > 1]
+        left_out = max(0, self.rows - len(cells) - len(decided))
+        family = family_of(
+            reference.values,
+            [cells[number].values for number in tested],
+            planned=len(cells) + same + left_out,
+            planned_same=len(cells) + len(decided) - same + left_out,
+        )
+        if family is None:
+            return whole
+        level = level_of_look(self.looks, look, self.phase)
+        tests = family.tests(self.margin, LEVEL)
+        gates = self._gates(cells, reference, decided)
+        for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
+            if test is None:
+                continue
+            cell = cells[number]
+            if cell.index in gates:
+                found = self._primary(cell, reference, test, gates[cell.index], level)
+                pair = family_of(reference.values, [cell.values], planned=1)
+                assert pair is not None, "a row with a test has noise"
+                whole[number] = self._predicted(found, pair, 0, look)
+                continue
+            closed = max(gates.values(), default=0.0)
+            found = self._judged(whole[number], family, row, test, closed, level)
+            whole[number] = self._predicted(found, family, row, look)
+        return whole
+
+    def _gates(
+        self,
+        cells: Sequence[CellResult],
+        reference: CellResult,
+        decided: Collection[Effect],
+    ) -> dict[int, float]:
+        """Returns the p values of the primary rows, in their order.
+
+        Each is tested at the full level, but only if all before it differ from row 0
+        (fixed sequence; Maurer, Hothorn and Lehmacher 1995). So the p value of a row is
+        the largest one up to it.
+
+        Args:
+            decided: as for `together`.
+        """
+        by_row = {cell.index: cell for cell in cells}
+        verdicts = {effect.row: effect.verdict for effect in decided}
+        gates: dict[int, float] = {}
+        largest = 0.0
+        for row in self.primary:
+            if row in by_row:
+                estimate = paired(by_row[row], reference).estimate
+                largest = max(largest, estimate.p if estimate else 1.0)
+            elif row is not None and verdicts.get(row) not in (
+                Verdict.HELPS,
+                Verdict.HURTS,
+            ):
+                largest = 1.0
+            if row is not None:
+                gates[row] = largest
+        return gates
+
+    def _primary(
+        self,
+        cell: CellResult,
+        reference: CellResult,
+        test: RowTest,
+        p: float,
+        level: float,
+    ) -> Effect:
+        """Returns the effect of a primary row: Student's paired t.
+
+        Args:
+            p: the largest p value of the primary rows up to this one.
+        """
+        effect = replace(paired(cell, reference), primary=True)
+        assert effect.estimate is not None, "a row with a test has an estimate"
+        return self._with_verdict(effect, p, test.p_same, level, blocked_by=0.0)
+
+    def _judged(
+        self,
+        effect: Effect,
+        family: Family,
+        row: int,
+        test: RowTest,
+        closed: float,
+        level: float,
+    ) -> Effect:
+        """Returns the effect of a row that the noise of all rows is used for.
+
+        Args:
+            closed: the largest p value of the primary rows. It must be below the level
+                before this row can differ.
+        """
+        estimate = Estimate(
+            value=test.mean,
+            low=test.low,
+            high=test.high,
+            error=test.error,
+            freedom=family.freedom(row),
+            p=test.p,
+        )
+        found = replace(effect, estimate=estimate, alone=test.alone)
+        return self._with_verdict(
+            found, max(closed, test.p_adjusted), test.p_same, level, blocked_by=closed
+        )
+
+    def _with_verdict(
+        self,
+        effect: Effect,
+        p: float,
+        p_same: float,
+        level: float,
+        *,
+        blocked_by: float,
+    ) -> Effect:
+        assert effect.mean is not None, "a row with an estimate has a mean"
+        verdict = verdict_of(effect.mean, self.direction, p, p_same, level)
+        withheld = None
+        if verdict is Verdict.INCONCLUSIVE and blocked_by >= level:
+            withheld = Withheld.NOT_TESTED
+        judged = Judged(
+            p=shared(p, level),
+            p_same=shared(p_same, level),
+            verdict=verdict,
+            level=level,
+            withheld=withheld,
+        )
+        return replace(effect, judged=judged)
+
+    def _predicted(self, effect: Effect, family: Family, row: int, look: int) -> Effect:
+        """Returns the effect with the number of seeds that would give a verdict.
+
+        Further seeds belong to the next look, or to the next phase of the study.
+        """
+        undecided = effect.verdict is Verdict.INCONCLUSIVE and not effect.withheld
+        if not self.predict or not undecided:
+            return effect
+        if self.looks is not None and look + 1 < self.looks.number:
+            level = level_of_look(self.looks, look + 1, self.phase)
+        else:
+            level = level_of_look(None, 0, self.phase + 1)
+        further = seeds_needed(family, row, self.margin, level)
+        return replace(effect, further=further)
+
+    def in_looks(
+        self, cells: Sequence[CellResult], reference: CellResult, looks: Looks
+    ) -> list[Effect]:
+        """Returns the effects of a study that adds seeds to undecided rows.
+
+        A verdict is taken from the seeds of its look, and later looks do not change it:
+        a row that is decided gets no further seeds.
+        """
+        decided: dict[int, Effect] = {}
+        open_ = list(cells)
+        found: list[Effect] = []
+        for look, count in enumerate(looks.at):
+            found = self.together(
+                [_first_seeds(cell, count) for cell in open_],
+                _first_seeds(reference, count),
+                look,
+                decided.values(),
+            )
+            if not any(_has_more(cell, count) for cell in open_):
+                if not all(_is_complete(cell, count) for cell in (*open_, reference)):
+                    found = [
+                        effect.without_verdict(Withheld.UNFINISHED) for effect in found
+                    ]
+                break
+            decided |= {
+                effect.row: effect
+                for effect in found
+                if effect.verdict is not Verdict.INCONCLUSIVE
+            }
+            open_ = [cell for cell in open_ if cell.index not in decided]
+        by_row = decided | {effect.row: effect for effect in found}
+        return [by_row[cell.index] for cell in cells]
+
+
+def _first_seeds(cell: CellResult, count: int) -> CellResult:
+    """Returns the cell with its first seeds only."""
+    return with_seeds(cell, [seed for seed in cell.statuses if seed < count])
+
+
+def with_seeds(cell: CellResult, seeds: Collection[int]) -> CellResult:
+    """Returns the cell with some of its seeds."""
+    kept = set(seeds)
+    return replace(
+        cell,
+        statuses={seed: one for seed, one in cell.statuses.items() if seed in kept},
+        values={seed: value for seed, value in cell.values.items() if seed in kept},
+    )
+
+
+def _is_complete(cell: CellResult, count: int) -> bool:
+    """Whether the trials of a look have ended."""
+    return all(
+        status in RESOLVED for seed, status in cell.statuses.items() if seed < count
+    )
+
+
+def _has_more(cell: CellResult, count: int) -> bool:
+    return any(seed >= count for seed in cell.statuses)

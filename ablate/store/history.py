@@ -1,0 +1,140 @@
+"""The phases of a study, from its declarations.
+
+What it guarantees: the phases depend on stored declarations and times alone, so that a
+table, a report and a resumed run take the same verdicts. A new phase begins when the
+study is declared differently after a verdict was possible, that is when some row had
+two seeds in common with row 0. A change before that moment costs nothing.
+
+What would break it: a part of a space that decides on what is compared and that
+`redeclared.DECISIVE` lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ablate.records import History, Looks, Phase, Primary
+from ablate.redeclared import changed_parts, changes
+from ablate.store.declarations import Declaration
+
+# Changes that begin no phase: they give no row another chance. Narrower and wider
+# margins are settled by `Phase.margin`, another order by `_primary`.
+ONLY_NOTED = {"margin", "primary", "control", "full"}
+# The most seeds that a sentence lists.
+MOST_SEEDS = 8
+
+
+def history_of(declarations: Sequence[Declaration]) -> History:
+    """Returns the phases of a study. Without declarations, there is one.
+
+    Args:
+        declarations: all of the study, the first one first.
+    """
+    if not declarations:
+        return History()
+    first, *others = declarations
+    phases = [_phase(first.space)]
+    begins = [first.declared_at]
+    lost: set[int] = set()
+    before = first.space
+    for declaration in others:
+        space = declaration.space
+        seeds = set(space["seeds"])
+        if declaration.dropped:
+            lost |= set(before["seeds"]) - seeds
+        lost -= seeds
+        if not declaration.compared:
+            # No verdict was possible yet, so this declaration replaces the last one.
+            phases[-1] = _phase(space, phases[-1])
+        elif _is_decisive(before, space):
+            phases[-1] = _ended(phases[-1], declaration)
+            phases.append(_next(phases[-1], space))
+            begins.append(declaration.declared_at)
+        else:
+            phases[-1] = _next(phases[-1], space)
+        before = space
+    return History(
+        phases=tuple(phases), begins=tuple(begins), changed=_changed(declarations, lost)
+    )
+
+
+def _phase(space: Mapping[str, Any], before: Phase | None = None) -> Phase:
+    """Returns the phase that a space declares before any verdict was possible."""
+    looks = space.get("looks")
+    return Phase(
+        looks=Looks(**looks) if looks else None,
+        margin=space["margin"],
+        primary=_primary(space),
+        rows=before.rows if before else 0,
+    )
+
+
+def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
+    """Returns what follows from a phase and a later declaration.
+
+    The margin cannot become wider, and comparisons that are named as primary after
+    results are not.
+    """
+    primary = _primary(space)
+    looks = space.get("looks")
+    return Phase(
+        looks=Looks(**looks) if looks else None,
+        margin=min(phase.margin, space["margin"]),
+        primary=primary if primary == phase.primary else (),
+        rows=phase.rows,
+    )
+
+
+def _ended(phase: Phase, by: Declaration) -> Phase:
+    """Returns a phase that a declaration ends."""
+    return Phase(
+        looks=phase.looks,
+        margin=phase.margin,
+        primary=phase.primary,
+        rows=max(phase.rows, by.compared),
+        finished=by.unfinished == 0,
+    )
+
+
+def _primary(space: Mapping[str, Any]) -> tuple[Primary, ...]:
+    return tuple(space.get("primary", ()))
+
+
+def _is_decisive(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a change of the space gives rows another chance of a verdict."""
+    return not changed_parts(before, after) <= ONLY_NOTED
+
+
+def _changed(declarations: Sequence[Declaration], lost: set[int]) -> str:
+    """Returns why the results give no verdict any more; empty if they do."""
+    later = [
+        number for number, one in enumerate(declarations) if number and one.compared
+    ]
+    if not later:
+        return ""
+    # The declaration in force when a verdict became possible.
+    first = declarations[later[0] - 1].space
+    last = declarations[-1].space
+    changed = changes(_comparison(first, last), _comparison(last, first))
+    if changed:
+        return changed[0]
+    if lost:
+        listed = ", ".join(map(str, sorted(lost)[:MOST_SEEDS]))
+        return f"seeds left out: {listed}"
+    return ""
+
+
+def _comparison(space: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what rows are compared by, and with, as far as both spaces say it."""
+    baseline = dict(space["baseline"])
+    if space["design"]["name"] != "rows":
+        # A factor that is added or removed changes the levels of row 0 on paper only.
+        baseline = {
+            name: level for name, level in baseline.items() if name in other["baseline"]
+        }
+    return {
+        "metric": space["metric"],
+        "direction": space["direction"],
+        "baseline": baseline,
+    }

@@ -1,0 +1,34 @@
+"""What a study's results could have said when it was declared again."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+COLUMNS = {
+    "compared": "rows that had two completed seeds in common with row 0 at that time",
+    "unfinished": "trials of the study that had not ended at that time",
+    "dropped": "seeds with completed trials that this declaration leaves out",
+}
+
+
+def upgrade() -> None:
+    for name, comment in COLUMNS.items():
+        op.add_column(
+            "declarations",
+            sa.Column(
+                name, sa.Integer(), nullable=False, server_default="0", comment=comment
+            ),
+        )
+    # How many rows could be compared was not stored. Results of one seed give no
+    # verdict, so a single row is a safe guess where trials were completed.
+    op.execute("UPDATE declarations SET compared = 1 WHERE completed > 1")
+    # Revision 11 gave a study's only known declaration the time of its last run.
+    op.execute(
+        "UPDATE declarations SET declared_at = (SELECT created_at FROM studies"
+        " WHERE studies.id = declarations.study_id)"
+        " WHERE id IN (SELECT min(id) FROM declarations GROUP BY study_id)"
+    )

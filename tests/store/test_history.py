@@ -1,0 +1,326 @@
+"""The phases of a study, and what each manipulation does to its verdicts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.errors import AblateError
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Options
+from ablate.records import Ended, Epoch, Event, Status, Trial
+from ablate.report.effect import Effect
+from ablate.report.tables import render
+from ablate.report.verdicts import Verdict, Withheld
+from ablate.review import review
+from ablate.study import Study
+
+# Six rows; `layout` helps by three points, far beyond the noise of 0.3.
+TEXT = """
+question: Which part helps?
+backbone: {family: vit, patch_size: 4, width: 8, depth: 2, heads: 2}
+factors:
+  layout: [serial, parallel]
+  shortcuts.count: [0, 1]
+  ffn.kernel: [none, 3]
+data: digits
+recipe: {epochs: 1, warmup_epochs: 0}
+seeds: 4
+"""
+HELPS = 4
+
+
+def epoch(trial: Trial, number: int) -> Epoch:
+    helps = 3.0 * (trial.architecture.settings.get("layout") == "parallel")
+    noise = random.Random(trial.hash).gauss(0, 0.3)
+    top1 = 70 + helps + random.Random(f"seed {trial.seed}").gauss(0, 1) + noise
+    return Epoch(
+        number=number,
+        metrics={
+            "train_loss": 1.0,
+            "loss": 1.0 + random.Random(trial.hash).random(),
+            "top1": top1,
+            "top5": 99.0,
+        },
+        lr=1e-3,
+        seconds=1.0,
+    )
+
+
+class Desk:
+    """A study that is declared again and again in one store."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def run(self, text: str, name: str = "parts", most: int | None = None) -> Study:
+        """Runs a text until so many trials have ended."""
+        ended: list[str] = []
+
+        def event(happened: Event) -> None:
+            if isinstance(happened, Ended) and happened.status == Status.COMPLETED:
+                ended.append(happened.trial)
+
+        hooks = pipeline.Hooks(
+            event=event, stop=lambda: most is not None and len(ended) >= most
+        )
+        declared = space.load(text, f"{name}.yaml")
+        pipeline.run(
+            declared, f"{name}.yaml", self.options, hooks, SimulatedExecutor(epoch)
+        )
+        return Study(name, self.options.url)
+
+
+@pytest.fixture
+def desk(options: Options) -> Desk:
+    return Desk(options)
+
+
+def by_row(study: Study) -> dict[int, Effect]:
+    return {effect.row: effect for effect in study.effects()}
+
+
+def names(study: Study) -> set[str]:
+    return {finding.name for finding in review(study.name, study.store)}
+
+
+def with_seeds(seeds: str) -> str:
+    return TEXT.replace("seeds: 4", f"seeds: {seeds}")
+
+
+def test_a_first_declaration_has_nine_tenths_of_the_level(desk: Desk) -> None:
+    study = desk.run(TEXT)
+    effect = by_row(study)[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.level == pytest.approx(0.045)
+    assert effect.verdict is Verdict.HELPS
+    assert len(study.results().history.phases) == 1
+
+
+def test_verdicts_are_taken_when_all_trials_have_ended(desk: Desk) -> None:
+    """Otherwise a run could be stopped when it looks well."""
+    study = desk.run(TEXT, most=28)
+    effect = by_row(study)[HELPS]
+    assert len(effect.seeds) >= 3
+    assert effect.withheld is Withheld.UNFINISHED
+    assert effect.verdict is Verdict.INCONCLUSIVE
+    assert "trials unfinished" in render(study.effects_table(), "md")
+    assert by_row(desk.run(TEXT))[HELPS].verdict is Verdict.HELPS
+
+
+def test_seeds_that_are_added_are_tested_at_their_own_level(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(with_seeds("6"))
+    history = study.results().history
+    assert [phase.finished for phase in history.phases] == [True, True]
+    assert history.phases[0].rows == 7
+    effects = by_row(study)
+    # What the first phase has shown stays.
+    assert effects[HELPS].verdict is Verdict.HELPS
+    others = [effect for row, effect in effects.items() if not helps(row)]
+    assert all(effect.verdict is not Verdict.HELPS for effect in others)
+    for effect in effects.values():
+        assert effect.judged is not None
+        assert effect.judged.level == pytest.approx(0.0025)
+    table = study.effects_table()
+    assert "tested at 0.25 %" in " ".join(table.notes)
+
+
+def helps(row: int) -> bool:
+    return row >= HELPS
+
+
+def test_what_one_phase_has_shown_survives_an_unfinished_next_one(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(with_seeds("6"), most=3)
+    assert by_row(study)[HELPS].verdict is Verdict.HELPS
+
+
+def test_a_phase_that_was_interrupted_gives_no_verdict(desk: Desk) -> None:
+    """Its seeds count in the next phase, at the level of that phase."""
+    desk.run(with_seeds("6"), most=34)
+    study = desk.run(TEXT)
+    history = study.results().history
+    assert [phase.finished for phase in history.phases] == [False, True]
+    effect = by_row(study)[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.p > 0.0001
+
+
+def test_a_change_before_any_row_could_be_compared_costs_nothing(desk: Desk) -> None:
+    desk.run(TEXT, most=5)
+    study = desk.run(TEXT.replace("seeds: 4", "seeds: 5\nmargin: 2"))
+    assert len(study.results().history.phases) == 1
+    assert study.read()[1].margin == 2
+
+
+WITHOUT_VERDICT = {
+    "seeds were selected": with_seeds("[0, 2, 3]"),
+    "the metric was swapped": TEXT + "metric: {loss: min}\n",
+    "the baseline was swapped": TEXT.replace(
+        "[serial, parallel]", "[parallel, serial]"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WITHOUT_VERDICT.values(), ids=WITHOUT_VERDICT)
+def test_a_comparison_that_was_changed_gives_no_verdict(desk: Desk, text: str) -> None:
+    desk.run(TEXT)
+    study = desk.run(text)
+    assert {effect.withheld for effect in study.effects()} == {Withheld.CHANGED}
+    assert "declared again" in names(study)
+    # As it was declared first, the study has its verdicts again.
+    assert by_row(desk.run(TEXT))[HELPS].verdict is Verdict.HELPS
+
+
+def test_rows_that_are_dropped_still_count(desk: Desk) -> None:
+    whole = by_row(desk.run(TEXT))
+    study = desk.run(TEXT.replace("  shortcuts.count: [0, 1]\n", ""))
+    kept = by_row(study)
+    assert len(kept) == 3
+    judged = {effect.changed.get("layout"): effect.judged for effect in kept.values()}
+    before = whole[HELPS].judged
+    assert judged["parallel"] is not None
+    assert before is not None
+    # Three rows alone would have a smaller p value.
+    assert judged["parallel"].p >= before.p
+    assert {"declared again"} <= names(study)
+
+
+def test_a_margin_cannot_become_wider_after_results(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(TEXT + "margin: 3\n")
+    assert study.read()[1].margin == 0.5
+    with pytest.raises(AblateError, match="margin 2 is wider than the margin"):
+        study.effects(margin=2)
+    assert study.effects(margin=0.1)
+    desk.run(TEXT + "margin: 0.2\n")
+    assert study.read()[1].margin == 0.2
+
+
+def test_rows_that_are_named_primary_after_results_are_not(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(TEXT + "primary: [{layout: parallel}]\n")
+    assert study.results().history.primary == ()
+    assert not any(effect.primary for effect in study.effects())
+    assert "declared again" in names(study)
+
+
+def test_another_name_keeps_the_history(desk: Desk) -> None:
+    desk.run(TEXT)
+    desk.run(with_seeds("6"))
+    first = Study("parts", desk.options.url)
+    second = desk.run(with_seeds("6"), "renamed")
+    assert first.results().history == second.results().history
+    assert [effect.judged for effect in first.effects()] == [
+        effect.judged for effect in second.effects()
+    ]
+
+
+def test_known_results_under_another_name_are_exploratory(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(with_seeds("3"), "again")
+    effect = by_row(study)[HELPS]
+    assert effect.withheld is Withheld.KNOWN
+    assert {"known before", "seeds left out"} <= names(study)
+    assert "exploratory" in render(study.effects_table(), "md")
+
+
+def test_new_rows_beside_a_known_baseline_have_the_full_level(desk: Desk) -> None:
+    desk.run(TEXT.replace("  layout: [serial, parallel]\n", ""))
+    study = desk.run(TEXT, "more")
+    effects = by_row(study)
+    assert effects[HELPS].verdict is Verdict.HELPS
+    assert effects[1].withheld is Withheld.KNOWN
+
+
+def test_new_seeds_under_another_name_have_the_full_level(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(with_seeds("[4, 5, 6, 7]"), "again")
+    assert by_row(study)[HELPS].verdict is Verdict.HELPS
+    assert not {"known before", "seeds left out"} & names(study)
+
+
+def test_primary_rows_are_tested_before_the_others(desk: Desk) -> None:
+    study = desk.run(TEXT + "primary: [{layout: parallel}, {ffn.kernel: 3}]\n")
+    effects = by_row(study)
+    assert [row for row, effect in effects.items() if effect.primary] == [1, HELPS]
+    first, second = effects[HELPS], effects[1]
+    assert first.judged is not None
+    assert first.estimate is not None
+    assert first.judged.p == pytest.approx(first.estimate.p / 0.9)
+    assert first.verdict is Verdict.HELPS
+    # The kernel does nothing, so the rows after it are not tested.
+    assert second.verdict is not Verdict.HELPS
+    assert effects[5].withheld is Withheld.NOT_TESTED
+    assert "Primary, tested one after the other" in " ".join(
+        study.effects_table().notes
+    )
+
+
+def test_primary_factors_are_the_family_of_the_study(desk: Desk) -> None:
+    study = desk.run(with_seeds("5") + "primary: [layout, ffn.kernel]\n")
+    table = study.effects_table("factors")
+    verdicts = {row["factor"]: row["verdict"] for row in table.data}
+    assert verdicts["layout"] == "helps"
+    assert verdicts["shortcuts.count"] in ("inconclusive", "no difference")
+    assert "Primary, tested one after the other" in " ".join(table.notes)
+    for other in ("rows", "interactions"):
+        notes = " ".join(study.effects_table(other).notes)
+        assert "Exploratory: the 5 % of the study belong to the main effects" in notes
+
+
+def test_tables_of_factors_are_exploratory_otherwise(desk: Desk) -> None:
+    study = desk.run(TEXT)
+    assert "Exploratory" not in " ".join(study.effects_table().notes)
+    for of in ("factors", "interactions", "contributions"):
+        notes = " ".join(study.effects_table(of).notes)
+        assert "Exploratory: the 5 % of the study belong to the comparisons" in notes
+
+
+def test_a_resumed_study_adds_the_seeds_of_its_history(desk: Desk) -> None:
+    """While seeds are added, verdicts are those of the later table."""
+    desk.run(with_seeds("3"))
+    text = with_seeds("{until_decided: 9, start: 3, step: 3}")
+    study = desk.run(text)
+    history = study.results().history
+    assert len(history.phases) == 2
+    seeds = {row: len(effect.seeds) for row, effect in by_row(study).items()}
+    decided = {row for row, one in by_row(study).items() if one.verdict.startswith("h")}
+    assert decided >= {HELPS}
+    assert all(seeds[row] == 9 for row in seeds if row not in decided)
+
+
+CONTROLLED = TEXT.replace("  shortcuts.count: [0, 1]\n", "") + "control: iso-flops\n"
+
+
+def test_comparisons_with_controls_can_be_primary(desk: Desk) -> None:
+    study = desk.run(CONTROLLED + "primary: [controls]\n")
+    assert "Exploratory" in " ".join(study.effects_table().notes)
+    table = study.effects_table("controls")
+    assert "Exploratory" not in " ".join(table.notes)
+    verdicts = {row["change"]: row["verdict"] for row in table.data}
+    assert verdicts["layout = parallel"] == "helps"
+    # They were known before they became primary under another name.
+    other = desk.run(
+        CONTROLLED.replace("seeds: 4", "seeds: 3") + "primary: [controls]\n", "other"
+    )
+    data = other.effects_table("controls").data
+    assert {row["withheld"] for row in data} == {"exploratory"}
+
+
+def test_a_primary_row_that_the_plan_lacks_is_refused(desk: Desk) -> None:
+    text = TEXT + "design: one-at-a-time\n"
+    both = "{ffn.kernel: 3, layout: parallel}"
+    for one in ("9", both):
+        with pytest.raises(
+            AblateError, match="primary: no row of the plan is"
+        ) as error:
+            desk.run(text + f"primary: [{one}]\n")
+        assert one in str(error.value)
+        assert "by its number (1, 2, 3)" in str(error.value)
+    # Levels of row 0 may be named too.
+    study = desk.run(text + "primary: [{ffn.kernel: 3, layout: serial}]\n")
+    assert [effect.row for effect in study.effects() if effect.primary] == [3]
