@@ -195,6 +195,11 @@ class Study:
         return margin
 
     def _importance(self, results: StudyResults, declared: Space) -> Table:
+        from ablate.report import effects_table as grids
+
+        exact = grids.shares_table(results, declared.baseline)
+        if exact is not None:
+            return exact
         from ablate.scheduling.strategies import importances
 
         shares_by_evaluator = importances(
@@ -216,7 +221,8 @@ class Study:
             "Share of each factor in the metric, over the completed cells. ped_anova:"
             " how much its levels in the better cells differ from those in all cells."
             " fanova: the variance of the metric that it explains in a random forest"
-            " (only factors that every cell reads)."
+            " (only factors that every cell reads). Both are estimates, and can be far"
+            " off: in a complete grid, importance is exact."
         ]
         return replace(grid, notes=notes)
 

@@ -106,6 +106,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("effects mine", "effects mine --of factors", "effects mine --margin 0.5"),
         ),
         Verb(
+            results.gate,
+            "Exit with a code for the verdict on one row, for scripts.",
+            ("gate mine --row 2", "gate mine --row 2 --format json"),
+        ),
+        Verb(
             results.pareto,
             "List the cells that no other cell dominates.",
             ("pareto mine",),

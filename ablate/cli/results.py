@@ -20,7 +20,7 @@ from ablate.cli.options import (
     place_of,
     url_of,
 )
-from ablate.cli.output import Format, show, tell
+from ablate.cli.output import Format, say, show, tell
 
 
 def status(
@@ -161,7 +161,7 @@ def effects(
                 "rows: each row against row 0; controls: each variant against its"
                 " control; factors: main effects; "
                 "interactions: of two factors; contributions: alone, left out, Shapley;"
-                " importance: for searches."
+                " importance: shares of the variance, exact in a complete grid."
             ),
         ),
     ] = Kind.rows,
@@ -187,6 +187,34 @@ def effects(
     show(
         Study(study, url_of(store, runs)).effects_table(kind.value, margin), form.value
     )
+
+
+# The exit code of `ablate gate` by verdict. 1 and 2 are for failures and for mistakes.
+GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
+
+
+def gate(
+    study: StudyArgument,
+    row: Annotated[
+        int, typer.Option("--row", min=1, help="The row, as `ablate table` numbers it.")
+    ],
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Print the verdict on one row, and exit with a code that a script can read.
+
+    The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive,
+    also while trials are unfinished. It is 1 or 2 if there is no verdict to take.
+    """
+    from ablate.cli.verb_output import gated
+
+    verdict, text, grid = gated(study, row, url_of(store, runs))
+    if form is Format.table:
+        say(text)
+    else:
+        show(grid, form.value)
+    raise typer.Exit(GATE_CODES[verdict])
 
 
 def review(

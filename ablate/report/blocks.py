@@ -110,6 +110,20 @@ class Blocks:
         """Whether contrasts are computed seed by seed."""
         return self._complete and self._count >= BY_SEED
 
+    @property
+    def values(self) -> Vector:
+        """All results, cell by cell in the order of their seeds."""
+        return self._values
+
+    def row_of_mean(self, cell: CellResult) -> Vector:
+        """Returns the weights of all results in the mean of a cell.
+
+        The mean is that of the first seed, so only differences between cells count.
+        """
+        columns = np.concatenate([np.zeros(self._seeds), self._describe(cell)])
+        weights: Vector = columns @ self._solve
+        return weights
+
     def contrast(self, weights: Sequence[tuple[float, CellResult]]) -> Estimate | None:
         """Estimates a weighted sum of cells, with weights that add up to 0.
 

@@ -402,7 +402,9 @@ def importance_chart(
 ) -> Chart:
     """Draws the importance of each factor, by evaluator."""
     series = []
-    for evaluator in ("ped_anova", "fanova"):
+    names = dict.fromkeys(itertools.chain.from_iterable(shares))
+    evaluators = [name for name in names if name != "factor"]
+    for evaluator in evaluators:
         known = [row for row in shares if row[evaluator] is not None]
         series.append(
             Series(

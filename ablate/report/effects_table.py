@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
 from ablate.records import Level, Looks, Metric, Primary, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
+from ablate.report.importance import exact_shares
 from ablate.report.summary import level_text
-from ablate.report.tables import Table
+from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import (
@@ -268,6 +271,32 @@ def _family_notes(results: StudyResults, *, interactions: bool) -> list[str]:
         f"Primary, tested one after the other: {', '.join(primary)}. Other factors are"
         " tested if all of them differ."
     ]
+
+
+def shares_table(results: StudyResults, baseline: Mapping[str, Level]) -> Table | None:
+    """Returns a table of exact importance, or None if the study has none.
+
+    It has none if it is not a complete grid, or if nothing but noise varies.
+    """
+    try:
+        model = Factorial(results, baseline)
+    except AblateError:
+        # A single seed: how much of the variance is noise is unknown.
+        return None
+    shares = exact_shares(model)
+    if shares is None:
+        return None
+    data = [
+        {"factor": share.factor, "main": share.main, "total": share.total}
+        for share in shares
+    ]
+    notes = [
+        "Exact share of each factor in the variance of the cell means, in a complete"
+        " grid. main: by its levels, on average over all other factors. total: also by"
+        f" what it does together with others. The noise of training (sd {model.sd:.3g})"
+        " is subtracted."
+    ]
+    return replace(plain(data, results.question), notes=notes)
 
 
 def contributions_table(

@@ -122,6 +122,27 @@ class Factorial:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the factors, in the order of the study."""
+        return self._names
+
+    def grid(self) -> tuple[Vector, Vector, Vector]:
+        """Returns the cells of a full grid.
+
+        Returns:
+            the mean of each cell, shape (cells,), around an unknown constant, with
+            seeds as blocks; the covariance of these means from training, shape (cells,
+            cells); and the number of each cell's level, shape (cells, factors). Folded
+            cells have the mean of the cell that they repeat, and its noise.
+        """
+        every = list(itertools.product(*self._levels.values()))
+        cells = [self._cells[combination] for combination in every]
+        rows = np.array([self._blocks.row_of_mean(cell) for cell in cells])
+        means = rows @ self._blocks.values
+        places = itertools.product(*(range(len(one)) for one in self._levels.values()))
+        return means, self.sd**2 * rows @ rows.T, np.array(list(places))
+
+    @property
     def sd(self) -> float:
         """Standard deviation of a single training around its cell's and seed's mean."""
         return self._blocks.sd

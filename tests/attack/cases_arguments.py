@@ -304,6 +304,15 @@ def costs() -> Iterator[Case]:
     )
 
 
+def gates() -> Iterator[Case]:
+    """Rows that no verdict can be about."""
+    for said in ("0", "-1", "x", "1.5"):
+        yield typed("gate", "tiny", "--store", STORE, "--row", said, says="--row")
+    yield typed("gate", "tiny", "--store", STORE, says="--row")
+    yield typed("gate", "tiny", "--store", STORE, "--row", "99", says="row 99")
+    yield typed("gate", "tniy", "--store", STORE, "--row", "1", says="'tiny'")
+
+
 def stores() -> Iterator[Case]:
     """Stores and studies that are none."""
     for verb in (
@@ -523,4 +532,4 @@ def stores() -> Iterator[Case]:
         )
 
 
-CASES = [*files(), *verbs(), *costs(), *stores()]
+CASES = [*files(), *verbs(), *costs(), *gates(), *stores()]

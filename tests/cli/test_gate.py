@@ -1,0 +1,90 @@
+"""`ablate gate`: the verdict on a row as an exit code."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Options
+from ablate.records import Epoch, Trial
+from tests.conftest import Say
+
+TEXT = """
+question: Which level is better?
+backbone: {family: vit, patch_size: 4, width: 8, depth: 2, heads: 2}
+factors: {drop.path: [0.0, 0.1, 0.2, 0.3, 0.4]}
+data: digits
+recipe: {epochs: 1, warmup_epochs: 0}
+seeds: 6
+margin: 3
+"""
+# Gains of the levels, and the noise of a training: helps, hurts, no difference and
+# inconclusive.
+GAINS = {0.1: (5.0, 0.1), 0.2: (-5.0, 0.1), 0.3: (0.0, 0.1), 0.4: (3.0, 6.0)}
+CODES = {1: 0, 2: 3, 3: 4, 4: 5}
+
+
+def epoch(trial: Trial, number: int) -> Epoch:
+    gain, noise = GAINS.get(
+        float(trial.architecture.settings.get("drop.path", 0.0)), (0.0, 0.1)
+    )
+    top1 = 70 + gain + random.Random(trial.hash).gauss(0, noise)
+    return Epoch(
+        number=number,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
+        lr=1e-3,
+        seconds=1.0,
+    )
+
+
+@pytest.fixture
+def place(options: Options) -> tuple[str, ...]:
+    pipeline.run(
+        space.load(TEXT, "levels.yaml"),
+        "levels.yaml",
+        options,
+        executor=SimulatedExecutor(epoch),
+    )
+    return ("--runs", str(options.runs))
+
+
+def test_the_exit_code_is_the_verdict(say: Say, place: tuple[str, ...]) -> None:
+    codes = {row: say("gate", "levels", "--row", str(row), *place)[0] for row in CODES}
+    assert codes == CODES
+    _, out, err = say("gate", "levels", "--row", "1", *place)
+    assert out.startswith("drop.path = 0.1 helps by ")
+    assert out.count("\n") == 1
+    assert not err
+
+
+def test_json_has_the_numbers(say: Say, place: tuple[str, ...]) -> None:
+    code, out, _ = say("gate", "levels", "--row", "2", "--format", "json", *place)
+    assert code == 3
+    (effect,) = json.loads(out)
+    assert effect["row"] == 2
+    assert effect["verdict"] == "hurts"
+    assert effect["p_adjusted"] < 0.05
+
+
+def test_rows_that_are_not_compared_are_refused(
+    say: Say, place: tuple[str, ...]
+) -> None:
+    code, out, err = say("gate", "levels", "--row", "9", *place)
+    assert (code, out) == (2, "")
+    assert "row 9 is not compared with row 0; rows that are: 1, 2, 3, 4" in err
+
+
+def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) -> None:
+    pipeline.run(
+        space.load(TEXT + "primary: [drop.path]\n", "factors.yaml"),
+        "factors.yaml",
+        options,
+        executor=SimulatedExecutor(epoch),
+    )
+    code, _, err = say("gate", "factors", "--row", "1", "--runs", str(options.runs))
+    assert code == 2
+    assert "its rows are exploratory" in err
