@@ -328,6 +328,7 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
         count = len(effect.seeds)
         unsure = (
             effect.verdict is Verdict.INCONCLUSIVE
+            and effect.withheld is None
             and effect.mean is not None
             and abs(effect.mean) >= study.declared.margin
         )

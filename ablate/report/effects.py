@@ -24,6 +24,7 @@ from ablate.records import (
     CellResult,
     Direction,
     Looks,
+    Status,
     StudyResults,
     share_of_phase,
 )
@@ -136,6 +137,8 @@ class _Phases:
             return effect.without_verdict(Withheld.CHANGED)
         if _was_known(cell, self.reference):
             return effect.without_verdict(Withheld.KNOWN)
+        if _has_diverged(cell) or _has_diverged(self.reference):
+            return effect.without_verdict(Withheld.DIVERGED)
         before = [
             one.judged
             for one in earlier
@@ -169,6 +172,11 @@ def _until(cell: CellResult, phase: int) -> CellResult:
 def _has_ended(cell: CellResult) -> bool:
     """Whether no trial of the cell is open."""
     return all(status in RESOLVED for status in cell.statuses.values())
+
+
+def _has_diverged(cell: CellResult) -> bool:
+    """Whether a mean of the cell would be one of survivors."""
+    return Status.DIVERGED in cell.statuses.values()
 
 
 def _was_known(cell: CellResult, reference: CellResult) -> bool:
@@ -238,6 +246,8 @@ def _if_allowed(
         return effect.without_verdict(Withheld.CHANGED)
     if _was_known(*pair):
         return effect.without_verdict(Withheld.KNOWN)
+    if any(map(_has_diverged, pair)):
+        return effect.without_verdict(Withheld.DIVERGED)
     if not all(_has_ended(cell) for cell in results.cells):
         return effect.without_verdict(Withheld.UNFINISHED)
     return effect

@@ -75,6 +75,7 @@ class Withheld(StrEnum):
     KNOWN = "exploratory"
     CHANGED = "declared again"
     NOT_TESTED = "not tested"
+    DIVERGED = "seeds diverged"
 
 
 @dataclass(frozen=True)

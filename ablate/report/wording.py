@@ -149,6 +149,8 @@ WITHHELD = {
     " declared",
     Withheld.CHANGED: "no verdict, because the comparison was changed after its"
     " results",
+    Withheld.DIVERGED: "no verdict, because seeds diverged and a mean of the others"
+    " would be one of survivors",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -175,6 +177,12 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
             f"declared again: {history.changed}, after results were known. Undo the"
             " change, or declare the comparison under another `name:` with seeds that"
             " were not trained before."
+        )
+    if Withheld.DIVERGED in reasons:
+        notes.append(
+            "seeds diverged: in these rows or in row 0, so a mean over the other seeds"
+            " is one of survivors. Report how often each row diverges, or train with a"
+            " lower recipe.lr or with recipe.clip_grad."
         )
     if Withheld.NOT_TESTED in reasons:
         notes.append(

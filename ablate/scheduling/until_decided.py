@@ -21,7 +21,10 @@ from ablate.records import (
     Trial,
 )
 from ablate.report.effects import effects
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Verdict, Withheld
+
+# Why a row has no verdict that more seeds could bring.
+NO_SEED_HELPS = (Withheld.CHANGED, Withheld.KNOWN, Withheld.DIVERGED)
 
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
@@ -76,7 +79,9 @@ def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[
     open_ = {
         effect.row
         for effect in verdicts
-        if effect.verdict is Verdict.INCONCLUSIVE and counts[effect.row] == most
+        if effect.verdict is Verdict.INCONCLUSIVE
+        and effect.withheld not in NO_SEED_HELPS
+        and counts[effect.row] == most
     }
     controls = {
         cell.index if cell.same_as is None else cell.same_as

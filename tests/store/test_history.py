@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +12,7 @@ from ablate import pipeline, space
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
-from ablate.records import Ended, Epoch, Event, Status, Trial
+from ablate.records import Ended, Epoch, Event, Level, Status, Trial
 from ablate.report.effect import Effect
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
@@ -30,6 +32,7 @@ recipe: {epochs: 1, warmup_epochs: 0}
 seeds: 4
 """
 HELPS = 4
+Curve = Callable[[Trial, int], Epoch]
 
 
 def epoch(trial: Trial, number: int) -> Epoch:
@@ -55,7 +58,13 @@ class Desk:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def run(self, text: str, name: str = "parts", most: int | None = None) -> Study:
+    def run(
+        self,
+        text: str,
+        name: str = "parts",
+        most: int | None = None,
+        curve: Curve = epoch,
+    ) -> Study:
         """Runs a text until so many trials have ended."""
         ended: list[str] = []
 
@@ -68,7 +77,7 @@ class Desk:
         )
         declared = space.load(text, f"{name}.yaml")
         pipeline.run(
-            declared, f"{name}.yaml", self.options, hooks, SimulatedExecutor(epoch)
+            declared, f"{name}.yaml", self.options, hooks, SimulatedExecutor(curve)
         )
         return Study(name, self.options.url)
 
@@ -324,3 +333,41 @@ def test_a_primary_row_that_the_plan_lacks_is_refused(desk: Desk) -> None:
     # Levels of row 0 may be named too.
     study = desk.run(text + "primary: [{ffn.kernel: 3, layout: serial}]\n")
     assert [effect.row for effect in study.effects() if effect.primary] == [3]
+
+
+def changed(trial: Trial) -> dict[str, Level]:
+    """The factors of `TEXT` that the trial changes."""
+    settings = trial.architecture.settings
+    names = ("layout", "shortcuts.count", "ffn.kernel")
+    return {name: settings[name] for name in names if name in settings}
+
+
+def test_there_is_no_verdict_on_survivors(
+    desk: Desk,
+) -> None:
+    def unstable(trial: Trial, number: int) -> Epoch:
+        made = epoch(trial, number)
+        if changed(trial) == {"layout": "parallel"} and trial.seed == 2:
+            return replace(made, metrics={"loss": float("nan")})
+        return made
+
+    study = desk.run(TEXT, curve=unstable)
+    effects = by_row(study)
+    assert effects[HELPS].withheld is Withheld.DIVERGED
+    assert effects[HELPS].mean is not None
+    # The other rows with a parallel layout did not diverge.
+    assert effects[HELPS + 1].verdict is Verdict.HELPS
+    assert "seeds diverged: in these rows or in row 0" in " ".join(
+        study.effects_table().notes
+    )
+
+
+def test_without_a_whole_reference_there_is_no_verdict(desk: Desk) -> None:
+    def unstable(trial: Trial, number: int) -> Epoch:
+        made = epoch(trial, number)
+        if not changed(trial) and trial.seed == 2:
+            return replace(made, metrics={"loss": float("nan")})
+        return made
+
+    study = desk.run(TEXT, curve=unstable)
+    assert {effect.withheld for effect in study.effects()} == {Withheld.DIVERGED}
