@@ -133,12 +133,9 @@ class _Phases:
         judged, estimate = effect.judged, effect.estimate
         if judged is None or estimate is None:
             return effect
-        if self.results.history.changed:
-            return effect.without_verdict(Withheld.CHANGED)
-        if _was_known(cell, self.reference):
-            return effect.without_verdict(Withheld.KNOWN)
-        if _has_diverged(cell) or _has_diverged(self.reference):
-            return effect.without_verdict(Withheld.DIVERGED)
+        why = _barred(self.results, cell, self.reference)
+        if why is not None:
+            return effect.without_verdict(why)
         before = [
             one.judged
             for one in earlier
@@ -174,9 +171,18 @@ def _has_ended(cell: CellResult) -> bool:
     return all(status in RESOLVED for status in cell.statuses.values())
 
 
-def _has_diverged(cell: CellResult) -> bool:
-    """Whether a mean of the cell would be one of survivors."""
-    return Status.DIVERGED in cell.statuses.values()
+def _barred(
+    results: StudyResults, cell: CellResult, reference: CellResult
+) -> Withheld | None:
+    """Returns why two cells get no verdict in any phase, or None if they may."""
+    if results.history.changed:
+        return Withheld.CHANGED
+    if _was_known(cell, reference):
+        return Withheld.KNOWN
+    # A mean over the other seeds would be one of survivors.
+    if Status.DIVERGED in (*cell.statuses.values(), *reference.statuses.values()):
+        return Withheld.DIVERGED
+    return None
 
 
 def _was_known(cell: CellResult, reference: CellResult) -> bool:
@@ -241,13 +247,9 @@ def _if_allowed(
     results: StudyResults, effect: Effect, cells: Mapping[int, CellResult]
 ) -> Effect:
     """Returns a primary comparison, without its verdict if it can have none now."""
-    pair = (cells[effect.row], cells[effect.against])
-    if results.history.changed:
-        return effect.without_verdict(Withheld.CHANGED)
-    if _was_known(*pair):
-        return effect.without_verdict(Withheld.KNOWN)
-    if any(map(_has_diverged, pair)):
-        return effect.without_verdict(Withheld.DIVERGED)
+    why = _barred(results, cells[effect.row], cells[effect.against])
+    if why is not None:
+        return effect.without_verdict(why)
     if not all(_has_ended(cell) for cell in results.cells):
         return effect.without_verdict(Withheld.UNFINISHED)
     return effect
