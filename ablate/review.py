@@ -29,9 +29,8 @@ from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.verdicts import LEVEL, Verdict, Withheld
 from ablate.report.wording import change_text
-from ablate.store.declarations import Declaration
+from ablate.store.declarations import IDENTITY, Declaration
 from ablate.store.reader import Reader
-from ablate.store.trials import PLANNED
 from ablate.tasks import tasks
 
 # Below this multiple of chance, a network has learnt next to nothing.
@@ -577,7 +576,7 @@ def _seeds_left_out(study: Read) -> Iterator[Finding]:
 
 def _planned(trial: Mapping[str, Any]) -> str:
     """Returns what identifies a trial beside its network and its seed."""
-    return json.dumps([trial[key] for key in PLANNED], sort_keys=True)
+    return json.dumps([trial[key] for key in IDENTITY], sort_keys=True)
 
 
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (

@@ -88,7 +88,7 @@ class Desk:
             compared=sum(len(done[cell] & reference) > 1 for cell in before_rows[1:]),
             unfinished=len(before_rows) * len(before_seeds)
             - sum(map(len, done.values())),
-            dropped=len(set().union(*done.values()) - set(self.seeds)) if done else 0,
+            trained=sorted(set().union(*done.values())),
         )
         if not self.declared or self.declared[-1].space != declaration.space:
             self.declared.append(declaration)

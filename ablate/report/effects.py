@@ -175,10 +175,10 @@ def _barred(
     results: StudyResults, cell: CellResult, reference: CellResult
 ) -> Withheld | None:
     """Returns why two cells get no verdict in any phase, or None if they may."""
-    if results.history.changed:
-        return Withheld.CHANGED
     if _was_known(cell, reference):
         return Withheld.KNOWN
+    if results.history.changed:
+        return Withheld.CHANGED
     # A mean over the other seeds would be one of survivors.
     if Status.DIVERGED in (*cell.statuses.values(), *reference.statuses.values()):
         return Withheld.DIVERGED

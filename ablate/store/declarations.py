@@ -8,7 +8,7 @@ with each what the results could have said by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,8 @@ from ablate.redeclared import changed_parts
 from ablate.space_data import to_data
 from ablate.store.tables import cell_trials, cells, declarations, trials
 
+# What identifies a trial beside its architecture and its seed.
+IDENTITY = ("recipe", "data", "code", "start", "teacher")
 # Fewer seeds give no verdict.
 FEWEST_SEEDS = 2
 
@@ -34,7 +36,7 @@ class Declaration:
         completed: how many trials of the study were completed at that time.
         compared: how many rows had two completed seeds in common with row 0.
         unfinished: how many trials of the study had not ended.
-        dropped: how many seeds with completed trials this declaration leaves out.
+        trained: the seeds that had completed trials.
     """
 
     declared_at: datetime
@@ -42,7 +44,7 @@ class Declaration:
     completed: int
     compared: int = 0
     unfinished: int = 0
-    dropped: int = 0
+    trained: Sequence[int] = ()
 
 
 def put_declaration(
@@ -122,7 +124,7 @@ def new_declaration(
         unfinished=sum(
             count for status, count in by_status.items() if status not in RESOLVED
         ),
-        dropped=len(_completed_seeds(connection, study) - set(space.seeds)),
+        trained=_completed_seeds(connection, study),
     )
 
 
@@ -145,6 +147,7 @@ def _compared_rows(connection: Connection, study: int) -> int:
         .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
         .join(trials, trials.c.hash == cell_trials.c.trial_hash)
         .where(cells.c.study_id == study, trials.c.status == Status.COMPLETED)
+        .where(cells.c.role != "control")
         .subquery()
     )
     reference = select(completed.c.seed).where(completed.c.number == 0)
@@ -158,7 +161,7 @@ def _compared_rows(connection: Connection, study: int) -> int:
     return connection.execute(select(func.count()).select_from(rows)).scalar_one()
 
 
-def _completed_seeds(connection: Connection, study: int) -> set[int]:
+def _completed_seeds(connection: Connection, study: int) -> list[int]:
     """Returns the seeds of the study's completed trials."""
     wanted = (
         select(cell_trials.c.seed)
@@ -167,7 +170,7 @@ def _completed_seeds(connection: Connection, study: int) -> set[int]:
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .where(cells.c.study_id == study, trials.c.status == Status.COMPLETED)
     )
-    return set(connection.execute(wanted).scalars())
+    return sorted(connection.execute(wanted).scalars())
 
 
 def declarations_of(connection: Connection, study: int) -> list[Declaration]:
@@ -179,9 +182,39 @@ def declarations_of(connection: Connection, study: int) -> list[Declaration]:
             declarations.c.completed,
             declarations.c.compared,
             declarations.c.unfinished,
-            declarations.c.dropped,
+            declarations.c.trained,
         )
         .where(declarations.c.study_id == study)
         .order_by(declarations.c.id)
     )
     return [Declaration(*row) for row in connection.execute(wanted)]
+
+
+def seeds_of_row_0_left_out(
+    connection: Connection, study: int, begin: datetime
+) -> set[int]:
+    """Returns seeds of row 0 that were trained before a study, which lacks them.
+
+    Row 0 may be known when a study is declared, but then with all of its seeds: with
+    chosen ones, each row would differ from it.
+
+    Args:
+        begin: when the study was declared, in UTC.
+    """
+    identity = [trials.c[name] for name in IDENTITY]
+    own = (
+        select(trials.c.seed, trials.c.architecture_hash, *identity)
+        .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study, cells.c.number == 0)
+    )
+    mine = connection.execute(own).all()
+    if not mine:
+        return set()
+    other = select(trials.c.seed, trials.c.architecture_hash, *identity).where(
+        trials.c.architecture_hash == mine[0].architecture_hash,
+        trials.c.status == Status.COMPLETED,
+        trials.c.ended_at < begin,
+    )
+    known = {row.seed for row in connection.execute(other) if row[1:] == mine[0][1:]}
+    return known - {row.seed for row in mine}

@@ -11,7 +11,8 @@ What would break it: a part of a space that decides on what is compared and that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ablate.records import History, Looks, Phase, Primary
@@ -36,38 +37,30 @@ def history_of(declarations: Sequence[Declaration]) -> History:
     first, *others = declarations
     phases = [_phase(first.space)]
     begins = [first.declared_at]
-    lost: set[int] = set()
     before = first.space
     for declaration in others:
         space = declaration.space
-        seeds = set(space["seeds"])
-        if declaration.dropped:
-            lost |= set(before["seeds"]) - seeds
-        lost -= seeds
-        if not declaration.compared:
-            # No verdict was possible yet, so this declaration replaces the last one.
-            phases[-1] = _phase(space, phases[-1])
-        elif _is_decisive(before, space):
+        if declaration.compared and _is_decisive(before, space):
             phases[-1] = _ended(phases[-1], declaration)
             phases.append(_next(phases[-1], space))
             begins.append(declaration.declared_at)
-        else:
+        elif declaration.compared:
             phases[-1] = _next(phases[-1], space)
+        elif len(phases) > 1:
+            # Nothing is known of the last declaration, but of the phases before it.
+            phases[-1] = _next(phases[-2], space)
+        else:
+            # No verdict was possible yet, so this declaration replaces the last one.
+            phases[-1] = _phase(space)
         before = space
     return History(
-        phases=tuple(phases), begins=tuple(begins), changed=_changed(declarations, lost)
+        phases=tuple(phases), begins=tuple(begins), changed=_changed(declarations)
     )
 
 
-def _phase(space: Mapping[str, Any], before: Phase | None = None) -> Phase:
+def _phase(space: Mapping[str, Any]) -> Phase:
     """Returns the phase that a space declares before any verdict was possible."""
-    looks = space.get("looks")
-    return Phase(
-        looks=Looks(**looks) if looks else None,
-        margin=space["margin"],
-        primary=_primary(space),
-        rows=before.rows if before else 0,
-    )
+    return Phase(looks=_looks(space), margin=_margin(space), primary=_primary(space))
 
 
 def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
@@ -77,10 +70,9 @@ def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
     results are not.
     """
     primary = _primary(space)
-    looks = space.get("looks")
     return Phase(
-        looks=Looks(**looks) if looks else None,
-        margin=min(phase.margin, space["margin"]),
+        looks=_looks(space),
+        margin=min(phase.margin, _margin(space)),
         primary=primary if primary == phase.primary else (),
         rows=phase.rows,
     )
@@ -97,6 +89,18 @@ def _ended(phase: Phase, by: Declaration) -> Phase:
     )
 
 
+def _looks(space: Mapping[str, Any]) -> Looks | None:
+    looks = space.get("looks")
+    if not looks:
+        return None
+    return Looks(first=looks["first"], most=looks["most"], step=looks["step"])
+
+
+def _margin(space: Mapping[str, Any]) -> float:
+    # A store of an older version may lack what is newer.
+    return float(space.get("margin", math.inf))
+
+
 def _primary(space: Mapping[str, Any]) -> tuple[Primary, ...]:
     return tuple(space.get("primary", ()))
 
@@ -106,7 +110,7 @@ def _is_decisive(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return not changed_parts(before, after) <= ONLY_NOTED
 
 
-def _changed(declarations: Sequence[Declaration], lost: set[int]) -> str:
+def _changed(declarations: Sequence[Declaration]) -> str:
     """Returns why the results give no verdict any more; empty if they do."""
     later = [
         number for number, one in enumerate(declarations) if number and one.compared
@@ -119,22 +123,32 @@ def _changed(declarations: Sequence[Declaration], lost: set[int]) -> str:
     changed = changes(_comparison(first, last), _comparison(last, first))
     if changed:
         return changed[0]
-    if lost:
-        listed = ", ".join(map(str, sorted(lost)[:MOST_SEEDS]))
-        return f"seeds left out: {listed}"
-    return ""
+    trained: set[int] = set()
+    for declaration in declarations:
+        trained.update(declaration.trained)
+    lost = trained - set(last["seeds"])
+    return seeds_left_out(lost) if lost else ""
+
+
+def seeds_left_out(seeds: Collection[int]) -> str:
+    """Returns what changed if trained seeds are not declared."""
+    listed = ", ".join(map(str, sorted(seeds)[:MOST_SEEDS]))
+    return f"seeds left out: {listed}"
 
 
 def _comparison(space: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what rows are compared by, and with, as far as both spaces say it."""
-    baseline = dict(space["baseline"])
-    if space["design"]["name"] != "rows":
+    baseline = dict(space.get("baseline") or {})
+    design = space.get("design") or {}
+    if design.get("name") != "rows":
         # A factor that is added or removed changes the levels of row 0 on paper only.
         baseline = {
-            name: level for name, level in baseline.items() if name in other["baseline"]
+            name: level
+            for name, level in baseline.items()
+            if name in (other.get("baseline") or {})
         }
     return {
-        "metric": space["metric"],
-        "direction": space["direction"],
+        "metric": space.get("metric"),
+        "direction": space.get("direction"),
         "baseline": baseline,
     }

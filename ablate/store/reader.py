@@ -30,8 +30,9 @@ from ablate.store.declarations import (
     declarations_of,
     inherited,
     new_declaration,
+    seeds_of_row_0_left_out,
 )
-from ablate.store.history import history_of
+from ablate.store.history import history_of, seeds_left_out
 from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
@@ -207,10 +208,17 @@ class Reader(TrialReader):
             by_cell_levels[cell][factor] = level
             if not read:
                 unread[cell].add(factor)
-        by_cell_trials: dict[int, list[_Ended]] = defaultdict(list)
+        by_cell_trials: dict[int | None, list[_Ended]] = defaultdict(list)
         for cell, seed, status, value, ended_at in trained:
             phase = history.phase_of(ended_at)
             by_cell_trials[cell].append(_Ended(seed, Status(status), value, phase))
+        if any(trial.phase < 0 for trial in by_cell_trials[_row_0(found)]):
+            with self._engine.connect() as connection:
+                lost = seeds_of_row_0_left_out(
+                    connection, study["id"], history.begins[0]
+                )
+            if lost and not history.changed:
+                history = replace(history, changed=seeds_left_out(lost))
         metrics = metrics_of(study["space"])
         by_name = {one.name: one for one in metrics}
         if study["metric"] not in by_name:
@@ -322,6 +330,11 @@ def _curves(connection: Connection, chunk: Sequence[str]) -> dict[str, list[Epoc
 def _shorter(trial: Trial, epochs: int) -> Trial:
     """Returns the same trial with fewer epochs."""
     return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
+
+
+def _row_0(cell_rows: Sequence[Any]) -> int | None:
+    """Returns the key of row 0, or None if there are no cells."""
+    return cell_rows[0]["id"] if cell_rows else None
 
 
 class _Ended(NamedTuple):

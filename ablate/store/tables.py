@@ -108,11 +108,11 @@ declarations = Table(
         comment="trials of the study that had not ended at that time",
     ),
     Column(
-        "dropped",
-        Integer,
+        "trained",
+        JSON,
         nullable=False,
-        server_default="0",
-        comment="seeds with completed trials that this declaration leaves out",
+        server_default="[]",
+        comment="seeds that had completed trials at that time",
     ),
 )
 

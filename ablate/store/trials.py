@@ -13,6 +13,7 @@ from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.space_data import metrics_of
 from ablate.store.catalogue import Catalogue
+from ablate.store.declarations import IDENTITY
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -40,8 +41,6 @@ PROVENANCE = (
     "gpus",
     "started_at",
 )
-# What identifies a trial beside its architecture and its seed.
-PLANNED = ("recipe", "data", "code", "start", "teacher")
 
 
 def _trained(row: Any) -> Trained:
@@ -291,7 +290,7 @@ class TrialReader(Catalogue):
         """Returns the trials of all studies that have the networks of a study's rows.
 
         Each has its row, its seed, the time of its end, whether it belongs to the study
-        and everything else that identifies it (`PLANNED`).
+        and everything else that identifies it (`IDENTITY`).
 
         Raises UnknownName.
         """
@@ -310,7 +309,7 @@ class TrialReader(Catalogue):
                 trials.c.seed,
                 trials.c.ended_at,
                 func.max(case((mine.c.hash == trials.c.hash, 1), else_=0)).label("own"),
-                *(trials.c[key] for key in PLANNED),
+                *(trials.c[key] for key in IDENTITY),
             )
             .join(mine, mine.c.architecture_hash == trials.c.architecture_hash)
             .where(trials.c.status == Status.COMPLETED, trials.c.ended_at.is_not(None))

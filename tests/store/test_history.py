@@ -371,3 +371,27 @@ def test_without_a_whole_reference_there_is_no_verdict(desk: Desk) -> None:
 
     study = desk.run(TEXT, curve=unstable)
     assert {effect.withheld for effect in study.effects()} == {Withheld.DIVERGED}
+
+
+def test_a_detour_gives_no_second_start(desk: Desk) -> None:
+    """Another recipe is declared, and before it trains, the first one again."""
+    desk.run(TEXT)
+    detour = TEXT.replace("epochs: 1", "epochs: 2")
+    desk.run(detour, most=0)
+    study = desk.run(TEXT + "primary: [{layout: parallel}]\nmargin: 3\n")
+    assert study.results().history.primary == ()
+    assert study.read()[1].margin == 0.5
+    desk.run(detour, most=0)
+    study = desk.run(with_seeds("[0, 2, 3]"))
+    assert {effect.withheld for effect in study.effects()} == {Withheld.CHANGED}
+
+
+def test_a_known_row_0_counts_with_all_of_its_seeds(desk: Desk) -> None:
+    """Rows beside the worst seeds of row 0 would look better than they are."""
+    desk.run(TEXT.replace("  layout: [serial, parallel]\n", ""))
+    study = desk.run(with_seeds("[1, 3, 4]"), "selected")
+    effects = by_row(study)
+    assert {effects[row].withheld for row in effects if helps(row)} == {
+        Withheld.CHANGED
+    }
+    assert "seeds left out: 0, 2" in render(study.effects_table(), "md")

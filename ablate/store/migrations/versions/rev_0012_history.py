@@ -11,7 +11,6 @@ depends_on = None
 COLUMNS = {
     "compared": "rows that had two completed seeds in common with row 0 at that time",
     "unfinished": "trials of the study that had not ended at that time",
-    "dropped": "seeds with completed trials that this declaration leaves out",
 }
 
 
@@ -23,6 +22,16 @@ def upgrade() -> None:
                 name, sa.Integer(), nullable=False, server_default="0", comment=comment
             ),
         )
+    op.add_column(
+        "declarations",
+        sa.Column(
+            "trained",
+            sa.JSON(),
+            nullable=False,
+            server_default="[]",
+            comment="seeds that had completed trials at that time",
+        ),
+    )
     # How many rows could be compared was not stored. Results of one seed give no
     # verdict, so a single row is a safe guess where trials were completed.
     op.execute("UPDATE declarations SET compared = 1 WHERE completed > 1")
