@@ -144,7 +144,7 @@ def _seeds(further: int) -> str:
 
 # Why there is no verdict, as a part of a sentence.
 WITHHELD = {
-    Withheld.UNFINISHED: "no verdict before all of its trials have ended",
+    Withheld.UNFINISHED: "no verdict before all trials have ended",
     Withheld.KNOWN: "no verdict, because its results were known before the study was"
     " declared",
     Withheld.CHANGED: "no verdict, because the comparison was changed after its"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from ablate import pipeline, space
-from ablate.errors import AblateError
+from ablate.errors import AblateError, StoreError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Ended, Epoch, Event, Level, Status, Trial
@@ -18,6 +20,7 @@ from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.review import review
 from ablate.study import Study
+from tests.store.older import drop_views
 
 # Six rows; `layout` helps by three points, far beyond the noise of 0.3.
 TEXT = """
@@ -395,3 +398,23 @@ def test_a_known_row_0_counts_with_all_of_its_seeds(desk: Desk) -> None:
         Withheld.CHANGED
     }
     assert "seeds left out: 0, 2" in render(study.effects_table(), "md")
+
+
+def test_an_older_store_keeps_what_it_knows(desk: Desk) -> None:
+    """Revision 11 had the number of completed trials only."""
+    study = desk.run(TEXT)
+    desk.run(with_seeds("6"))
+    before = study.results().history
+    with closing(sqlite3.connect(desk.options.url)) as connection:
+        drop_views(connection)
+        for name in ("compared", "unfinished", "trained"):
+            connection.execute(f"ALTER TABLE declarations DROP COLUMN {name}")
+        connection.execute("UPDATE alembic_version SET version_num = '0011'")
+        connection.commit()
+    with pytest.raises(StoreError, match="ablate run"):
+        study.results()
+    desk.run(with_seeds("6"))
+    history = study.results().history
+    assert len(history.phases) == len(before.phases) == 2
+    assert history.begins[1:] == before.begins[1:]
+    assert by_row(study)[HELPS].verdict is Verdict.HELPS
