@@ -14,6 +14,7 @@ DECISIVE = (
     "primary",
     "seeds",
     "looks",
+    "adaptive",
     "baseline",
     "full",
     "factors",

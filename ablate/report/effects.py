@@ -82,6 +82,10 @@ def effects(
     return combined
 
 
+# States that no other run changes.
+ENDED = tuple(status for status in RESOLVED if status != Status.FAILED)
+
+
 @dataclass(frozen=True)
 class _Phases:
     """The verdicts of a study in each of its phases.
@@ -167,8 +171,11 @@ def _until(cell: CellResult, phase: int) -> CellResult:
 
 
 def _has_ended(cell: CellResult) -> bool:
-    """Whether no trial of the cell is open."""
-    return all(status in RESOLVED for status in cell.statuses.values())
+    """Whether no trial of the cell is open.
+
+    A failed trial is tried again, which would be another look.
+    """
+    return all(status in ENDED for status in cell.statuses.values())
 
 
 def _barred(

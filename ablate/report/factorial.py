@@ -33,6 +33,7 @@ from ablate.records import (
     CellResult,
     Level,
     Looks,
+    Status,
     StudyResults,
     share_of_phase,
 )
@@ -253,7 +254,10 @@ class Factorial:
         if any(list(cell.phase_of.values()).count(-1) > 1 for cell in cells):
             return Withheld.KNOWN
         statuses = set(itertools.chain(*(cell.statuses.values() for cell in cells)))
-        return None if statuses <= set(RESOLVED) else Withheld.UNFINISHED
+        if Status.DIVERGED in statuses:
+            return Withheld.DIVERGED
+        ended = set(RESOLVED) - {Status.FAILED}
+        return None if statuses <= ended else Withheld.UNFINISHED
 
     def _other_levels(self) -> list[tuple[str, Level]]:
         """Each factor with each level but its first."""

@@ -84,10 +84,13 @@ def inherited(connection: Connection, space: Space) -> list[Declaration]:
         .where(declarations.c.id.in_(last))
         .order_by(declarations.c.id)
     )
-    for study, declared in connection.execute(wanted).all():
-        if not changed_parts(declared, data):
-            return declarations_of(connection, study)
-    return []
+    alike = [
+        declarations_of(connection, study)
+        for study, declared in connection.execute(wanted).all()
+        if not changed_parts(declared, data)
+    ]
+    # The longest one: a short history must not hide it.
+    return max(alike, key=len, default=[])
 
 
 def _put(connection: Connection, study: int, document: str, new: Declaration) -> None:

@@ -15,13 +15,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ablate.primary import CONTROLS
 from ablate.records import History, Looks, Phase, Primary
 from ablate.redeclared import changed_parts, changes
 from ablate.store.declarations import Declaration
 
 # Changes that begin no phase: they give no row another chance. Narrower and wider
 # margins are settled by `Phase.margin`, another order by `_primary`.
-ONLY_NOTED = {"margin", "primary", "control", "full"}
+ONLY_NOTED = {"margin", "primary"}
 # The most seeds that a sentence lists.
 MOST_SEEDS = 8
 
@@ -40,6 +41,8 @@ def history_of(declarations: Sequence[Declaration]) -> History:
     before = first.space
     for declaration in others:
         space = declaration.space
+        if not changed_parts(before, space):
+            continue
         if declaration.compared and _is_decisive(before, space):
             phases[-1] = _ended(phases[-1], declaration)
             phases.append(_next(phases[-1], space))
@@ -50,8 +53,10 @@ def history_of(declarations: Sequence[Declaration]) -> History:
             # Nothing is known of the last declaration, but of the phases before it.
             phases[-1] = _next(phases[-2], space)
         else:
-            # No verdict was possible yet, so this declaration replaces the last one.
+            # The last declaration could have no verdict yet, so this one replaces it.
+            # What other studies have trained since is known.
             phases[-1] = _phase(space)
+            begins[-1] = declaration.declared_at
         before = space
     return History(
         phases=tuple(phases), begins=tuple(begins), changed=_changed(declarations)
@@ -107,7 +112,11 @@ def _primary(space: Mapping[str, Any]) -> tuple[Primary, ...]:
 
 def _is_decisive(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a change of the space gives rows another chance of a verdict."""
-    return not changed_parts(before, after) <= ONLY_NOTED
+    noted = ONLY_NOTED
+    if CONTROLS not in (*_primary(before), *_primary(after)):
+        # Controls change the comparisons with controls only.
+        noted = noted | {"control"}
+    return not changed_parts(before, after) <= noted
 
 
 def _changed(declarations: Sequence[Declaration]) -> str:

@@ -418,3 +418,67 @@ def test_an_older_store_keeps_what_it_knows(desk: Desk) -> None:
     assert len(history.phases) == len(before.phases) == 2
     assert history.begins[1:] == before.begins[1:]
     assert by_row(study)[HELPS].verdict is Verdict.HELPS
+
+
+def test_a_declaration_without_results_is_no_placeholder(desk: Desk) -> None:
+    """Another study trains the rows meanwhile; the best one must not become primary."""
+    desk.run(TEXT.replace("epochs: 1", "epochs: 3"), "first", most=0)
+    desk.run(TEXT, "second")
+    text = with_seeds("3") + "primary: [{layout: parallel}]\n"
+    study = desk.run(text, "first")
+    assert {effect.withheld for effect in study.effects()} == {Withheld.KNOWN}
+
+
+def test_a_baseline_that_never_completes_hides_no_results(desk: Desk) -> None:
+    def unstable(trial: Trial, number: int) -> Epoch:
+        made = epoch(trial, number)
+        if not changed(trial):
+            return replace(made, metrics={"loss": float("nan")})
+        return made
+
+    desk.run(TEXT, curve=unstable)
+    swapped = TEXT.replace("ffn.kernel: [none, 3]", "ffn.kernel: [3, none]")
+    study = desk.run(swapped + "primary: [{layout: parallel}]\n", curve=unstable)
+    effects = by_row(study)
+    assert effects[HELPS].withheld is Withheld.KNOWN
+
+
+def test_a_failed_trial_is_another_look_to_come(desk: Desk) -> None:
+    def failing(trial: Trial, number: int) -> Epoch:
+        if trial.seed == 3:
+            raise RuntimeError("out of memory")
+        return epoch(trial, number)
+
+    study = desk.run(TEXT, curve=failing)
+    assert by_row(study)[HELPS].withheld is Withheld.UNFINISHED
+    assert by_row(desk.run(TEXT))[HELPS].verdict is Verdict.HELPS
+
+
+def test_another_full_level_is_another_comparison(desk: Desk) -> None:
+    text = TEXT.replace("[0, 1]", "[0, 1, 2]") + "design: leave-one-out\n"
+    desk.run(text + "full: {shortcuts.count: 1}\n")
+    study = desk.run(text)
+    assert len(study.results().history.phases) == 2
+
+
+def test_another_control_is_another_chance_if_controls_are_primary(desk: Desk) -> None:
+    desk.run(CONTROLLED)
+    other = CONTROLLED.replace("iso-flops", "iso-params")
+    assert len(desk.run(other).results().history.phases) == 1
+    desk.run(CONTROLLED + "primary: [controls]\n", "controlled")
+    study = desk.run(other + "primary: [controls]\n", "controlled")
+    assert len(study.results().history.phases) == 2
+
+
+def test_primary_factors_have_no_verdict_on_survivors(desk: Desk) -> None:
+    def unstable(trial: Trial, number: int) -> Epoch:
+        made = epoch(trial, number)
+        if changed(trial) == {"layout": "parallel"} and trial.seed == 2:
+            return replace(made, metrics={"loss": float("nan")})
+        return made
+
+    study = desk.run(TEXT + "primary: [layout]\n", curve=unstable)
+    verdicts = {
+        row["factor"]: row["verdict"] for row in study.effects_table("factors").data
+    }
+    assert set(verdicts.values()) == {"inconclusive"}
