@@ -125,7 +125,9 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         results = reader.results(name)
         circumstances = reader.circumstances(name)
         declarations = reader.declarations(name)
-        trained = reader.identities(name)
+        # Reading them takes long in a large study, and is needed in few.
+        known = any(-1 in cell.phase_of.values() for cell in results.cells)
+        trained = reader.identities(name) if known else []
     declared = declared_space(stored)
     declared = replace(declared, margin=results.history.margin(declared.margin))
     verdicts = effects(results, declared.margin, declared.looks)

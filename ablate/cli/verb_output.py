@@ -431,7 +431,7 @@ def gated(study: str, row: int, url: str) -> tuple[str, str, Table]:
     Raises:
         AblateError: the study has no such row to compare, or its rows are exploratory.
     """
-    from ablate.primary import primary_is_elsewhere
+    from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
     from ablate.report.effects_table import effects_table
     from ablate.report.wording import sentence
     from ablate.study import Study
@@ -441,7 +441,8 @@ def gated(study: str, row: int, url: str) -> tuple[str, str, Table]:
     if primary_is_elsewhere(declared.primary):
         raise AblateError(
             f"{study}: its rows are exploratory, because `primary` names other"
-            f" comparisons; see {advice.command('effects', study)}"
+            f" comparisons; see {advice.command('effects', study)} --of"
+            f" {'factors' if primary_factors(declared.primary) else CONTROLS}"
         )
     found = {effect.row: effect for effect in stored.effects()}
     if row not in found:
