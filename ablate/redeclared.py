@@ -10,6 +10,7 @@ from typing import Any
 DECISIVE = (
     "metric",
     "direction",
+    "objectives",
     "margin",
     "primary",
     "seeds",
@@ -33,7 +34,10 @@ DECISIVE = (
     "recipe",
     "teacher",
     "scheduler",
+    "code",
 )
+# The versions of the user's parts. A search meets them one after the other.
+CODE = "code "
 # What does not change the results.
 INDIFFERENT = ("data path", "data workers")
 # The most characters of a value that a sentence shows.
@@ -68,7 +72,9 @@ def _differing(first: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name in dict.fromkeys([*first, *then])
-        if name not in INDIFFERENT and first.get(name) != then.get(name)
+        if name not in INDIFFERENT
+        and first.get(name) != then.get(name)
+        and (not name.startswith(CODE) or (name in first and name in then))
     ]
 
 
@@ -76,7 +82,11 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of the decisive parts, by dotted names."""
     leaves: dict[str, Any] = {}
     for name in DECISIVE:
-        _add(leaves, name, space.get(name))
+        value = space.get(name)
+        if name == "objectives" and len(value or ()) < 2:
+            # It repeats the metric and its direction.
+            value = None
+        _add(leaves, name, value)
     return leaves
 
 

@@ -9,6 +9,7 @@ difference`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -41,6 +42,11 @@ class Desk:
         rows: the cells that are declared now, row 0 first.
         seeds: the seeds that are declared now.
         ended: when each trial ended, by cell and seed.
+        failed: trials that fail when they are trained for the first time.
+        tried: trials that have failed and were not tried again.
+        had: the trials that were ever declared, by cell and seed.
+        known: the trials that had ended when they were declared for the first time.
+        cells: how many rows a search proposes; None: the study has a design.
         fooled: whether any look gave a wrong verdict.
     """
 
@@ -54,6 +60,11 @@ class Desk:
     declared: list[Declaration] = field(default_factory=list)
     ended: dict[tuple[int, int], datetime] = field(default_factory=dict)
     moment: datetime = START
+    failed: set[tuple[int, int]] = field(default_factory=set)
+    tried: set[tuple[int, int]] = field(default_factory=set)
+    had: set[tuple[int, int]] = field(default_factory=set)
+    known: set[tuple[int, int]] = field(default_factory=set)
+    cells: int | None = None
     fooled: bool = False
 
     def __post_init__(self) -> None:
@@ -62,6 +73,7 @@ class Desk:
     def declare(self, seeds: list[int] | int, **changes: Any) -> None:
         """Declares the study with these seeds, as `ablate run` stores it."""
         before_rows, before_seeds = self.rows, self.seeds
+        was_searching = self.is_searching
         self.seeds = list(range(seeds)) if isinstance(seeds, int) else seeds
         for name, value in changes.items():
             setattr(self, name, value)
@@ -71,6 +83,7 @@ class Desk:
             for cell in before_rows
         }
         reference = done[before_rows[0]] if before_seeds else set()
+        left = len(before_rows) * len(before_seeds) - sum(map(len, done.values()))
         declaration = Declaration(
             declared_at=self.moment,
             space={
@@ -81,17 +94,40 @@ class Desk:
                 "looks": None,
                 "baseline": {"cell": self.rows[0]},
                 "design": {"name": "rows"},
-                "rows": self.rows,
+                "rows": self.rows if self.cells is None else [],
+                "strategy": self.cells and {"cells": self.cells},
                 "primary": self.primary,
             },
             completed=sum(map(len, done.values())),
             compared=sum(len(done[cell] & reference) > 1 for cell in before_rows[1:]),
-            unfinished=len(before_rows) * len(before_seeds)
-            - sum(map(len, done.values())),
+            unfinished=max(left, int(was_searching)),
             trained=sorted(set().union(*done.values())),
         )
         if not self.declared or self.declared[-1].space != declaration.space:
+            if self.declared:
+                self.known |= (self._trials() - self.had) & set(self.ended)
             self.declared.append(declaration)
+            self.had |= self._trials()
+
+    def _trials(self) -> set[tuple[int, int]]:
+        return {(cell, seed) for cell in self.rows for seed in self.seeds}
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether a search has not proposed all of its rows."""
+        return self.cells is not None and len(self.rows) <= self.cells
+
+    def propose(self, row: int) -> None:
+        """Adds a row of the search and trains it."""
+        self.rows = [*self.rows, row]
+        self.had |= self._trials()
+        self.train()
+
+    def train_elsewhere(self, rows: list[int], seeds: int) -> None:
+        """Trains rows as a part of another study."""
+        for trial in itertools.product(rows, range(seeds)):
+            self.moment += timedelta(minutes=1)
+            self.ended.setdefault(trial, self.moment)
 
     def train(self, most: int | None = None) -> None:
         """Trains what is declared, seed by seed, or the first trials of it."""
@@ -103,7 +139,12 @@ class Desk:
         ]
         for trial in left[:most]:
             self.moment += timedelta(minutes=1)
+            if trial in self.failed:
+                self.failed.remove(trial)
+                self.tried.add(trial)
+                continue
             self.ended[trial] = self.moment
+            self.tried.discard(trial)
 
     def results(self) -> StudyResults:
         """The results as the store returns them."""
@@ -119,17 +160,28 @@ class Desk:
                     whole.cells[cell],
                     index=number,
                     role="variant" if number else "reference",
-                    statuses={
-                        seed: Status.COMPLETED if seed in done else Status.PLANNED
-                        for seed in self.seeds
-                    },
+                    statuses={seed: self._status(cell, seed) for seed in self.seeds},
                     values={seed: float(values[cell, seed]) for seed in done},
                     phase_of={
-                        seed: history.phase_of(moment) for seed, moment in ended.items()
+                        seed: (
+                            -1
+                            if (cell, seed) in self.known
+                            else history.phase_of(moment)
+                        )
+                        for seed, moment in ended.items()
                     },
                 )
             )
-        return replace(whole, cells=tuple(cells), history=history)
+        return replace(
+            whole, cells=tuple(cells), history=history, searching=self.is_searching
+        )
+
+    def _status(self, cell: int, seed: int) -> Status:
+        if (cell, seed) in self.ended:
+            return Status.COMPLETED
+        if (cell, seed) in self.tried:
+            return Status.FAILED
+        return Status.PLANNED
 
     def look(self, *, predict: bool = False) -> list[Effect]:
         """Takes the verdicts, and notes whether one is wrong."""
@@ -242,6 +294,8 @@ def renames_the_study(desk: Desk) -> None:
     for left_out in every[1:]:
         for seeds in (6, 5, 4):
             desk.declared = []
+            desk.had.clear()
+            desk.known.clear()
             desk.declare(seeds, rows=[row for row in every if row != left_out])
             desk.look()
 
@@ -271,6 +325,72 @@ def does_everything(desk: Desk) -> None:
     desk.run(12, rows=[every[0], every[best]])
 
 
+def begins_with_a_pilot(desk: Desk) -> None:
+    """Trains one seed, and then more of the row that differs most."""
+    every = list(desk.rows)
+    desk.run(1)
+    gains = abs(desk.metrics[0][1:, 0] - desk.metrics[0][0, 0])
+    best = 1 + int(np.argmax(gains))
+    for seeds in (3, 5):
+        desk.run(seeds, rows=[every[0], every[best]])
+
+
+def takes_rows_of_another_study(desk: Desk) -> None:
+    """Adds the row that is best in another study, one time after the other."""
+    every = list(desk.rows)
+    desk.run(3, rows=every[:2])
+    desk.train_elsewhere(every, 5)
+    rows = sorted(every[2:], key=lambda row: abs(_mean_gain(desk, row)))
+    for best in reversed(rows):
+        desk.run(3, rows=[*every[:2], best])
+        desk.run(5, rows=[*every[:2], best])
+
+
+def compares_known_rows_with_a_new_row_0(desk: Desk) -> None:
+    """Trains the rows first, and then the best of them with row 0."""
+    every = list(desk.rows)
+    desk.train_elsewhere(every[1:], 5)
+    best = max(every[1:], key=lambda row: _mean(desk, row))
+    worst = min(every[1:], key=lambda row: _mean(desk, row))
+    for row in (best, worst):
+        desk.run(5, rows=[every[0], row])
+
+
+def _mean(desk: Desk, row: int) -> float:
+    return float(np.mean(desk.metrics[0][row, :5]))
+
+
+def _mean_gain(desk: Desk, row: int) -> float:
+    return _mean(desk, row) - _mean(desk, 0)
+
+
+def retries_failed_trials(desk: Desk) -> None:
+    """Looks while some trials have failed, and again after they are tried again."""
+    # The last seed of every other row, and now and then one of row 0.
+    cells = len(desk.rows)
+    chance = np.random.default_rng(int(abs(desk.metrics[0][0, 0]) * 1e6))
+    desk.failed = {(cell, 2) for cell in range(1, cells) if chance.random() < 0.3}
+    if chance.random() < 0.1:
+        desk.failed.add((0, 2))
+    desk.run(3)
+    desk.train()
+    desk.look()
+
+
+def stops_a_search_when_it_looks_well(desk: Desk) -> None:
+    """Lets a search propose rows, and declares fewer when one of them looks well."""
+    every = list(desk.rows)
+    desk.declare(3, rows=every[:1], cells=len(every) - 1)
+    desk.train()
+    for number, row in enumerate(every[1:], 1):
+        desk.propose(row)
+        desk.look()
+        if _looks_well(desk):
+            desk.declare(3, cells=number)
+            desk.look()
+            desk.declare(3, cells=len(every) - 1)
+
+
 USERS: dict[str, Callable[[Desk], None]] = {
     "adds the recommended seeds until a verdict": follows_advice,
     "adds one seed at a time, 3 to 12": adds_one_seed,
@@ -281,8 +401,41 @@ USERS: dict[str, Callable[[Desk], None]] = {
     "swaps the baseline": swaps_the_baseline,
     "swaps the metric": swaps_the_metric,
     "declares results again under other names": renames_the_study,
+    "trains one seed, then more of the best row": begins_with_a_pilot,
+    "adds the best row of another study": takes_rows_of_another_study,
+    "compares the best of known rows with a new row 0": (
+        compares_known_rows_with_a_new_row_0
+    ),
+    "looks before and after failed trials are tried again": retries_failed_trials,
+    "stops a search when it looks well": stops_a_search_when_it_looks_well,
     "does everything": does_everything,
 }
+
+
+# Users with the noise under which they are fooled most often.
+UNEQUAL_USERS = (
+    ("adds one seed at a time, 3 to 12", "one row with 25 times the variance"),
+    ("adds one seed at a time, 3 to 12", "lognormal noise"),
+    (
+        "looks before and after failed trials are tried again",
+        "one row with 25 times the variance",
+    ),
+    (
+        "looks before and after failed trials are tried again",
+        "row 0 with 25 times the variance",
+    ),
+    ("adds the best row of another study", "row 0 with 25 times the variance"),
+    ("trains one seed, then more of the best row", "row 0 with 25 times the variance"),
+)
+# Users who choose one of several rows.
+NEEDS_ROWS = (
+    drops_rows,
+    names_it_primary,
+    begins_with_a_pilot,
+    takes_rows_of_another_study,
+    compares_known_rows_with_a_new_row_0,
+    does_everything,
+)
 
 
 def fooled(count: int, user: Callable[[Desk], None], rows: int, noise: Noise) -> float:
@@ -319,7 +472,7 @@ def user_proofs(count: int) -> Iterator[Proof]:
     promise = "users of studies without effects who get helps or hurts: at most 5 %"
     for name, user in USERS.items():
         for rows in (1, 4):
-            if rows == 1 and user in (drops_rows, names_it_primary, does_everything):
+            if rows == 1 and user in NEEDS_ROWS:
                 continue
             # Estimating how many seeds are needed takes most of the time.
             times = max(30, count // 5) if user is follows_advice else count
@@ -331,11 +484,11 @@ def user_proofs(count: int) -> Iterator[Proof]:
                 high=0.05,
                 count=times,
             )
-    for name in ("one row with 25 times the variance", "lognormal noise"):
+    for name, noise in UNEQUAL_USERS:
         yield Proof(
             promise=promise,
-            setting=f"adds one seed at a time, 3 to 12; 5 cells, {name}",
-            measured=fooled(count, adds_one_seed, 4, NOISES[name]),
+            setting=f"{name}; 5 cells, {noise}",
+            measured=fooled(count, USERS[name], 4, NOISES[noise]),
             low=0,
             high=0.05,
             count=count,

@@ -39,6 +39,8 @@ class Phase:
     rows: int = 0
     # Whether all of its trials had ended when it ended.
     finished: bool = True
+    # The declared seeds.
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,17 @@ class Plan:
     cells: tuple[Cell, ...]
 
     @cached_property
+    def code(self) -> dict[str, str]:
+        """The versions of the user's own parts that build and train the cells."""
+        versions: dict[str, str] = {}
+        for cell in self.cells:
+            if cell.architecture is not None:
+                versions.update(cell.architecture.code)
+            for trial in cell.trials:
+                versions.update(trial.code)
+        return versions
+
+    @cached_property
     def trials(self) -> tuple[Trial, ...]:
         """Each distinct trial once: first one seed of every cell, then the next seed.
 

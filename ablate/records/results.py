@@ -30,7 +30,7 @@ class CellResult:
     values: Mapping[int, float]
     control_of: int | None = None
     # The phase of the study in which the trial ended, by seed, for trials that ended.
-    # -1: before the study was declared.
+    # -1: it was completed before the study declared it.
     phase_of: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -51,6 +51,8 @@ class StudyResults:
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
     history: History = field(default_factory=History)
+    # Whether a search may still propose cells.
+    searching: bool = False
 
     @property
     def baseline(self) -> CellResult | None:

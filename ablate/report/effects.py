@@ -24,6 +24,7 @@ from ablate.records import (
     CellResult,
     Direction,
     Looks,
+    Phase,
     Status,
     StudyResults,
     share_of_phase,
@@ -76,14 +77,19 @@ def effects(
         if phase.finished
     ]
     combined = []
-    for number, effect in enumerate(found):
-        before = [phase[number] for phase in earlier]
-        combined.append(phases.combined(effect, before, cells[number]))
+    for effect, cell in zip(found, cells, strict=True):
+        before = [phase[effect.row] for phase in earlier if effect.row in phase]
+        combined.append(phases.combined(effect, before, cell))
     return combined
 
 
-# States that no other run changes.
-ENDED = tuple(status for status in RESOLVED if status != Status.FAILED)
+# Why a verdict is only a matter of time.
+NOT_YET = (Withheld.UNFINISHED, Withheld.FAILED)
+# Trials that have no value although they ended, and the reason that they give.
+SURVIVORS = {
+    Status.DIVERGED: Withheld.DIVERGED,
+    Status.PRUNED: Withheld.PRUNED,
+}
 
 
 @dataclass(frozen=True)
@@ -104,16 +110,25 @@ class _Phases:
         present = self._judge(self.results.history.last, looks, predict=predict)
         found = present.effects(self.cells, self.reference)
         every = (*self.cells, self.reference)
-        if looks is None and not all(map(_has_ended, every)):
+        is_open = self.results.searching or not all(map(_has_ended, every))
+        if looks is None and is_open:
             return [effect.without_verdict(Withheld.UNFINISHED) for effect in found]
         return found
 
-    def earlier(self, number: int) -> list[Effect]:
-        """Returns the effects in a phase that has ended."""
+    def earlier(self, number: int) -> dict[int, Effect]:
+        """Returns the effects in a phase that has ended, by row.
+
+        Rows that were not complete then have none.
+        """
+        phase = self.results.history.phases[number]
+        reference = _until(self.reference, number)
         cells = [_until(cell, number) for cell in self.cells]
-        looks = self.results.history.phases[number].looks
-        judge_at = self._judge(number, looks, predict=False)
-        return judge_at.effects(cells, _until(self.reference, number))
+        complete = [cell for cell in cells if _was_complete(cell, phase)]
+        if not _was_complete(reference, phase):
+            return {}
+        judge_at = self._judge(number, phase.looks, predict=False)
+        found = judge_at.effects(complete, reference)
+        return {effect.row: effect for effect in found}
 
     def _judge(self, number: int, looks: Looks | None, *, predict: bool) -> Judge:
         phase = self.results.history.phases[number]
@@ -145,13 +160,13 @@ class _Phases:
             for one in earlier
             if one.judged is not None
             and one.estimate is not None
-            and one.withheld is not Withheld.UNFINISHED
+            and one.withheld not in NOT_YET
             # An earlier finding that the seeds since contradict is given up.
             and one.estimate.value * estimate.value > 0
         ]
         if not before:
             return effect
-        now = [] if judged.withheld is Withheld.UNFINISHED else [judged]
+        now = [] if judged.withheld in NOT_YET else [judged]
         p = min(one.p for one in (*before, *now))
         p_same = 1.0
         if abs(estimate.value) < self.margin:
@@ -170,36 +185,48 @@ def _until(cell: CellResult, phase: int) -> CellResult:
     )
 
 
-def _has_ended(cell: CellResult) -> bool:
-    """Whether no trial of the cell is open.
+def _was_complete(cell: CellResult, phase: Phase) -> bool:
+    """Whether a cell had all of its seeds when a phase ended.
 
-    A failed trial is tried again, which would be another look.
+    A failed trial may have been tried again later.
+
+    Args:
+        cell: as it was at the end of the phase.
     """
-    return all(status in ENDED for status in cell.statuses.values())
+    if phase.looks is None:
+        return set(phase.seeds) <= set(cell.statuses)
+    # The cell got as many seeds as its last look has.
+    return sorted(cell.statuses) == list(range(len(cell.statuses)))
+
+
+def _has_ended(cell: CellResult) -> bool:
+    """Whether no trial of the cell is open."""
+    return all(status in RESOLVED for status in cell.statuses.values())
 
 
 def _barred(
     results: StudyResults, cell: CellResult, reference: CellResult
 ) -> Withheld | None:
     """Returns why two cells get no verdict in any phase, or None if they may."""
-    if _was_known(cell, reference):
+    # Row 0 may be known, if it has all of its seeds (`store.declarations`).
+    if was_known(cell) or (reference.index and was_known(reference)):
         return Withheld.KNOWN
     if results.history.changed:
         return Withheld.CHANGED
     # A mean over the other seeds would be one of survivors.
-    if Status.DIVERGED in (*cell.statuses.values(), *reference.statuses.values()):
-        return Withheld.DIVERGED
+    statuses = {*cell.statuses.values(), *reference.statuses.values()}
+    for status, reason in SURVIVORS.items():
+        if status in statuses:
+            return reason
     return None
 
 
-def _was_known(cell: CellResult, reference: CellResult) -> bool:
-    """Whether the row could be compared before the study was declared."""
-    known = [
-        seed
-        for seed in set(cell.values) & set(reference.values)
-        if cell.phase_of.get(seed, 0) < 0 and reference.phase_of.get(seed, 0) < 0
-    ]
-    return len(known) > 1
+def was_known(cell: CellResult) -> bool:
+    """Whether results of the cell may be the reason to compare it.
+
+    A single known seed says nothing of its noise.
+    """
+    return list(cell.phase_of.values()).count(-1) > 1
 
 
 def control_effects(
@@ -257,8 +284,10 @@ def _if_allowed(
     why = _barred(results, cells[effect.row], cells[effect.against])
     if why is not None:
         return effect.without_verdict(why)
-    if not all(_has_ended(cell) for cell in results.cells):
+    if results.searching or not all(map(_has_ended, results.cells)):
         return effect.without_verdict(Withheld.UNFINISHED)
+    if any(Status.FAILED in cell.statuses.values() for cell in results.cells):
+        return effect.without_verdict(Withheld.FAILED)
     return effect
 
 

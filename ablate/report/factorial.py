@@ -38,6 +38,7 @@ from ablate.records import (
     share_of_phase,
 )
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
+from ablate.report.effects import SURVIVORS, was_known
 from ablate.report.verdicts import (
     LEVEL,
     Estimate,
@@ -251,13 +252,15 @@ class Factorial:
         if history.changed:
             return Withheld.CHANGED
         cells = self._cells.values()
-        if any(list(cell.phase_of.values()).count(-1) > 1 for cell in cells):
+        if any(map(was_known, cells)):
             return Withheld.KNOWN
         statuses = set(itertools.chain(*(cell.statuses.values() for cell in cells)))
-        if Status.DIVERGED in statuses:
-            return Withheld.DIVERGED
-        ended = set(RESOLVED) - {Status.FAILED}
-        return None if statuses <= ended else Withheld.UNFINISHED
+        for status, reason in SURVIVORS.items():
+            if status in statuses:
+                return reason
+        if self._results.searching or not statuses <= set(RESOLVED):
+            return Withheld.UNFINISHED
+        return Withheld.FAILED if Status.FAILED in statuses else None
 
     def _other_levels(self) -> list[tuple[str, Level]]:
         """Each factor with each level but its first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ablate.records import RESOLVED, CellResult, Direction, Looks
+from ablate.records import RESOLVED, CellResult, Direction, Looks, Status
 from ablate.report.effect import Effect, compared, paired
 from ablate.report.noise import Family, RowTest, family_of
 from ablate.report.seeds_needed import seeds_needed
@@ -62,18 +62,26 @@ class Judge:
                 when others are tested for one, and the other way round.
         """
         same = sum(effect.verdict is Verdict.SAME for effect in decided)
-        whole = [compared(cell, reference) for cell in cells]
-        tested = [number for number, one in enumerate(whole) if len(one.seeds) > 1]
         left_out = max(0, self.rows - len(cells) - len(decided))
+        planned = len(cells) + same + left_out
+        level = level_of_look(self.looks, look, self.phase)
+        whole: list[Effect] = []
+        tested: list[int] = []
+        for number, cell in enumerate(cells):
+            if _has_failed(cell) or _has_failed(reference):
+                whole.append(_failed(cell, reference, planned, level))
+                continue
+            whole.append(compared(cell, reference))
+            if len(whole[-1].seeds) > 1:
+                tested.append(number)
         family = family_of(
             reference.values,
             [cells[number].values for number in tested],
-            planned=len(cells) + same + left_out,
+            planned=planned,
             planned_same=len(cells) + len(decided) - same + left_out,
         )
         if family is None:
             return whole
-        level = level_of_look(self.looks, look, self.phase)
         tests = family.tests(self.margin, LEVEL)
         gates = self._gates(cells, reference, decided)
         for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
@@ -238,6 +246,31 @@ class Judge:
             open_ = [cell for cell in open_ if cell.index not in decided]
         by_row = decided | {effect.row: effect for effect in found}
         return [by_row[cell.index] for cell in cells]
+
+
+def _has_failed(cell: CellResult) -> bool:
+    """Whether a trial of the cell failed. The next run tries it again."""
+    return Status.FAILED in cell.statuses.values()
+
+
+def _failed(
+    cell: CellResult, reference: CellResult, planned: int, level: float
+) -> Effect:
+    """Returns the effect of a row with failed trials, or of any if row 0 has some.
+
+    A verdict before the next try, and another after it, would be two chances.
+    """
+    effect = paired(cell, reference)
+    if effect.estimate is None:
+        return effect
+    judged = Judged(
+        p=shared(min(1.0, planned * effect.estimate.p), level),
+        p_same=1.0,
+        verdict=Verdict.INCONCLUSIVE,
+        level=level,
+        withheld=Withheld.FAILED,
+    )
+    return replace(effect, judged=judged)
 
 
 def _first_seeds(cell: CellResult, count: int) -> CellResult:

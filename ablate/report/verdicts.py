@@ -76,6 +76,8 @@ class Withheld(StrEnum):
     CHANGED = "declared again"
     NOT_TESTED = "not tested"
     DIVERGED = "seeds diverged"
+    PRUNED = "seeds pruned"
+    FAILED = "trials failed"
 
 
 @dataclass(frozen=True)

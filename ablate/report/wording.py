@@ -151,6 +151,10 @@ WITHHELD = {
     " results",
     Withheld.DIVERGED: "no verdict, because seeds diverged and a mean of the others"
     " would be one of survivors",
+    Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
+    " others would be one of survivors",
+    Withheld.FAILED: "no verdict before its failed trials, and those of row 0, have"
+    " been tried again",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -183,6 +187,18 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
             "seeds diverged: in these rows or in row 0, so a mean over the other seeds"
             " is one of survivors. Report how often each row diverges, or train with a"
             " lower recipe.lr or with recipe.clip_grad."
+        )
+    if Withheld.PRUNED in reasons:
+        notes.append(
+            "seeds pruned: the scheduler stopped seeds of these rows or of row 0, so a"
+            " mean over the other seeds is one of survivors. Train them to their end"
+            " with scheduler: fifo."
+        )
+    if Withheld.FAILED in reasons:
+        notes.append(
+            "trials failed: in these rows or in row 0. `ablate status` shows the"
+            " errors, and the next `ablate run` tries these trials again. The other rows"
+            " have their verdicts."
         )
     if Withheld.NOT_TESTED in reasons:
         notes.append(

@@ -88,7 +88,7 @@ def make_preview(
         from ablate.scheduling.until_decided import granted
 
         full_plan = plan
-        history = reader.history(space) if reader else History()
+        history = reader.history(space, plan.code) if reader else History()
         plan, _ = granted(
             full_plan,
             {

@@ -116,7 +116,7 @@ def make_source(
         return UntilDecided(
             full_plan,
             plan,
-            reader.history(space),
+            reader.history(space, full_plan.code),
             stored.known_without_epochs,
             stored.add,
         )

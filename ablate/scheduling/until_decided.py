@@ -24,7 +24,13 @@ from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict, Withheld
 
 # Why a row has no verdict that more seeds could bring.
-NO_SEED_HELPS = (Withheld.CHANGED, Withheld.KNOWN, Withheld.DIVERGED)
+NO_SEED_HELPS = (
+    Withheld.CHANGED,
+    Withheld.KNOWN,
+    Withheld.DIVERGED,
+    Withheld.PRUNED,
+    Withheld.FAILED,
+)
 
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 

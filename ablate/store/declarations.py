@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, insert, select
 from ablate.records import RESOLVED, Space, Status
 from ablate.redeclared import changed_parts
 from ablate.space_data import to_data
-from ablate.store.tables import cell_trials, cells, declarations, trials
+from ablate.store.tables import cell_trials, cells, declarations, studies, trials
 
 # What identifies a trial beside its architecture and its seed.
 IDENTITY = ("recipe", "data", "code", "start", "teacher")
@@ -48,36 +48,49 @@ class Declaration:
 
 
 def put_declaration(
-    connection: Connection, study: int, space: Space, moment: datetime
+    connection: Connection,
+    study: int,
+    space: Space,
+    code: Mapping[str, str],
+    moment: datetime,
 ) -> None:
     """Stores a declaration, unless it equals the last one of the study.
 
-    The cells that are stored are still those of the last declaration.
+    The study and its cells are still those of the last declaration.
+
+    Args:
+        code: the versions of the user's own parts.
     """
-    new = new_declaration(connection, study, space, moment)
+    new = new_declaration(connection, study, space, code, moment)
     if new is not None:
         _put(connection, study, space.document, new)
 
 
 def put_first_declaration(
-    connection: Connection, study: int, space: Space, moment: datetime
+    connection: Connection,
+    study: int,
+    space: Space,
+    code: Mapping[str, str],
+    moment: datetime,
 ) -> None:
     """Stores the declaration of a new study.
 
     If another study is declared in the same way, this one has its history too: only the
     name is new.
     """
-    for declaration in inherited(connection, space):
+    for declaration in inherited(connection, space, code):
         _put(connection, study, space.document, declaration)
-    put_declaration(connection, study, space, moment)
+    put_declaration(connection, study, space, code, moment)
 
 
-def inherited(connection: Connection, space: Space) -> list[Declaration]:
+def inherited(
+    connection: Connection, space: Space, code: Mapping[str, str]
+) -> list[Declaration]:
     """Returns the declarations of a study that was last declared like this space.
 
     Empty if there is none.
     """
-    data = json.loads(json.dumps(to_data(space)))
+    data = _declared(space, code)
     last = select(func.max(declarations.c.id)).group_by(declarations.c.study_id)
     wanted = (
         select(declarations.c.study_id, declarations.c.space)
@@ -93,6 +106,15 @@ def inherited(connection: Connection, space: Space) -> list[Declaration]:
     return max(alike, key=len, default=[])
 
 
+def _declared(space: Space, code: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what is declared as it is stored."""
+    # Tuples are lists once they are stored.
+    data: dict[str, Any] = json.loads(json.dumps(to_data(space)))
+    if code:
+        data["code"] = dict(code)
+    return data
+
+
 def _put(connection: Connection, study: int, document: str, new: Declaration) -> None:
     connection.execute(
         insert(declarations).values(study_id=study, document=document, **vars(new))
@@ -100,35 +122,53 @@ def _put(connection: Connection, study: int, document: str, new: Declaration) ->
 
 
 def new_declaration(
-    connection: Connection, study: int, space: Space, moment: datetime
+    connection: Connection,
+    study: int,
+    space: Space,
+    code: Mapping[str, str],
+    moment: datetime,
 ) -> Declaration | None:
     """Returns the declaration of a space, or None if the last one is equal.
 
     Args:
-        study: its cells are still those of the last declaration.
+        study: it is still that of the last declaration, with its cells.
+        code: the versions of the user's own parts.
         moment: in UTC.
     """
-    # Tuples are lists once they are stored.
-    data = json.loads(json.dumps(to_data(space)))
+    data = _declared(space, code)
     last = (
         select(declarations.c.space)
         .where(declarations.c.study_id == study)
         .order_by(declarations.c.id.desc())
         .limit(1)
     )
-    if connection.execute(last).scalar() == data:
+    before = connection.execute(last).scalar()
+    if before == data:
         return None
     by_status = _by_status(connection, study)
+    unfinished = sum(
+        count for status, count in by_status.items() if status not in RESOLVED
+    )
+    if before is not None and is_searching(connection, study, before):
+        unfinished = max(1, unfinished)
     return Declaration(
         declared_at=moment,
         space=data,
         completed=by_status.get(Status.COMPLETED, 0),
         compared=_compared_rows(connection, study),
-        unfinished=sum(
-            count for status, count in by_status.items() if status not in RESOLVED
-        ),
+        unfinished=unfinished,
         trained=_completed_seeds(connection, study),
     )
+
+
+def is_searching(
+    connection: Connection, study: int, space: Mapping[str, Any] | None
+) -> bool:
+    """Whether a study is a search that has not ended: it may still propose cells."""
+    if not space or not space.get("strategy"):
+        return False
+    ended = select(studies.c.finished_at).where(studies.c.id == study)
+    return connection.execute(ended).scalar() is None
 
 
 def _by_status(connection: Connection, study: int) -> dict[str, int]:

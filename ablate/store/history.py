@@ -65,7 +65,12 @@ def history_of(declarations: Sequence[Declaration]) -> History:
 
 def _phase(space: Mapping[str, Any]) -> Phase:
     """Returns the phase that a space declares before any verdict was possible."""
-    return Phase(looks=_looks(space), margin=_margin(space), primary=_primary(space))
+    return Phase(
+        looks=_looks(space),
+        margin=_margin(space),
+        primary=_primary(space),
+        seeds=_seeds(space),
+    )
 
 
 def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
@@ -80,6 +85,7 @@ def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
         margin=min(phase.margin, _margin(space)),
         primary=primary if primary == phase.primary else (),
         rows=phase.rows,
+        seeds=_seeds(space),
     )
 
 
@@ -91,6 +97,7 @@ def _ended(phase: Phase, by: Declaration) -> Phase:
         primary=phase.primary,
         rows=max(phase.rows, by.compared),
         finished=by.unfinished == 0,
+        seeds=phase.seeds,
     )
 
 
@@ -104,6 +111,10 @@ def _looks(space: Mapping[str, Any]) -> Looks | None:
 def _margin(space: Mapping[str, Any]) -> float:
     # A store of an older version may lack what is newer.
     return float(space.get("margin", math.inf))
+
+
+def _seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(space.get("seeds", ()))
 
 
 def _primary(space: Mapping[str, Any]) -> tuple[Primary, ...]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
 from ablate.records import KNOWN, Status
-from ablate.store.plans import CHUNK, insert_all, key_of
+from ablate.store.plans import CHUNK, existing, insert_all, key_of
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -20,6 +20,7 @@ from ablate.store.tables import (
     diagnostics,
     epoch_metrics,
     epochs,
+    known_trials,
     levels,
     provenance,
     studies,
@@ -100,8 +101,10 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     places = {study["id"]: _put_study(target, study, rows_of) for study, rows_of in new}
     for study in chosen:
         if study["name"] in mine:
-            places[study["id"]] = mine[study["name"]]["id"]
-            _add_to_study(target, places[study["id"]], _study_rows(source, study["id"]))
+            place = places[study["id"]] = mine[study["name"]]["id"]
+            rows_of = _study_rows(source, study["id"])
+            _add_to_study(target, place, rows_of)
+            _add_declarations(target, place, rows_of)
     _attempts(source, target, taken, places)
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
 
@@ -131,6 +134,7 @@ def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]
             .where(declarations.c.study_id == study)
             .order_by(declarations.c.id)
         ),
+        "known_trials": select(known_trials).where(known_trials.c.study_id == study),
     }
     return {name: _rows(source, query) for name, query in wanted.items()}
 
@@ -154,9 +158,41 @@ def _put_study(
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, rows_of["cells"], rows_of)
     put_stored(target, {**values, "id": number})
-    declared = [_moved(row, number) for row in rows_of["declarations"]]
-    insert_all(target, declarations, declared)
+    _add_declarations(target, number, rows_of)
     return number
+
+
+def _add_declarations(
+    target: Connection, study: int, rows_of: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Adds the declarations of the other store, in the order of their times.
+
+    Each declaration keeps what its own store knew then: what both together could have
+    said is not known.
+    """
+    stored = select(declarations).where(declarations.c.study_id == study)
+    mine = _rows(target, stored.order_by(declarations.c.id))
+    here = {(row["declared_at"], row["document"]) for row in mine}
+    theirs = [
+        row
+        for row in rows_of["declarations"]
+        if (row["declared_at"], row["document"]) not in here
+    ]
+    if theirs:
+        target.execute(delete(declarations).where(declarations.c.study_id == study))
+        every = sorted([*mine, *theirs], key=lambda row: row["declared_at"])
+        insert_all(target, declarations, [_moved(row, study) for row in every])
+    wanted = select(known_trials).where(known_trials.c.study_id == study)
+    noted = {row["trial_hash"] for row in _rows(target, wanted)}
+    hashes = [row["trial_hash"] for row in rows_of["known_trials"]]
+    # A trial that the other study dropped is not imported.
+    here_too = existing(target, trials.c.hash, hashes, trials.c.hash)
+    more = [
+        row | {"study_id": study}
+        for row in rows_of["known_trials"]
+        if row["trial_hash"] in here_too and row["trial_hash"] not in noted
+    ]
+    insert_all(target, known_trials, more)
 
 
 def _moved(row: dict[str, Any], study: int) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from ablate.records import Cell, Space, Status, Trial
 from ablate.space_data import to_data
 from ablate.store import views
 from ablate.store.declarations import put_declaration, put_first_declaration
+from ablate.store.known_trials import put_known_trials
 from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
@@ -57,8 +58,14 @@ CHUNK = 500
 Rest = Literal["remove", "keep", "keep unless changed"]
 
 
-def put_study(connection: Connection, space: Space, file: str) -> int:
-    """Stores the declaration of a study beside earlier ones; returns its number."""
+def put_study(
+    connection: Connection, space: Space, file: str, code: Mapping[str, str]
+) -> int:
+    """Stores the declaration of a study beside earlier ones; returns its number.
+
+    Args:
+        code: the versions of the user's own parts.
+    """
     values = {
         key: getattr(space, key)
         for key in ("question", "expect", "source", "metric", "direction", "document")
@@ -86,10 +93,11 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
                 f"{declared_by} declares a study '{space.name}' too; write `name:` in"
                 f" {file}, or use another {option('store')}"
             )
+        # First, because it notes whether the study had ended.
+        put_declaration(connection, int(found), space, code, now())
         connection.execute(
             update(studies).where(studies.c.id == found).values(**values)
         )
-        put_declaration(connection, int(found), space, now())
         return int(found)
     view = views.results_view_name(space.name)
     taken = connection.execute(
@@ -109,7 +117,7 @@ def put_study(connection: Connection, space: Space, file: str) -> int:
             .where(studies.c.id == study)
             .values(results_view=f"{view}_{study}")
         )
-    put_first_declaration(connection, study, space, now())
+    put_first_declaration(connection, study, space, code, now())
     return study
 
 
@@ -145,10 +153,12 @@ def put_cells(
         # Cells are deleted before new ones are inserted, because a number is unique
         # within a study.
         changed += [number for number in stored if number not in digests]
+    new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
+    if stored and rest != "keep":
+        _note_known_trials(connection, study, changed, new)
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
-    new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
     # For all planned cells, not only new ones: costs may have been counted by an older
     # revision of the rules, and trials may be due again.
     _architectures(connection, planned, revision)
@@ -158,6 +168,32 @@ def put_cells(
         again,
     )
     _cells(connection, study, new, digests)
+
+
+def _note_known_trials(
+    connection: Connection, study: int, removed: Sequence[int], new: Sequence[Cell]
+) -> None:
+    """Notes which completed trials a study drops or adds by its declaration.
+
+    Args:
+        removed: the numbers of the stored cells that will be deleted.
+        new: the cells that will be inserted.
+    """
+    before: set[str] = set()
+    for start in range(0, len(removed), CHUNK):
+        wanted = (
+            select(cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .where(
+                cells.c.study_id == study,
+                cells.c.number.in_(removed[start : start + CHUNK]),
+            )
+        )
+        before.update(connection.execute(wanted).scalars())
+    after: set[str] = set()
+    for cell in new:
+        after.update(trial.hash for trial in cell.trials)
+    put_known_trials(connection, study, dropped=before - after, added=after - before)
 
 
 def _digest(cell: Cell) -> str:

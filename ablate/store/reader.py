@@ -29,10 +29,12 @@ from ablate.store.declarations import (
     Declaration,
     declarations_of,
     inherited,
+    is_searching,
     new_declaration,
     seeds_of_row_0_left_out,
 )
 from ablate.store.history import history_of, seeds_left_out
+from ablate.store.known_trials import known_when_declared
 from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
@@ -149,16 +151,20 @@ class Reader(TrialReader):
             ).scalar_one()
             return declarations_of(connection, number)
 
-    def history(self, space: Space) -> History:
-        """Returns the phases of a study, as if the space was declared now."""
+    def history(self, space: Space, code: Mapping[str, str]) -> History:
+        """Returns the phases of a study, as if the space was declared now.
+
+        Args:
+            code: the versions of the user's own parts (`Plan.code`).
+        """
         with self._engine.connect() as connection:
             study = connection.execute(
                 select(studies.c.id).where(studies.c.name == space.name)
             ).scalar()
             if study is None:
-                return history_of(inherited(connection, space))
+                return history_of(inherited(connection, space, code))
             declared = declarations_of(connection, study)
-            new = new_declaration(connection, study, space, now())
+            new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
 
     def results(self, name: str) -> StudyResults:
@@ -202,6 +208,8 @@ class Reader(TrialReader):
                 .order_by(cell_trials.c.seed)
             ).all()
             history = history_of(declarations_of(connection, study["id"]))
+            known = known_when_declared(connection, study["id"])
+            searching = is_searching(connection, study["id"], study["space"])
         by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
         unread: dict[int, set[str]] = defaultdict(set)
         for cell, factor, level, read in told:
@@ -211,12 +219,16 @@ class Reader(TrialReader):
         by_cell_trials: dict[int | None, list[_Ended]] = defaultdict(list)
         for cell, seed, status, value, ended_at in trained:
             phase = history.phase_of(ended_at)
+            if (cell, seed) in known:
+                phase = -1
             by_cell_trials[cell].append(_Ended(seed, Status(status), value, phase))
-        if any(trial.phase < 0 for trial in by_cell_trials[_row_0(found)]):
+        row_0 = _row_0(found)
+        if any(trial.phase < 0 for trial in by_cell_trials[row_0]):
+            begin = history.begins[0]
+            if any(cell == row_0 for cell, _ in known):
+                begin = now()
             with self._engine.connect() as connection:
-                lost = seeds_of_row_0_left_out(
-                    connection, study["id"], history.begins[0]
-                )
+                lost = seeds_of_row_0_left_out(connection, study["id"], begin)
             if lost and not history.changed:
                 history = replace(history, changed=seeds_left_out(lost))
         metrics = metrics_of(study["space"])
@@ -247,6 +259,7 @@ class Reader(TrialReader):
                 for row in found
             ),
             history=history,
+            searching=searching,
         )
 
     def proposed(

@@ -105,7 +105,8 @@ declarations = Table(
         Integer,
         nullable=False,
         server_default="0",
-        comment="trials of the study that had not ended at that time",
+        comment="trials of the study that had not ended at that time, or 1 if a search"
+        " had not",
     ),
     Column(
         "trained",
@@ -113,6 +114,24 @@ declarations = Table(
         nullable=False,
         server_default="[]",
         comment="seeds that had completed trials at that time",
+    ),
+)
+
+known_trials = Table(
+    "known_trials",
+    metadata,
+    Column(
+        "study_id",
+        Integer,
+        ForeignKey("studies.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column(
+        "own",
+        Boolean,
+        nullable=False,
+        comment="whether the study declared the trial before it was completed",
     ),
 )
 

@@ -191,7 +191,7 @@ class Writer:
             exclude_drivers(connection)
             if self.shared:
                 self._refuse_another_declaration(connection, space)
-            study = put_study(connection, space, file)
+            study = put_study(connection, space, file, plan.code)
             if self.shared:
                 self._sign_in(connection, study, space)
             put_cells(

@@ -71,6 +71,30 @@ def test_users_would_be_fooled_without_the_history(
 
 
 @pytest.mark.slow
+def test_users_would_be_fooled_by_results_that_were_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = load("users")
+    equal = users.NOISES["equal noise"]
+    assert not users.fooled(100, users.compares_known_rows_with_a_new_row_0, 8, equal)
+    monkeypatch.setattr("ablate.report.effects.was_known", lambda cell: False)
+    assert users.fooled(300, users.compares_known_rows_with_a_new_row_0, 8, equal) > 0.1
+    assert users.fooled(200, users.takes_rows_of_another_study, 8, equal) > 0.1
+
+
+@pytest.mark.slow
+def test_users_would_be_fooled_by_searches_that_they_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = load("users")
+    noise = users.NOISES["row 0 with 25 times the variance"]
+    stop = users.stops_a_search_when_it_looks_well
+    assert users.fooled(200, stop, 8, noise) < 0.02
+    monkeypatch.setattr(users.Desk, "is_searching", False)
+    assert users.fooled(200, stop, 8, noise) > 0.05
+
+
+@pytest.mark.slow
 def test_estimates_are_those_of_the_mixed_model(trust: ModuleType) -> None:
     assert trust.against_mixed_model(3) < 1e-6
 

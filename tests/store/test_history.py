@@ -2,105 +2,36 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from ablate import pipeline, space
 from ablate.errors import AblateError, StoreError
-from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
-from ablate.records import Ended, Epoch, Event, History, Level, Status, Trial
-from ablate.report.effect import Effect
+from ablate.records import Epoch, History, Trial
 from ablate.report.effects import effects as effects_of
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
-from ablate.review import review
 from ablate.study import Study
+from tests.store.desk import (
+    HELPS,
+    TEXT,
+    Desk,
+    by_row,
+    changed,
+    epoch,
+    helps,
+    names,
+    with_seeds,
+)
 from tests.store.older import drop_views
-
-# Six rows; `layout` helps by three points, far beyond the noise of 0.3.
-TEXT = """
-question: Which part helps?
-backbone: {family: vit, patch_size: 4, width: 8, depth: 2, heads: 2}
-factors:
-  layout: [serial, parallel]
-  shortcuts.count: [0, 1]
-  ffn.kernel: [none, 3]
-data: digits
-recipe: {epochs: 1, warmup_epochs: 0}
-seeds: 4
-"""
-HELPS = 4
-Curve = Callable[[Trial, int], Epoch]
-
-
-def epoch(trial: Trial, number: int) -> Epoch:
-    helps = 3.0 * (trial.architecture.settings.get("layout") == "parallel")
-    noise = random.Random(trial.hash).gauss(0, 0.3)
-    top1 = 70 + helps + random.Random(f"seed {trial.seed}").gauss(0, 1) + noise
-    return Epoch(
-        number=number,
-        metrics={
-            "train_loss": 1.0,
-            "loss": 1.0 + random.Random(trial.hash).random(),
-            "top1": top1,
-            "top5": 99.0,
-        },
-        lr=1e-3,
-        seconds=1.0,
-    )
-
-
-class Desk:
-    """A study that is declared again and again in one store."""
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
-    def run(
-        self,
-        text: str,
-        name: str = "parts",
-        most: int | None = None,
-        curve: Curve = epoch,
-    ) -> Study:
-        """Runs a text until so many trials have ended."""
-        ended: list[str] = []
-
-        def event(happened: Event) -> None:
-            if isinstance(happened, Ended) and happened.status == Status.COMPLETED:
-                ended.append(happened.trial)
-
-        hooks = pipeline.Hooks(
-            event=event, stop=lambda: most is not None and len(ended) >= most
-        )
-        declared = space.load(text, f"{name}.yaml")
-        pipeline.run(
-            declared, f"{name}.yaml", self.options, hooks, SimulatedExecutor(curve)
-        )
-        return Study(name, self.options.url)
 
 
 @pytest.fixture
 def desk(options: Options) -> Desk:
     return Desk(options)
-
-
-def by_row(study: Study) -> dict[int, Effect]:
-    return {effect.row: effect for effect in study.effects()}
-
-
-def names(study: Study) -> set[str]:
-    return {finding.name for finding in review(study.name, study.store)}
-
-
-def with_seeds(seeds: str) -> str:
-    return TEXT.replace("seeds: 4", f"seeds: {seeds}")
 
 
 def test_a_first_declaration_has_nine_tenths_of_the_level(desk: Desk) -> None:
@@ -139,10 +70,6 @@ def test_seeds_that_are_added_are_tested_at_their_own_level(desk: Desk) -> None:
         assert effect.judged.level == pytest.approx(0.0025)
     table = study.effects_table()
     assert "tested at 0.25 %" in " ".join(table.notes)
-
-
-def helps(row: int) -> bool:
-    return row >= HELPS
 
 
 def test_what_one_phase_has_shown_survives_an_unfinished_next_one(desk: Desk) -> None:
@@ -343,13 +270,6 @@ def test_a_primary_row_that_the_plan_lacks_is_refused(desk: Desk) -> None:
     assert [effect.row for effect in study.effects() if effect.primary] == [3]
 
 
-def changed(trial: Trial) -> dict[str, Level]:
-    """The factors of `TEXT` that the trial changes."""
-    settings = trial.architecture.settings
-    names = ("layout", "shortcuts.count", "ffn.kernel")
-    return {name: settings[name] for name in names if name in settings}
-
-
 def test_there_is_no_verdict_on_survivors(
     desk: Desk,
 ) -> None:
@@ -414,6 +334,7 @@ def test_an_older_store_keeps_what_it_knows(desk: Desk) -> None:
         drop_views(connection)
         for name in ("compared", "unfinished", "trained"):
             connection.execute(f"ALTER TABLE declarations DROP COLUMN {name}")
+        connection.execute("DROP TABLE known_trials")
         connection.execute("UPDATE alembic_version SET version_num = '0011'")
         connection.commit()
     with pytest.raises(StoreError, match="ablate run"):
@@ -455,7 +376,8 @@ def test_a_failed_trial_is_another_look_to_come(desk: Desk) -> None:
         return epoch(trial, number)
 
     study = desk.run(TEXT, curve=failing)
-    assert by_row(study)[HELPS].withheld is Withheld.UNFINISHED
+    assert by_row(study)[HELPS].withheld is Withheld.FAILED
+    assert "ablate status" in render(study.effects_table(), "md")
     assert by_row(desk.run(TEXT))[HELPS].verdict is Verdict.HELPS
 
 

@@ -10,7 +10,8 @@ depends_on = None
 
 COLUMNS = {
     "compared": "rows that had two completed seeds in common with row 0 at that time",
-    "unfinished": "trials of the study that had not ended at that time",
+    "unfinished": "trials of the study that had not ended at that time, or 1 if a"
+    " search had not",
 }
 
 
@@ -30,6 +31,29 @@ def upgrade() -> None:
             nullable=False,
             server_default="[]",
             comment="seeds that had completed trials at that time",
+        ),
+    )
+    op.create_table(
+        "known_trials",
+        sa.Column("study_id", sa.Integer(), nullable=False),
+        sa.Column("trial_hash", sa.String(20), nullable=False),
+        sa.Column(
+            "own",
+            sa.Boolean(),
+            nullable=False,
+            comment="whether the study declared the trial before it was completed",
+        ),
+        sa.ForeignKeyConstraint(
+            ["study_id"],
+            ["studies.id"],
+            name=op.f("fk_known_trials_study_id"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["trial_hash"], ["trials.hash"], name=op.f("fk_known_trials_trial_hash")
+        ),
+        sa.PrimaryKeyConstraint(
+            "study_id", "trial_hash", name=op.f("pk_known_trials")
         ),
     )
     # How many rows could be compared was not stored. Results of one seed give no
