@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import advice, factors, pipeline, registry, space
+from ablate.budget import Budget
 from ablate.errors import AblateError
 from ablate.pipeline import Options, Preview
 from ablate.records import Cost, Settings, Space
@@ -78,6 +79,9 @@ def run(
     ray_address: str = "",
     checkpoints: str = "",
     log: Sequence[str] = (),
+    max_trials: int | None = None,
+    max_hours: float | None = None,
+    max_joules: float | None = None,
 ) -> Study:
     """Trains the trials of a space that have no result, and returns its results.
 
@@ -92,6 +96,9 @@ def run(
             starts on this machine.
         checkpoints: a folder or URL that all nodes share; by default RUNS/checkpoints.
         log: services that also receive each epoch: tensorboard, mlflow, wandb.
+        max_trials: the most trials that all runs of the study may begin.
+        max_hours: the most hours of training, added up over trials and runs.
+        max_joules: the most energy of all runs, where the device measures it.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials
@@ -107,6 +114,7 @@ def run(
         ray_address=ray_address,
         checkpoints=checkpoints,
         log=tuple(log),
+        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
     )
     outcome = pipeline.run(found, file, options)
     if outcome.failed:

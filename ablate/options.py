@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ablate import execution
 from ablate.advice import option
+from ablate.budget import UNLIMITED, Budget
 from ablate.errors import ExecutorError, UnknownName, unknown
 
 
@@ -25,6 +26,7 @@ class Options:
             `runs`/checkpoints.
         log: services that receive each epoch while trials run: tensorboard, mlflow,
             wandb.
+        budget: the most that all runs of the study may use together.
 
     Raises:
         ExecutorError: options exclude each other.
@@ -39,6 +41,7 @@ class Options:
     ray_address: str = ""
     checkpoints: str = ""
     log: tuple[str, ...] = ()
+    budget: Budget = UNLIMITED
 
     def __post_init__(self) -> None:
         for name in self.log:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate import execution, provenance, registry
+from ablate.budget import Meter
 from ablate.declared import validated_space, was_search
 from ablate.errors import StoreError
 from ablate.filesystems import remove_checkpoint
@@ -73,6 +74,7 @@ class Outcome:
             counts failed ones too.)
         interrupted: whether trials or proposals are left for another run.
         undiagnosed: completed trials that still lack the requested diagnostics.
+        exhausted: the limit of the budget that ended the run, as `--max-trials 20`.
     """
 
     study: str
@@ -83,6 +85,7 @@ class Outcome:
     unfinished: int
     interrupted: bool
     undiagnosed: int = 0
+    exhausted: str = ""
 
 
 @dataclass
@@ -161,7 +164,10 @@ def run(
             hooks.planned(shown)
             study = _register(shown, file, store)
             recorder = _Recorder(
-                store, hooks, _checkpoint_remover(declared, options, store)
+                store,
+                hooks,
+                _checkpoint_remover(declared, options, store),
+                _meter(declared, options, store),
             )
             finished = True
             if shown.has_work:
@@ -217,6 +223,13 @@ def _executor(declared: Space, options: Options) -> execution.Executor:
         names.append("size.width")
     logs = execution.Logs(options.log, options.runs, declared.name, tuple(names))
     return execution.make(options.executor, options.ray_address, logs)
+
+
+def _meter(declared: Space, options: Options, store: StoreSession) -> Meter:
+    """A meter that knows what earlier runs of the study have used."""
+    if not options.budget.is_limited:
+        return Meter(options.budget)
+    return Meter(options.budget, store.reader.used(declared.name))
 
 
 def _seems_finished(declared: Space, store: StoreSession) -> bool:
@@ -302,11 +315,15 @@ def _train(
     source = make_source(
         shown.plan, shown.full_plan, shown.to_train, stored, store.reader, work.count
     )
-    jobs = _queue(shown, source, policy, options, store)
+    jobs = _queue(shown, source, policy, options, store, recorder.meter)
     # Set only now: the recorder is made before the queue, because `_outcome` needs it
     # even if there is nothing to train.
     recorder.returned = jobs.returned
-    work.run(_order(shown, options, jobs), recorder.record, hooks.stop)
+    work.run(
+        _order(shown, options, jobs),
+        recorder.record,
+        lambda: hooks.stop() or recorder.meter.must_stop,
+    )
     # An earlier search of this study may have stored more cells than this one.
     if source.finished and isinstance(source, Searched):
         store.writer.trim(study, source.cells)
@@ -327,6 +344,7 @@ def _queue(
     policy: Policy,
     options: Options,
     store: StoreSession,
+    meter: Meter,
 ) -> Queue:
     """The queue that leases each trial of the source before it hands it out as a job."""
     declared = shown.plan.space
@@ -356,7 +374,7 @@ def _queue(
             sources=registry.sources(),
         )
 
-    return Queue(source, lambda key: store.writer.claim(key, results), job)
+    return Queue(source, lambda key: store.writer.claim(key, results), job, meter)
 
 
 def _make_private(folder: str) -> None:
@@ -428,6 +446,7 @@ def _outcome(
         unfinished=unfinished,
         interrupted=not finished or unfinished > 0,
         undiagnosed=undiagnosed,
+        exhausted=recorder.meter.exhausted,
     )
 
 
@@ -438,6 +457,7 @@ class _Recorder:
     Attributes:
         remove_checkpoint_of: receives the hash of a completed trial once its result is
             stored.
+        meter: counts what the run uses.
         ended: the last status of each trial that ended.
         returned: receives the hash of a trial that came back without a result.
     """
@@ -445,6 +465,7 @@ class _Recorder:
     store: StoreSession
     hooks: Hooks
     remove_checkpoint_of: Callable[[str], None]
+    meter: Meter
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -455,6 +476,7 @@ class _Recorder:
                 # The lease ran out, and another driver has taken the trial over.
                 self.returned(event.trial)
                 return
+            self.meter.count(event)
             if isinstance(event, Ended):
                 self._end(event)
             # Under the lock, so that a hook receives one event at a time.

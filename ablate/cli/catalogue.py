@@ -54,6 +54,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
                 "run mine.yaml",
                 "run mine.yaml --until-decided 12",
                 "run mine.yaml --gpus 1",
+                "run mine.yaml --max-hours 8 --max-trials 200",
             ),
         ),
         Verb(

@@ -13,7 +13,7 @@ from typer import CallbackParam
 
 from ablate import advice
 from ablate.cli.output import Format
-from ablate.records import MOST_AT_ONCE
+from ablate.records import MOST_AT_ONCE, MOST_WHOLE
 
 
 class ExecutorName(StrEnum):
@@ -106,6 +106,29 @@ ExecutorOption = Annotated[
     typer.Option(
         "--executor",
         help="ray: on all cores; inline: in this process, one trial at a time.",
+    ),
+]
+MaxTrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-trials",
+        min=1,
+        max=MOST_WHOLE,
+        help="Most trials that all runs of the study may begin.",
+    ),
+]
+MaxHoursOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-hours",
+        help="Most hours of training, all trials and runs of the study added up.",
+    ),
+]
+MaxJoulesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-joules",
+        help="Most energy of all runs of the study, where the device measures it.",
     ),
 ]
 CpusOption = Annotated[

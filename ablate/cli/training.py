@@ -21,6 +21,9 @@ from ablate.cli.options import (
     FormatOption,
     GpusOption,
     LogOption,
+    MaxHoursOption,
+    MaxJoulesOption,
+    MaxTrialsOption,
     RunsOption,
     Service,
     StoreOption,
@@ -31,6 +34,9 @@ from ablate.records import MOST_WHOLE
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
+
+# The exit code of a run that its budget ended.
+EXHAUSTED = 3
 
 
 def run(
@@ -43,6 +49,9 @@ def run(
     ray_address: AddressOption = "",
     checkpoints: CheckpointsOption = "",
     log: LogOption = None,
+    max_trials: MaxTrialsOption = None,
+    max_hours: MaxHoursOption = None,
+    max_joules: MaxJoulesOption = None,
     until_decided: Annotated[
         int | None,
         typer.Option(
@@ -58,6 +67,7 @@ def run(
 ) -> None:
     """Train the trials of a search space that have no result; print its table."""
     from ablate import space
+    from ablate.budget import Budget
     from ablate.pipeline import Options
 
     options = Options(
@@ -69,6 +79,7 @@ def run(
         ray_address=ray_address,
         checkpoints=checkpoints,
         log=tuple(dict.fromkeys(log or ())),
+        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
     )
     declared = space.read(file)
     if until_decided is not None:
@@ -97,21 +108,26 @@ def resume(
     ray_address: AddressOption = "",
     checkpoints: CheckpointsOption = "",
     log: LogOption = None,
+    max_trials: MaxTrialsOption = None,
+    max_hours: MaxHoursOption = None,
+    max_joules: MaxJoulesOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Continue an unfinished study from its last checkpoints, and print its table."""
     from ablate import pipeline
+    from ablate.budget import Budget
 
     options = pipeline.Options(
-        runs,
-        store,
-        executor.value,
-        cpus,
-        gpus,
-        ray_address,
-        checkpoints,
-        tuple(dict.fromkeys(log or ())),
+        runs=runs,
+        store=store,
+        executor=executor.value,
+        cpus=cpus,
+        gpus=gpus,
+        ray_address=ray_address,
+        checkpoints=checkpoints,
+        log=tuple(dict.fromkeys(log or ())),
+        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
     )
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
@@ -149,14 +165,21 @@ def _train(start: Any, options: Options, form: Format) -> None:
     if options.ray_address:
         how += f" --ray-address {options.ray_address}"
     how += "".join(f" --log {service}" for service in options.log)
+    study = Study(outcome.study, options.url)
     if outcome.interrupted:
         done = outcome.trials - outcome.unfinished - outcome.failed
         again = advice.command("resume", outcome.study) + how
+        if outcome.exhausted:
+            show(study.results_table(), form.value)
+            tell(
+                f"The budget is used up ({outcome.exhausted}): {done} of"
+                f" {outcome.trials} trials done. With a larger one, go on with: {again}"
+            )
+            raise typer.Exit(EXHAUSTED)
         tell(
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
         )
         raise typer.Exit(130)
-    study = Study(outcome.study, options.url)
     show(study.results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
+from ablate.budget import Meter
 from ablate.records import Cell, Job, Trial
 
 if TYPE_CHECKING:
@@ -81,12 +82,21 @@ class Queue:
     hands its trials out. The iteration ends when the source is finished and no trial is
     waiting. Trials that were handed out may still be training then. If one of them comes
     back, the queue can be asked again.
+
+    Args:
+        meter: says which trials are within the budget of the study. The iteration also
+            ends when it admits no other trial.
     """
 
     def __init__(
-        self, source: Source, claim: Claim, make: Callable[[Trial], Job]
+        self,
+        source: Source,
+        claim: Claim,
+        make: Callable[[Trial], Job],
+        meter: Meter | None = None,
     ) -> None:
         self._source = source
+        self._meter = meter or Meter()
         self._claim = claim
         self._make = make
         self._waiting: deque[Trial] = deque()
@@ -103,7 +113,7 @@ class Queue:
         granted = self._granted()
         if granted is not None:
             return self._make(granted)
-        if not self._waiting and self._source.finished:
+        if not self._waiting and (self._source.finished or self._meter.exhausted):
             raise StopIteration
         return None
 
@@ -113,9 +123,12 @@ class Queue:
         # to the back, so that it cannot block the others.
         for _ in range(len(self._waiting)):
             trial = self._waiting.popleft()
+            if not self._meter.admits(trial.hash):
+                continue
             answer = self._claim(trial.hash)
             if answer == "granted":
                 self._given[trial.hash] = trial
+                self._meter.begin(trial.hash)
                 return trial
             if answer == "taken":
                 self._waiting.append(trial)

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, func, select
 
 from ablate import advice
+from ablate.budget import Used
 from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.space_data import metrics_of
@@ -317,6 +318,32 @@ class TrialReader(Catalogue):
         )
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]
+
+    def used(self, name: str) -> Used:
+        """Returns what the runs of a study have used so far.
+
+        Trials that were begun in runs of other studies are left out, and so are epochs
+        that a trial took over from a shorter one.
+        """
+        run = attempts.c.provenance_id == provenance.c.id
+        mine = (
+            select(attempts.c.trial_hash)
+            .join(provenance, run)
+            .join(studies, studies.c.id == provenance.c.study_id)
+            .where(studies.c.name == name)
+            .distinct()
+        )
+        begun = attempts.alias()
+        first = (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1)
+        sums = (
+            select(func.sum(epochs.c.seconds), func.sum(epochs.c.joules))
+            .join(begun, first)
+            .where(epochs.c.trial_hash.in_(mine), epochs.c.number > begun.c.first_epoch)
+        )
+        with self._engine.connect() as connection:
+            trials_begun = frozenset(connection.execute(mine).scalars())
+            seconds, joules = connection.execute(sums).one()
+        return Used(trials_begun, seconds or 0.0, joules or 0.0)
 
     def spent(self, name: str) -> list[dict[str, Any]]:
         """Returns what a study's training cost, by device.
