@@ -133,7 +133,7 @@ tutorials: $(READY)
 	@$(BIN)/python docs/make_tutorials.py
 
 lock:
-	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra agents --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.cli import results, spaces, training
+from ablate.cli import agents, results, spaces, training
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             training.diagnose,
             "Measure diagnostics inside trained networks.",
             ("diagnose mine", "diagnose mine --name token_similarity"),
+        ),
+        Verb(
+            agents.mcp,
+            "Give research agents tools to run studies in a budget.",
+            ("mcp --runs agents --max-hours 8 --max-trials 200",),
         ),
         Verb(
             training.reproduce,

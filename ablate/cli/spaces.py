@@ -277,16 +277,36 @@ def check(
         raise typer.Exit(1)
 
 
-def schema(own: WithOption = None) -> None:
+def schema(
+    of: Annotated[
+        str,
+        typer.Option(
+            "--of",
+            metavar="ANSWER",
+            help="Of what the tools for agents answer: plan, effects, ...",
+        ),
+    ] = "",
+    own: WithOption = None,
+) -> None:
     """Print the JSON Schema of a search space, for editors.
 
-    For example: `ablate schema > space.schema.json`.
+    For example: `ablate schema > space.schema.json`. With --of, print that of an answer
+    of `ablate mcp`; its rows are those of `--format json`.
     """
     import json
 
-    from ablate.space import json_schema
+    from ablate.errors import UnknownName, unknown
 
-    print(json.dumps(json_schema(), indent=1))
+    if not of:
+        from ablate.space import json_schema
+
+        print(json.dumps(json_schema(), indent=1))
+        return
+    from ablate.answers import ANSWERS
+
+    if of not in ANSWERS:
+        raise UnknownName(unknown("--of", of, ANSWERS))
+    print(json.dumps(ANSWERS[of].model_json_schema(), indent=1))
 
 
 def doctor(

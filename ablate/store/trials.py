@@ -319,8 +319,8 @@ class TrialReader(Catalogue):
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]
 
-    def used(self, name: str) -> Used:
-        """Returns what the runs of a study have used so far.
+    def used(self, name: str = "") -> Used:
+        """Returns what the runs of a study have used so far; of all, without a name.
 
         Trials that were begun in runs of other studies are left out, and so are epochs
         that a trial took over from a shorter one.
@@ -330,9 +330,10 @@ class TrialReader(Catalogue):
             select(attempts.c.trial_hash)
             .join(provenance, run)
             .join(studies, studies.c.id == provenance.c.study_id)
-            .where(studies.c.name == name)
             .distinct()
         )
+        if name:
+            mine = mine.where(studies.c.name == name)
         begun = attempts.alias()
         first = (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1)
         sums = (

@@ -1,0 +1,217 @@
+"""What verbs answer to programs: JSON with a version and a published schema.
+
+The rows are those that `--format json` prints. `ablate schema --of effects` prints the
+schema of an answer, and tests hold the verbs against it. A change that breaks a reader
+raises `version`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Verdict = Literal["helps", "hurts", "no difference", "inconclusive"]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _OpenRow(BaseModel):
+    """A row that also has a field for each factor, metric or objective."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class PlannedRow(_OpenRow):
+    """A cell of a plan, with its levels by factor and its cost by name."""
+
+    row: int
+    role: Literal["reference", "baseline", "variant", "control"]
+    outcome: str = Field(description="train, known, same as another row, infeasible")
+    to_train: int = Field(description="trials without a result")
+    known: int = Field(description="trials with a result")
+    note: str
+
+
+class ResultRow(_OpenRow):
+    """A row of the table: levels, `METRIC_mean` and `METRIC_sd`, and cost by name."""
+
+    row: int
+    role: Literal["reference", "baseline", "variant", "control"]
+    n: int = Field(description="completed seeds")
+    delta: float | None = Field(description="mean difference from row 0")
+    delta_low: float | None = Field(description="95 % interval")
+    delta_high: float | None = Field(description="95 % interval")
+    p: float | None
+    p_adjusted: float | None = Field(description="for all rows, looks and phases")
+    note: str
+
+
+class EffectRow(_Row):
+    """A row against row 0, or a variant against its control."""
+
+    row: int
+    against: int
+    change: str = Field(description="the levels in which the row differs")
+    n: int = Field(description="seeds that both have")
+    difference: float | None
+    low: float | None = Field(description="95 % interval of the difference")
+    high: float | None = Field(description="95 % interval of the difference")
+    p: float | None
+    p_adjusted: float | None = Field(description="below 0.05: helps or hurts")
+    p_same: float | None = Field(description="below 0.05: no difference")
+    verdict: Verdict
+    withheld: str | None = Field(description="why there is no verdict")
+    alone: bool = Field(description="only its own seeds say how noisy it is")
+    seeds_needed: int | None = Field(description="seeds to add for an even chance")
+    delta_flops: int | None
+    delta_params: int | None
+    planned: int = 0
+    running: int = 0
+    failed: int = 0
+    diverged: int = 0
+    pruned: int = 0
+
+
+class TermRow(_Row):
+    """A main effect, an interaction, or the contribution of a factor."""
+
+    kind: str
+    factor: str
+    level: str
+    effect: float | None
+    low: float | None = Field(description="95 % interval of the effect")
+    high: float | None = Field(description="95 % interval of the effect")
+    p: float | None
+    p_adjusted: float | None
+    verdict: Verdict
+
+
+class FindingRow(_Row):
+    """An objection of a referee."""
+
+    finding: str
+    text: str
+    command: str = Field(description="what fixes it")
+
+
+class StudyRow(_OpenRow):
+    """The progress of a study, in trials."""
+
+    study: str
+    trials: int
+    planned: int
+    running: int
+    completed: int
+    pruned: int
+    diverged: int
+    failed: int
+    question: str
+
+
+class TrialRow(_OpenRow):
+    """A trial of a study, with its final metrics by name."""
+
+    row: int
+    seed: int
+    status: Literal["planned", "running", "completed", "pruned", "diverged", "failed"]
+    epochs_done: int
+    epochs: int
+    attempts: int
+    trial: str = Field(description="hash")
+    error: str
+
+
+class FrontRow(_OpenRow):
+    """A cell that no other cell dominates, or might not: levels and objectives."""
+
+    row: int
+    n: int
+    front: bool
+    probability: float | None = Field(description="of being on the front")
+
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class Answer(BaseModel, Generic[Row]):
+    """The rows of a table, and the notes below it."""
+
+    version: Literal[1] = 1
+    rows: list[Row]
+    notes: list[str] = Field(default=[], description="what the rows assume")
+
+
+class Plan(Answer[PlannedRow]):
+    """What a space would train."""
+
+    trials: int
+    to_train: int
+    seconds: float | None = Field(description="expected, all trials; None: unknown")
+    more: int | None = Field(description="cells a search will propose; None: unlimited")
+    power: list[str] = Field(description="differences that these seeds can find")
+
+
+class Used(BaseModel):
+    """A limit of the budget, and what all runs in the store have used of it."""
+
+    limit: float | None = Field(description="None: no limit")
+    used: float
+
+
+class Budget(BaseModel):
+    """The budget of the server. It holds over restarts."""
+
+    trials: Used
+    hours: Used = Field(description="of training and testing, trials added up")
+    joules: Used
+
+
+class Status(Answer[StudyRow]):
+    """All studies of the store."""
+
+    running: str = Field(description="the study that trains now; empty: none")
+    budget: Budget
+
+
+State = Literal["running", "finished", "budget used up", "interrupted", "failed"]
+
+
+class Run(BaseModel):
+    """What a call of `run` or `wait` found."""
+
+    version: Literal[1] = 1
+    study: str
+    state: State
+    message: str = Field(description="the last lines that the run printed")
+    budget: Budget
+
+
+class Query(BaseModel):
+    """The rows of a SELECT."""
+
+    version: Literal[1] = 1
+    rows: list[dict[str, Any]]
+
+
+ANSWERS: dict[str, Any] = {
+    "plan": Plan,
+    "status": Status,
+    "trials": Answer[TrialRow],
+    "table": Answer[ResultRow],
+    "effects": Answer[EffectRow],
+    "factors": Answer[TermRow],
+    "review": Answer[FindingRow],
+    "pareto": Answer[FrontRow],
+    "query": Query,
+    "run": Run,
+}
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$",
+        description="letters, digits, - and _",
+    ),
+]

@@ -1,0 +1,387 @@
+"""The tools of `ablate mcp`: plan, run within a budget, and read results.
+
+What it guarantees: no tool writes outside the folder of the runs, and none trains
+beyond the budget. The budget is that of the store, so it holds over kills and restarts
+of the server.
+
+How: a run is a process of its own (`ablate run`), one at a time, with the limits that
+are left. All other tools read, in this process.
+
+What would break it: a run that is started beside another one, because each gets all
+that is left of the budget. Tools may run in several threads, so `run` holds a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+
+from pydantic import BaseModel, Field
+
+from ablate import answers, budget
+from ablate.errors import AblateError
+from ablate.report.tables import Table
+
+GUIDE = """\
+ablate finds out which part of an architecture earns its cost. One YAML text, the space,
+declares a study: a question, a backbone, the factors that vary, the data, a recipe and
+seeds. Row 0 is the baseline; verdicts compare the other rows with it.
+
+1. `example` returns a space with all keys explained. `parts` lists the factors.
+2. `plan` checks a space and shows its rows, its cost, and which differences its seeds
+   can find. It trains nothing. Decide on rows, seeds and `primary` now: a verdict at 5 %
+   holds for what was declared before its results.
+3. `run` trains, within the budget. `wait` says when it has ended. The same text trains
+   nothing twice; a text with more seeds trains these only.
+4. `effects` has the verdicts. Report them as they are: `inconclusive` is no small
+   effect. Adding seeds, dropping rows or changing the margin after results is a second
+   chance, which the store counts. `review` lists what a referee would object to; state
+   what it finds with the results.
+
+One study without any effect in twenty has a false verdict. If you run many studies, say
+how many there were.
+"""
+# The most lines of a run that `wait` repeats.
+LINES = 12
+# How long a run may take to save its checkpoints when it is stopped, in seconds.
+STOP_SECONDS = 60
+# `ablate run` ends with these codes if it was interrupted, and if its budget was used.
+INTERRUPTED, EXHAUSTED = 130, 3
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Row = TypeVar("Row", bound=BaseModel)
+SpaceText = Annotated[str, Field(description="the YAML text of a space")]
+StudyName = Annotated[str, Field(description="the name of a study; see `status`")]
+
+
+def _tool(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Turns a mistake into a short answer."""
+
+    @functools.wraps(method)
+    def tool(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        try:
+            return method(*args, **kwargs)
+        except AblateError as error:
+            raise ToolError(str(error)) from None
+
+    return tool
+
+
+@dataclass
+class Tools:
+    """The tools of one server.
+
+    Attributes:
+        runs: folder of the store, the checkpoints and the spaces.
+        url: the store.
+        limits: what all runs in the store may use together.
+        how: further options of `ablate run`.
+    """
+
+    runs: Path
+    url: str
+    limits: budget.Budget
+    how: tuple[str, ...] = ()
+    _run: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _study: str = field(default="", init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    @property
+    def all(self) -> tuple[Callable[..., Any], ...]:
+        """Every tool, in the order of their use."""
+        return (
+            self.example,
+            self.parts,
+            self.plan,
+            self.run,
+            self.wait,
+            self.stop,
+            self.status,
+            self.table,
+            self.effects,
+            self.factors,
+            self.review,
+            self.pareto,
+            self.query,
+        )
+
+    @_tool
+    def example(self) -> str:
+        """Return a space to start from. It explains every key, and trains as it is."""
+        return Path(__file__).with_name("space.yaml").read_text(encoding="utf-8")
+
+    @_tool
+    def parts(
+        self, name: Annotated[str, Field(description="a factor; empty: all")] = ""
+    ) -> answers.Query:
+        """List the factors that a space may vary, with their levels and sources."""
+        from ablate.cli.tables import factors_table
+
+        return answers.Query(
+            rows=[dict(row) for row in factors_table(name or None).data]
+        )
+
+    @_tool
+    def plan(self, space: SpaceText, name: answers.Name) -> answers.Plan:
+        """Check a space, and show what it would train. Trains nothing."""
+        from ablate import pipeline
+        from ablate.cli.power import power_lines
+        from ablate.cli.tables import plan_table
+
+        declared = _loaded(space, name)
+        shown = pipeline.preview(declared, self.url, probe=False)
+        table = plan_table(shown)
+        return answers.Plan.model_validate(
+            {
+                "rows": table.data,
+                "notes": list(table.notes),
+                "trials": len(shown.plan.trials),
+                "to_train": len(shown.to_train),
+                "seconds": shown.seconds,
+                "more": shown.more,
+                "power": power_lines(shown),
+            }
+        )
+
+    @_tool
+    def run(
+        self,
+        space: SpaceText,
+        name: answers.Name,
+        seconds: Annotated[
+            float, Field(ge=0, le=3600, description="how long to wait for its end")
+        ] = 30,
+    ) -> answers.Run:
+        """Train the trials of a space that have no result, within the budget.
+
+        Returns after its end or after so many seconds; it then goes on, and `wait`
+        says when it has ended. One study trains at a time.
+        """
+        declared = _loaded(space, name)
+        with self._lock:
+            self._start(declared.name, space, name)
+        return self._waited(seconds)
+
+    def _start(self, study: str, space: str, name: str) -> None:
+        """Starts a run with what is left of the budget."""
+        if self._run is not None and self._run.poll() is None:
+            raise AblateError(
+                f"{self._study} is training; `wait` for its end, or `stop` it"
+            )
+        left = self._flags(study)
+        folder = self.runs / "spaces"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{name}.yaml"
+        file.write_text(space, encoding="utf-8")
+        words = [sys.executable, "-m", "ablate", "run", str(file)]
+        words += ["--runs", str(self.runs), "--store", self.url, *self.how, *left]
+        with self._log(study).open("wb") as log:
+            self._run = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._study = study
+
+    @_tool
+    def wait(
+        self,
+        seconds: Annotated[
+            float, Field(ge=0, le=3600, description="how long to wait at most")
+        ] = 30,
+    ) -> answers.Run:
+        """Wait for the end of the run."""
+        return self._waited(seconds)
+
+    @_tool
+    def stop(self) -> answers.Run:
+        """Stop the run. Its results are stored; the same space goes on from them."""
+        self.close()
+        return self._waited(0)
+
+    @_tool
+    def status(self) -> answers.Status:
+        """List the studies of the store, what trains now, and the budget."""
+        from ablate.cli.tables import studies_table
+        from ablate.store.database import exists
+
+        rows: list[Any] = []
+        if exists(self.url):
+            rows = list(studies_table(self.url).data)
+        running = self._run is not None and self._run.poll() is None
+        return answers.Status.model_validate(
+            {
+                "rows": rows,
+                "running": self._study if running else "",
+                "budget": self._budget(),
+            }
+        )
+
+    @_tool
+    def table(self, study: StudyName) -> answers.Answer[answers.ResultRow]:
+        """Show the results of a study: mean and sd over seeds, difference, cost."""
+        return _answer(self._read(study).results_table(), answers.ResultRow)
+
+    @_tool
+    def effects(
+        self,
+        study: StudyName,
+        of: Annotated[
+            Literal["rows", "controls"],
+            Field(description="rows against row 0, or against a control of equal cost"),
+        ] = "rows",
+    ) -> answers.Answer[answers.EffectRow]:
+        """Give the verdicts on rows: helps, hurts, no difference or inconclusive."""
+        return _answer(self._read(study).effects_table(of), answers.EffectRow)
+
+    @_tool
+    def factors(
+        self,
+        study: StudyName,
+        of: Annotated[
+            Literal["factors", "interactions"],
+            Field(description="main effects, or two factors beyond their sum"),
+        ] = "factors",
+    ) -> answers.Answer[answers.TermRow]:
+        """Give the effects of factors over all cells of a study."""
+        return _answer(self._read(study).effects_table(of), answers.TermRow)
+
+    @_tool
+    def review(self, study: StudyName) -> answers.Answer[answers.FindingRow]:
+        """List what a sceptical referee would object to, and what fixes it."""
+        from ablate.cli.verb_output import reviewed
+
+        table = reviewed(study, self.url, "")
+        return _answer(table, answers.FindingRow)
+
+    @_tool
+    def pareto(self, study: StudyName) -> answers.Answer[answers.FrontRow]:
+        """List the cells that no other cell dominates in metric and FLOPs."""
+        return _answer(self._read(study).pareto(), answers.FrontRow)
+
+    @_tool
+    def query(
+        self, sql: Annotated[str, Field(description="one SELECT; it cannot write")]
+    ) -> answers.Query:
+        """Run a read-only SQL query, e.g. on the view study_results."""
+        from ablate.store.reader import Reader
+
+        with Reader(self.url) as reader:
+            columns, rows = reader.query(sql)
+        return answers.Query(
+            rows=[dict(zip(columns, row, strict=True)) for row in rows]
+        )
+
+    def close(self) -> None:
+        """Stops the run, if there is one, and waits until it has saved its state."""
+        if self._run is None or self._run.poll() is not None:
+            return
+        self._run.send_signal(signal.SIGTERM)
+        try:
+            self._run.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            # The store survives a kill at any time.
+            self._run.kill()
+            self._run.wait()
+
+    def _read(self, study: str) -> Any:
+        from ablate.study import Study
+
+        return Study(study, self.url)
+
+    def _log(self, study: str) -> Path:
+        name = "".join(letter if letter.isalnum() else "-" for letter in study)
+        return self.runs / "spaces" / f"{name}.log"
+
+    def _waited(self, seconds: float) -> answers.Run:
+        if self._run is None:
+            raise AblateError("nothing was run by this server; call `run` first")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._run.wait(seconds)
+        lines = self._log(self._study).read_text(errors="replace").splitlines()
+        return answers.Run(
+            study=self._study,
+            state=_state(self._run.poll()),
+            message="\n".join(lines[-LINES:]),
+            budget=answers.Budget.model_validate(self._budget()),
+        )
+
+    def _used(self, study: str = "") -> budget.Used:
+        from ablate.store.database import exists
+        from ablate.store.reader import Reader
+
+        if not exists(self.url):
+            return budget.Used()
+        with Reader(self.url) as reader:
+            return reader.used(study)
+
+    def _budget(self) -> dict[str, Any]:
+        """What is used of each limit."""
+        used = self._used()
+        amounts = {
+            "trials": len(used.trials),
+            "hours": used.seconds / budget.SECONDS_PER_HOUR,
+            "joules": used.joules,
+        }
+        return {
+            name: {"limit": getattr(self.limits, name), "used": amount}
+            for name, amount in amounts.items()
+        }
+
+    def _flags(self, study: str) -> list[str]:
+        """Returns the limits of a run: what the study has used, and what is left.
+
+        Raises:
+            AblateError: nothing is left.
+        """
+        mine = self._used(study)
+        before = {
+            "trials": len(mine.trials),
+            "hours": mine.seconds / budget.SECONDS_PER_HOUR,
+            "joules": mine.joules,
+        }
+        flags = []
+        for name, state in self._budget().items():
+            if state["limit"] is None:
+                continue
+            left = max(state["limit"] - state["used"], 0)
+            # Trials that the study has begun may go on.
+            total = before[name] + left
+            if not total or (not left and name != "trials"):
+                raise AblateError(
+                    f"the budget of this server is used up: {state['used']:g} of"
+                    f" {state['limit']:g} {name}; only a person can raise it"
+                )
+            flags += [f"--max-{name}", f"{total:.9g}"]
+        return flags
+
+
+def _loaded(text: str, name: str) -> Any:
+    from ablate import space
+
+    return space.load(text, f"{name}.yaml")
+
+
+def _answer(table: Table, row: type[Row]) -> answers.Answer[Row]:
+    return answers.Answer(
+        rows=[row.model_validate(one) for one in table.data], notes=list(table.notes)
+    )
+
+
+def _state(code: int | None) -> answers.State:
+    states: dict[int | None, answers.State] = {
+        None: "running",
+        0: "finished",
+        INTERRUPTED: "interrupted",
+        EXHAUSTED: "budget used up",
+    }
+    return states.get(code, "failed")
