@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from ablate import tasks
 from ablate.records import (
     METRIC_NAME,
     Arithmetic,
@@ -93,6 +94,20 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
         for one in stored
         if METRIC_NAME.fullmatch(str(one.get("name")))
     )
+
+
+def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:
+    """Returns the metric of a network that has learnt nothing, in %.
+
+    None if it is unknown.
+
+    Args:
+        data: as for `metrics_of`.
+    """
+    if data is None:
+        return None
+    classes = int((data.get("data") or {}).get("classes") or 0)
+    return tasks.chance_of(data.get("task", tasks.USUAL), classes, metric)
 
 
 def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import (
     change_text,
+    collapse_note,
     effect_data,
     interval_text,
     no_difference,
@@ -103,6 +104,7 @@ def effects_table(
             f"Primary, tested one after the other by paired t: row"
             f" {', '.join(primary)}. Rows after them are tested if all of them differ."
         )
+    notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += withheld_notes(effects, results.history)
     declared = results.history.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):

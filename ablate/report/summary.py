@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ablate.records import CellResult, Cost, Level, Status, StudyResults
+from ablate.report.collapse import collapsed_seeds
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,12 @@ def summarise(results: StudyResults) -> list[Row]:
     """
     by_index = {cell.index: cell for cell in results.cells}
     reference = by_index.get(0)
+    collapsed = collapsed_seeds(results)
     rows = []
     for cell in results.cells:
         source = cell if cell.same_as is None else by_index[cell.same_as]
-        rows.append(_row(cell, source, reference))
+        lost = len(collapsed.get(source.index, ()))
+        rows.append(_row(cell, source, reference, lost))
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
     }
@@ -111,7 +114,15 @@ def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
     }
 
 
-def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> Row:
+def _row(
+    cell: CellResult, source: CellResult, reference: CellResult | None, collapsed: int
+) -> Row:
+    """Returns a cell as a row.
+
+    Args:
+        source: the cell itself, or the one that it repeats.
+        collapsed: how many of its seeds collapsed.
+    """
     values = [source.values[seed] for seed in sorted(source.values)]
     shared: list[int] = []
     differences: list[float] = []
@@ -129,14 +140,14 @@ def _row(cell: CellResult, source: CellResult, reference: CellResult | None) -> 
         delta=statistics.fmean(differences) if differences else None,
         delta_sd=statistics.stdev(differences) if len(differences) > 1 else None,
         cost=source.cost,
-        note=_note(cell, source),
+        note=_note(cell, source, collapsed),
     )
 
 
-def _note(cell: CellResult, source: CellResult) -> str:
-    """Returns what the numbers leave out.
+def _note(cell: CellResult, source: CellResult, collapsed: int) -> str:
+    """Returns what the numbers do not show.
 
-    That is folded and infeasible cells, and seeds without a result.
+    That is folded and infeasible cells, seeds without a result, and collapsed ones.
     """
     if cell.same_as is not None:
         notes = [f"same as {cell.same_as}: {cell.note}"]
@@ -150,4 +161,6 @@ def _note(cell: CellResult, source: CellResult) -> str:
         state for state in source.statuses.values() if state != Status.COMPLETED
     )
     notes += [f"{number} {state.value}" for state, number in sorted(missing.items())]
+    if collapsed:
+        notes.append(f"{collapsed} collapsed")
     return "; ".join(notes)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ablate.records import History, Level, Metric, Space, share_of_phase
+from ablate.records import (
+    CellResult,
+    History,
+    Level,
+    Metric,
+    Space,
+    StudyResults,
+    share_of_phase,
+)
+from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
 from ablate.report.seeds_needed import MOST
 from ablate.report.summary import level_text
@@ -214,6 +224,57 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
             " another `name:`, with seeds that were not trained before, has 4.5 %."
         )
     return notes
+
+
+def collapse_note(
+    results: StudyResults, effects: Sequence[Effect], sign: str
+) -> list[str]:
+    """Returns the sentence below a table of effects; none if nothing collapsed.
+
+    Args:
+        sign: the format of a difference.
+    """
+    collapsed = collapsed_seeds(results)
+    if not collapsed:
+        return []
+    by_row = {cell.index: cell for cell in results.cells}
+    counts = [
+        f"row {row}: {len(seeds)} of {len(by_row[row].values)}"
+        for row, seeds in collapsed.items()
+    ]
+    assert results.chance is not None, "seeds collapse towards a known chance"
+    note = (
+        f"Collapsed, that is below {near_chance(results.chance):.3g} %"
+        f" while most trainings are well above: {'; '.join(counts)} seeds. They are in"
+        " the means and in the verdicts."
+    )
+    without = []
+    for effect in effects:
+        mean = _mean_without(effect, by_row, collapsed)
+        if mean is not None:
+            without.append(f"row {effect.row} {mean:{sign}}")
+    if without:
+        note += (
+            f" Differences without them, which are of survivors: {'; '.join(without)}."
+        )
+    return [note]
+
+
+def _mean_without(
+    effect: Effect,
+    by_row: Mapping[int, CellResult],
+    collapsed: Mapping[int, Sequence[int]],
+) -> float | None:
+    """Returns the mean difference over seeds in which neither cell collapsed.
+
+    None if there are no such seeds, or if no seed collapsed.
+    """
+    lost = {*collapsed.get(effect.row, ()), *collapsed.get(effect.against, ())}
+    kept = [seed for seed in effect.seeds if seed not in lost]
+    if not kept or not lost:
+        return None
+    cell, other = by_row[effect.row].values, by_row[effect.against].values
+    return statistics.fmean(cell[seed] - other[seed] for seed in kept)
 
 
 def verdict_text(effect: Effect) -> str:

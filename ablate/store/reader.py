@@ -24,7 +24,7 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
-from ablate.space_data import metrics_of
+from ablate.space_data import chance_of, metrics_of
 from ablate.store.declarations import (
     Declaration,
     declarations_of,
@@ -260,6 +260,7 @@ class Reader(TrialReader):
             ),
             history=history,
             searching=searching,
+            chance=chance_of(study["space"], study["metric"]),
         )
 
     def proposed(

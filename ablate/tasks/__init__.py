@@ -37,6 +37,16 @@ def with_head(head: str) -> Task | None:
     return next((task for task in tasks().values() if head in task.heads), None)
 
 
+def chance_of(task: str, classes: int, metric: str) -> float | None:
+    """Returns the metric of a network that has learnt nothing, in %.
+
+    None if it is unknown: for a task or a metric of the user, or for one class.
+    """
+    if task not in tasks() or classes < 2:
+        return None
+    return tasks()[task].chance(classes).get(metric)
+
+
 def of(architecture: Architecture) -> Task:
     """Returns the task that a network is made for, by its head.
 

@@ -1,40 +1,25 @@
-"""Reviews a study as a sceptical referee would.
-
-Each finding says what is wrong, and what to type to fix it.
-"""
+"""The questions of a review, the most serious first."""
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ablate import escape
-from ablate.declared import declared_space
 from ablate.records import (
     CellResult,
-    History,
     Level,
     Settings,
-    Space,
     Status,
-    StudyResults,
-    share_of_phase,
 )
-from ablate.redeclared import changes
+from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
-from ablate.report.effects import effects
-from ablate.report.verdicts import LEVEL, Verdict, Withheld
+from ablate.report.verdicts import Verdict
 from ablate.report.wording import change_text
-from ablate.store.declarations import IDENTITY, Declaration
-from ablate.store.reader import Reader
-from ablate.tasks import tasks
+from ablate.review.finding import Finding, Read, rows_text
+from ablate.review.history import declared_again, known_before, left_out_seeds
 
-# Below this multiple of chance, a network has learnt next to nothing.
-NEAR_CHANCE = 2
 # Below this number of seeds a spread is a guess.
 FEW_SEEDS = 3
 # The most further seeds that are proposed at once.
@@ -45,108 +30,8 @@ COSTS_MORE = 1.01
 TRAINING = ("recipe.", "data.", "pretrained")
 # The least number of seeds that gives a verdict.
 FEWEST_SEEDS = 2
-# The most changes of a declaration that are listed.
-MOST_CHANGES = 5
 # Designs that change several factors at once on purpose.
 CONFOUNDED = ("fractional", "plackett-burman", "random")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An objection that a referee would raise, and the command that fixes it."""
-
-    name: str
-    text: str
-    command: str
-
-
-def command(declared: Space, file: str, more: str = "") -> str:
-    """Returns the command that runs a study as it was run.
-
-    It includes `--until-decided` if the study used it; without the option, the study
-    would lose the seeds that were added.
-    """
-    if declared.looks and "--until-decided" not in more:
-        until = f"--until-decided {declared.looks.most}"
-    else:
-        until = ""
-    words = (f"ablate run {escape.shell(file)}{with_parts(declared)}", until, more)
-    return " ".join(filter(None, words))
-
-
-def with_parts(declared: Space) -> str:
-    """Returns the options that name the files of the user's parts, each after a blank."""
-    return "".join(f" --with {escape.shell(part)}" for part in declared.parts)
-
-
-@dataclass(frozen=True)
-class Read:
-    """Everything that the questions of a review look at.
-
-    It has the results of a study, its declaration, file and verdicts, and what its
-    trials ran on.
-    """
-
-    results: StudyResults
-    declared: Space
-    file: str
-    effects: Sequence[Effect]
-    circumstances: Sequence[Mapping[str, Any]]
-    where: str = ""
-    declarations: Sequence[Declaration] = ()
-    trained: Sequence[Mapping[str, Any]] = ()
-    by_row: Mapping[int, CellResult] = field(default_factory=dict)
-
-    @property
-    def is_search(self) -> bool:
-        return self.declared.strategy is not None
-
-    @property
-    def parts(self) -> str:
-        """The options with which a command finds the user's parts and the store."""
-        return f"{with_parts(self.declared)}{self.where}"
-
-    def again(self, more: str = "") -> str:
-        """Returns the command that runs the study again."""
-        return command(self.declared, self.file, more) + self.where
-
-
-def review(name: str, url: str, where: str = "") -> list[Finding]:
-    """Returns all findings on a study, the most serious first; empty for a sound one.
-
-    Args:
-        where: what to add to each command, such as ` --runs DIR`.
-
-    Raises:
-        UnknownName: there is no such study.
-    """
-    with Reader(url) as reader:
-        stored = reader.study(name)
-        results = reader.results(name)
-        circumstances = reader.circumstances(name)
-        declarations = reader.declarations(name)
-        # Reading them takes long in a large study, and is needed in few.
-        known = any(-1 in cell.phase_of.values() for cell in results.cells)
-        trained = reader.identities(name) if known else []
-    declared = declared_space(stored)
-    declared = replace(declared, margin=results.history.margin(declared.margin))
-    verdicts = effects(results, declared.margin, declared.looks)
-    by_row = {cell.index: cell for cell in results.cells}
-    study = Read(
-        results=results,
-        declared=declared,
-        file=stored.file,
-        effects=verdicts,
-        circumstances=circumstances,
-        where=where,
-        declarations=declarations,
-        trained=trained,
-        by_row=by_row,
-    )
-    findings: list[Finding] = []
-    for question in QUESTIONS:
-        findings += question(study)
-    return findings
 
 
 def _unfinished(study: Read) -> Iterator[Finding]:
@@ -205,7 +90,7 @@ def _baseline_differs(study: Read) -> Iterator[Finding]:
     if confounded:
         yield Finding(
             "baseline trained differently",
-            f"{_rows(confounded)}: both the network and the training differ from row 0,"
+            f"{rows_text(confounded)}: both the network and the training differ from row 0,"
             " so their effects cannot be separated. Add a row with the network of row 0"
             " and the training of these rows.",
             study.again(),
@@ -260,7 +145,7 @@ def _group_texts(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     texts = []
     for kind, trials in groups.items():
         rows = sorted({trial["row"] for trial in trials})
-        texts.append(f"{kind or 'unknown'}: {_rows(rows)}")
+        texts.append(f"{kind or 'unknown'}: {rows_text(rows)}")
     return "; ".join(texts)
 
 
@@ -403,7 +288,7 @@ def _no_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"{_rows(rows)}: better than row 0, but also more expensive. A wider"
+            f"{rows_text(rows)}: better than row 0, but also more expensive. A wider"
             " baseline of the same cost might be equally good. Add `control:"
             f" iso-flops` to {study.file}.",
             study.again(),
@@ -463,28 +348,16 @@ def _is_always_with_others(name: str, changes: Sequence[Settings]) -> bool:
     return True
 
 
-def _rows(rows: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rows[:8]))
-    if len(rows) > 8:
-        shown += ", ..."
-    if len(rows) == 1:
-        return f"row {shown}"
-    return f"rows {shown}"
-
-
 def _near_chance(study: Read) -> Iterator[Finding]:
     """Networks that have learnt nothing differ only by luck."""
     classes = study.declared.data.classes
+    chance = study.results.chance
     values: list[float] = []
     for cell in study.results.cells:
         values += cell.values.values()
-    task = tasks().get(study.declared.task)
-    if task is None or classes < 2 or not values:
+    if chance is None or not values:
         return
-    chance = task.chance(classes).get(study.results.metric.name)
-    if chance is None:
-        return
-    if max(values) < NEAR_CHANCE * chance:
+    if max(values) < near_chance(chance):
         if study.declared.head:
             without = f"a network that has learnt nothing reaches about {chance:.1f} %"
         else:
@@ -497,96 +370,31 @@ def _near_chance(study: Read) -> Iterator[Finding]:
         )
 
 
-def _declared_again(study: Read) -> Iterator[Finding]:
-    """The study was declared differently after results of it existed."""
-    made = []
-    for before, after in itertools.pairwise(study.declarations):
-        if not after.completed:
-            continue
-        changed = changes(before.space, after.space)
-        if len(before.space["seeds"]) < FEWEST_SEEDS:
-            # A single seed gives no verdict that could be the reason to add more.
-            changed = [one for one in changed if not one.startswith("seeds: ")]
-        shown = "; ".join(changed[:MOST_CHANGES])
-        if len(changed) > MOST_CHANGES:
-            shown += f"; {len(changed) - MOST_CHANGES} more"
-        if changed:
-            made.append(f"after {after.completed} completed trials: {shown}")
-    if made:
+def _collapsed(study: Read) -> Iterator[Finding]:
+    """Some trainings completed near chance, while most others did not."""
+    counts = {row: len(seeds) for row, seeds in collapsed_seeds(study.results).items()}
+    if counts:
+        texts = [
+            f"row {row}: {count} of {len(study.by_row[row].values)}"
+            for row, count in counts.items()
+        ]
         yield Finding(
-            "declared again",
-            f"the study was declared differently {', then '.join(made)}."
-            f" {_consequence(study.results.history)} State these changes with the"
-            " results, or repeat the comparison under a `name:` of its own in"
-            f" {study.file}, with seeds that were not trained before.",
+            "collapsed seeds",
+            f"{', '.join(texts)} trainings ended near chance, while most others are"
+            " well above. They are in the means. Report how often each row collapses;"
+            " a lower recipe.lr, more warm-up or clipped gradients (recipe.clip_grad)"
+            f" may prevent it. All of these are in {study.file}.",
             study.again(),
         )
-
-
-def _consequence(history: History) -> str:
-    """Returns what declaring a study again means for its verdicts."""
-    if history.changed:
-        return f"There is no verdict any more ({history.changed})."
-    if history.last:
-        level = 100 * LEVEL * share_of_phase(history.last)
-        return (
-            f"What is new is tested at {level:.2g} % instead of"
-            f" {100 * LEVEL * share_of_phase(0):g} %."
-        )
-    return "No row could be compared before, so the level of its verdicts is the same."
-
-
-def _known_before(study: Read) -> Iterator[Finding]:
-    """Results of the study existed before it was declared."""
-    rows = [effect.row for effect in study.effects if effect.withheld is Withheld.KNOWN]
-    if rows:
-        yield Finding(
-            "known before",
-            f"{_rows(rows)}: the results were known before the study was declared, so"
-            " they may be the reason to compare these rows. They are exploratory. Train"
-            f" them with seeds that were not trained before: seeds: [...] in"
-            f" {study.file}.",
-            study.again(),
-        )
-
-
-def _seeds_left_out(study: Read) -> Iterator[Finding]:
-    """Other seeds of the rows were trained before, and the study leaves them out."""
-    begin = study.results.history.begins[0]
-    # Rows of which some seeds were known. A study may well have new seeds only.
-    own: dict[int, str] = {}
-    for trial in study.trained:
-        if trial["own"] and trial["ended_at"] < begin:
-            own[trial["row"]] = _planned(trial)
-    left_out: dict[int, set[int]] = {}
-    for trial in study.trained:
-        row, seed = trial["row"], trial["seed"]
-        known = trial["ended_at"] < begin
-        declared = study.by_row[row].statuses
-        if known and _planned(trial) == own.get(row) and seed not in declared:
-            left_out.setdefault(row, set()).add(seed)
-    if left_out:
-        seeds = sorted(set().union(*left_out.values()))
-        yield Finding(
-            "seeds left out",
-            f"{_rows(sorted(left_out))}: seeds {', '.join(map(str, seeds[:8]))} were"
-            " trained before the study was declared, and it leaves them out. Declare"
-            f" all seeds in {study.file}.",
-            study.again(),
-        )
-
-
-def _planned(trial: Mapping[str, Any]) -> str:
-    """Returns what identifies a trial beside its network and its seed."""
-    return json.dumps([trial[key] for key in IDENTITY], sort_keys=True)
 
 
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _near_chance,
+    _collapsed,
     _chosen_on_test,
-    _declared_again,
-    _known_before,
-    _seeds_left_out,
+    declared_again,
+    known_before,
+    left_out_seeds,
     _baseline_differs,
     _mixed,
     _left_out,

@@ -1,0 +1,54 @@
+"""Reviews a study as a sceptical referee would.
+
+Each finding says what is wrong, and what to type to fix it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablate.declared import declared_space
+from ablate.report.effects import effects
+from ablate.review.finding import Finding, Read, command, with_parts
+from ablate.review.questions import QUESTIONS
+from ablate.store.reader import Reader
+
+__all__ = ["Finding", "command", "review", "with_parts"]
+
+
+def review(name: str, url: str, where: str = "") -> list[Finding]:
+    """Returns all findings on a study, the most serious first; empty for a sound one.
+
+    Args:
+        where: what to add to each command, such as ` --runs DIR`.
+
+    Raises:
+        UnknownName: there is no such study.
+    """
+    with Reader(url) as reader:
+        stored = reader.study(name)
+        results = reader.results(name)
+        circumstances = reader.circumstances(name)
+        declarations = reader.declarations(name)
+        # Reading them takes long in a large study, and is needed in few.
+        known = any(-1 in cell.phase_of.values() for cell in results.cells)
+        trained = reader.identities(name) if known else []
+    declared = declared_space(stored)
+    declared = replace(declared, margin=results.history.margin(declared.margin))
+    verdicts = effects(results, declared.margin, declared.looks)
+    by_row = {cell.index: cell for cell in results.cells}
+    study = Read(
+        results=results,
+        declared=declared,
+        file=stored.file,
+        effects=verdicts,
+        circumstances=circumstances,
+        where=where,
+        declarations=declarations,
+        trained=trained,
+        by_row=by_row,
+    )
+    findings: list[Finding] = []
+    for question in QUESTIONS:
+        findings += question(study)
+    return findings

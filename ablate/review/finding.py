@@ -1,0 +1,82 @@
+"""A finding of a review, and what the questions of a review look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ablate import escape
+from ablate.records import CellResult, Space, StudyResults
+from ablate.report.effect import Effect
+from ablate.store.declarations import Declaration
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An objection that a referee would raise, and the command that fixes it."""
+
+    name: str
+    text: str
+    command: str
+
+
+def command(declared: Space, file: str, more: str = "") -> str:
+    """Returns the command that runs a study as it was run.
+
+    It includes `--until-decided` if the study used it; without the option, the study
+    would lose the seeds that were added.
+    """
+    if declared.looks and "--until-decided" not in more:
+        until = f"--until-decided {declared.looks.most}"
+    else:
+        until = ""
+    words = (f"ablate run {escape.shell(file)}{with_parts(declared)}", until, more)
+    return " ".join(filter(None, words))
+
+
+def with_parts(declared: Space) -> str:
+    """Returns the options that name the files of the user's parts, each after a blank."""
+    return "".join(f" --with {escape.shell(part)}" for part in declared.parts)
+
+
+@dataclass(frozen=True)
+class Read:
+    """Everything that the questions of a review look at.
+
+    It has the results of a study, its declaration, file and verdicts, and what its
+    trials ran on.
+    """
+
+    results: StudyResults
+    declared: Space
+    file: str
+    effects: Sequence[Effect]
+    circumstances: Sequence[Mapping[str, Any]]
+    where: str = ""
+    declarations: Sequence[Declaration] = ()
+    trained: Sequence[Mapping[str, Any]] = ()
+    by_row: Mapping[int, CellResult] = field(default_factory=dict)
+
+    @property
+    def is_search(self) -> bool:
+        return self.declared.strategy is not None
+
+    @property
+    def parts(self) -> str:
+        """The options with which a command finds the user's parts and the store."""
+        return f"{with_parts(self.declared)}{self.where}"
+
+    def again(self, more: str = "") -> str:
+        """Returns the command that runs the study again."""
+        return command(self.declared, self.file, more) + self.where
+
+
+def rows_text(rows: Sequence[int]) -> str:
+    """Returns the numbers of rows in words."""
+    shown = ", ".join(map(str, rows[:8]))
+    if len(rows) > 8:
+        shown += ", ..."
+    if len(rows) == 1:
+        return f"row {shown}"
+    return f"rows {shown}"

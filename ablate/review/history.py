@@ -1,0 +1,103 @@
+"""What a review asks about the history of a study."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ablate.records import History, share_of_phase
+from ablate.redeclared import changes
+from ablate.report.verdicts import LEVEL, Withheld
+from ablate.review.finding import Finding, Read, rows_text
+from ablate.store.declarations import IDENTITY
+
+# The least number of seeds that gives a verdict.
+FEWEST_SEEDS = 2
+# The most changes of a declaration that are listed.
+MOST_CHANGES = 5
+
+
+def declared_again(study: Read) -> Iterator[Finding]:
+    """The study was declared differently after results of it existed."""
+    made = []
+    for before, after in itertools.pairwise(study.declarations):
+        if not after.completed:
+            continue
+        changed = changes(before.space, after.space)
+        if len(before.space["seeds"]) < FEWEST_SEEDS:
+            # A single seed gives no verdict that could be the reason to add more.
+            changed = [one for one in changed if not one.startswith("seeds: ")]
+        shown = "; ".join(changed[:MOST_CHANGES])
+        if len(changed) > MOST_CHANGES:
+            shown += f"; {len(changed) - MOST_CHANGES} more"
+        if changed:
+            made.append(f"after {after.completed} completed trials: {shown}")
+    if made:
+        yield Finding(
+            "declared again",
+            f"the study was declared differently {', then '.join(made)}."
+            f" {_consequence(study.results.history)} State these changes with the"
+            " results, or repeat the comparison under a `name:` of its own in"
+            f" {study.file}, with seeds that were not trained before.",
+            study.again(),
+        )
+
+
+def _consequence(history: History) -> str:
+    """Returns what declaring a study again means for its verdicts."""
+    if history.changed:
+        return f"There is no verdict any more ({history.changed})."
+    if history.last:
+        level = 100 * LEVEL * share_of_phase(history.last)
+        return (
+            f"What is new is tested at {level:.2g} % instead of"
+            f" {100 * LEVEL * share_of_phase(0):g} %."
+        )
+    return "No row could be compared before, so the level of its verdicts is the same."
+
+
+def known_before(study: Read) -> Iterator[Finding]:
+    """Results of the study existed before it was declared."""
+    rows = [effect.row for effect in study.effects if effect.withheld is Withheld.KNOWN]
+    if rows:
+        yield Finding(
+            "known before",
+            f"{rows_text(rows)}: the results were known before the study was declared, so"
+            " they may be the reason to compare these rows. They are exploratory. Train"
+            f" them with seeds that were not trained before: seeds: [...] in"
+            f" {study.file}.",
+            study.again(),
+        )
+
+
+def left_out_seeds(study: Read) -> Iterator[Finding]:
+    """Other seeds of the rows were trained before, and the study leaves them out."""
+    begin = study.results.history.begins[0]
+    # Rows of which some seeds were known. A study may well have new seeds only.
+    own: dict[int, str] = {}
+    for trial in study.trained:
+        if trial["own"] and trial["ended_at"] < begin:
+            own[trial["row"]] = _planned(trial)
+    left_out: dict[int, set[int]] = {}
+    for trial in study.trained:
+        row, seed = trial["row"], trial["seed"]
+        known = trial["ended_at"] < begin
+        declared = study.by_row[row].statuses
+        if known and _planned(trial) == own.get(row) and seed not in declared:
+            left_out.setdefault(row, set()).add(seed)
+    if left_out:
+        seeds = sorted(set().union(*left_out.values()))
+        yield Finding(
+            "seeds left out",
+            f"{rows_text(sorted(left_out))}: seeds {', '.join(map(str, seeds[:8]))} were"
+            " trained before the study was declared, and it leaves them out. Declare"
+            f" all seeds in {study.file}.",
+            study.again(),
+        )
+
+
+def _planned(trial: Mapping[str, Any]) -> str:
+    """Returns what identifies a trial beside its network and its seed."""
+    return json.dumps([trial[key] for key in IDENTITY], sort_keys=True)
