@@ -7,7 +7,9 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+import typer
 
 from ablate import advice
 from ablate.cli.options import (
@@ -16,20 +18,41 @@ from ablate.cli.options import (
     ExecutorName,
     ExecutorOption,
     GpusOption,
-    MaxHoursOption,
-    MaxJoulesOption,
-    MaxTrialsOption,
     RunsOption,
     StoreOption,
     WithOption,
     url_of,
 )
+from ablate.records import MOST_WHOLE
 
 
 def mcp(
-    max_trials: MaxTrialsOption = None,
-    max_hours: MaxHoursOption = None,
-    max_joules: MaxJoulesOption = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option(
+            "--max-trials",
+            metavar="TRIALS",
+            min=1,
+            max=MOST_WHOLE,
+            help="Most trials that all runs in the store may begin.",
+        ),
+    ] = None,
+    max_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-hours",
+            metavar="HOURS",
+            help="Most hours of training, all runs in the store added up.",
+        ),
+    ] = None,
+    max_joules: Annotated[
+        float | None,
+        typer.Option(
+            "--max-joules",
+            metavar="JOULES",
+            help="Most energy of all runs in the store.",
+        ),
+    ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     executor: ExecutorOption = ExecutorName.ray,

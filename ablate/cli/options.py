@@ -112,6 +112,7 @@ MaxTrialsOption = Annotated[
     int | None,
     typer.Option(
         "--max-trials",
+        metavar="TRIALS",
         min=1,
         max=MOST_WHOLE,
         help="Most trials that all runs of the study may begin.",
@@ -121,6 +122,7 @@ MaxHoursOption = Annotated[
     float | None,
     typer.Option(
         "--max-hours",
+        metavar="HOURS",
         help="Most hours of training, all trials and runs of the study added up.",
     ),
 ]
@@ -128,6 +130,7 @@ MaxJoulesOption = Annotated[
     float | None,
     typer.Option(
         "--max-joules",
+        metavar="JOULES",
         help="Most energy of all runs of the study, where the device measures it.",
     ),
 ]
