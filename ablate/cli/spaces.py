@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli.busy import busy
 from ablate.cli.options import (
     DEFAULT_RUNS,
     CpusOption,
@@ -90,7 +91,8 @@ def plan(
     from ablate.cli.tables import plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
-    shown = pipeline.preview(space.read(file), options.url, options)
+    with busy("counting costs"):
+        shown = pipeline.preview(space.read(file), options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
         known = len(shown.plan.trials) - len(shown.to_train)
@@ -180,9 +182,9 @@ def cost(
                 "--set, --image-size, --classes and --operators go with --model; in a"
                 " search space, write them in the file"
             )
-        show(
-            cost_tables.space_cost_table(file, url_of(store, runs), timing), form.value
-        )
+        with busy("counting costs"):
+            table = cost_tables.space_cost_table(file, url_of(store, runs), timing)
+        show(table, form.value)
         return
     assert model is not None
     if operators and timing:
@@ -251,7 +253,9 @@ def backbones(
     """List the backbones and the factors that each of them supports."""
     from ablate.cli.tables import backbones_table
 
-    show(backbones_table(family), form.value)
+    with busy("reading the catalogue of models"):
+        table = backbones_table(family)
+    show(table, form.value)
 
 
 def check(
