@@ -74,6 +74,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "margin": "margin: 0.3",
         "primary": "primary: [{shortcuts.count: 2}]",
         "diagnostics": "diagnostics: [diversity, token_cosine]",
+        "labels": "labels: {shortcuts.count: shortcuts, 'shortcuts.count:0': none}",
     },
 }
 # Forms of a mapping: the key that it stands under, and its schema.

@@ -51,6 +51,8 @@ class StudyResults:
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
     history: History = field(default_factory=History)
+    # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
+    labels: Mapping[str, str] = field(default_factory=dict)
     # The metric of a network that has learnt nothing, in %; None if it is unknown.
     chance: float | None = None
     # Whether a search may still propose cells.

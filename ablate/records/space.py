@@ -287,6 +287,8 @@ class Space:
     # Comparisons that are tested one after the other, each at the full level, before
     # all others: rows, or main effects of factors.
     primary: tuple[Primary, ...] = ()
+    # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
+    labels: Mapping[str, str] = field(default_factory=dict)
     keep: Keep = "last"
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.

@@ -18,7 +18,7 @@ from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import factor_label, level_label, level_text, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 
@@ -101,7 +101,7 @@ def label(results: StudyResults, cell: CellResult) -> str:
         if level != first.get(name) and level is not None
     }
     if changed:
-        return change_text(changed)
+        return change_text(changed, results.labels)
     return results.cells[0].role
 
 
@@ -154,7 +154,7 @@ def _interval(effect: Effect) -> tuple[Any, Any]:
 
 
 def _effect_name(effect: Effect) -> str:
-    change = change_text(effect.changed)
+    change = change_text(effect.changed, effect.labels)
     return f"{effect.row}: {change} (n={len(effect.seeds)})"
 
 
@@ -174,28 +174,28 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
         title=f"{results.question} {title}",
         x=f"Δ {results.metric.title}",
         y="",
-        series=[_term_forest(kind, of) for kind, of in by_kind.items()],
+        series=[_term_forest(kind, of, results.labels) for kind, of in by_kind.items()],
         sideways=True,
         zero=True,
         note="Bars: 95 % intervals, noise from all cells together.",
     )
 
 
-def _term_forest(name: str, terms: Sequence[Term]) -> Series:
+def _term_forest(name: str, terms: Sequence[Term], labels: Mapping[str, str]) -> Series:
     """Returns terms as points with their intervals."""
     estimates = [term.estimate for term in terms if term.estimate is not None]
     return Series(
         name=name,
         x=[estimate.value for estimate in estimates],
-        y=[_term_name(term) for term in terms],
+        y=[_term_name(term, labels) for term in terms],
         low=[estimate.low for estimate in estimates],
         high=[estimate.high for estimate in estimates],
     )
 
 
-def _term_name(term: Term) -> str:
+def _term_name(term: Term, labels: Mapping[str, str]) -> str:
     pairs = zip(term.factors, term.levels, strict=True)
-    return " x ".join(f"{name} = {level_text(level)}" for name, level in pairs)
+    return " x ".join(change_text({name: level}, labels) for name, level in pairs)
 
 
 def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
@@ -223,18 +223,22 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     }
     series = []
     for level in dict.fromkeys(key[at_other] for key in cells):
-        points = {level_text(x): mean for (x, y), mean in means.items() if y == level}
+        points = {
+            level_label(results.labels, one, x): mean
+            for (x, y), mean in means.items()
+            if y == level
+        }
         series.append(
             Series(
-                name=f"{other} = {level_text(level)}",
+                name=change_text({other: level}, results.labels),
                 x=list(points),
                 y=list(points.values()),
                 joined=True,
             )
         )
     return Chart(
-        title=f"{one} x {other}",
-        x=one,
+        title=" x ".join(factor_label(results.labels, name) for name in (one, other)),
+        x=factor_label(results.labels, one),
         y=results.metric.title,
         series=series,
     )
@@ -431,7 +435,7 @@ def coordinates(results: StudyResults) -> Coordinates:
             f"{results.name} has no completed cell to draw; go on with:"
             f" {advice.command('resume', results.name)}"
         )
-    axes = [_level_axis(name, cells) for name in results.factors]
+    axes = [_level_axis(name, cells, results.labels) for name in results.factors]
     flops = [cell.cost.flops if cell.cost else 0 for cell in cells]
     unit = unit_for(flops)
     if any(flops):
@@ -442,11 +446,16 @@ def coordinates(results: StudyResults) -> Coordinates:
     return Coordinates(results.question, axes, [cell.index for cell in cells])
 
 
-def _level_axis(factor: str, cells: Sequence[CellResult]) -> Axis:
+def _level_axis(
+    factor: str, cells: Sequence[CellResult], labels: Mapping[str, str]
+) -> Axis:
     """Returns the axis of a factor, on which its levels are numbered in order."""
     texts = [level_text(shown_levels(cell).get(factor)) for cell in cells]
     levels = sorted(set(texts), key=_as_number)
-    return Axis(factor, [levels.index(text) for text in texts], levels)
+    shown = [labels.get(f"{factor}:{text}", text) for text in levels]
+    return Axis(
+        factor_label(labels, factor), [levels.index(text) for text in texts], shown
+    )
 
 
 def layers_chart(title: str, axis: str, lines: Sequence[Line]) -> Chart:

@@ -34,6 +34,7 @@ class Effect:
         primary: whether the space names the row as a primary comparison.
         left_out: number of seeds without a value, by state; no mean includes them.
         cost, reference_cost: the costs of both.
+        labels: what factors and levels are called.
     """
 
     row: int
@@ -49,6 +50,7 @@ class Effect:
     left_out: Mapping[str, int] = field(default_factory=dict)
     cost: Cost | None = None
     reference_cost: Cost | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def delta_flops(self) -> int | None:

@@ -79,7 +79,8 @@ def effects(
     combined = []
     for effect, cell in zip(found, cells, strict=True):
         before = [phase[effect.row] for phase in earlier if effect.row in phase]
-        combined.append(phases.combined(effect, before, cell))
+        named = replace(effect, labels=results.labels)
+        combined.append(phases.combined(named, before, cell))
     return combined
 
 
@@ -267,7 +268,8 @@ def control_effects(
     ]
     number = looks.number if looks else 1
     level = LEVEL * share_of_phase(results.history.last) / number
-    found = _judged_by_holm(paired_cells, results.direction, margin, level)
+    named = [replace(effect, labels=results.labels) for effect in paired_cells]
+    found = _judged_by_holm(named, results.direction, margin, level)
     if CONTROLS in results.history.primary:
         found = [_if_allowed(results, effect, by_index) for effect in found]
     if not predict:

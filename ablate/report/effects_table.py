@@ -12,7 +12,7 @@ from ablate.records import Level, Looks, Metric, Primary, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
-from ablate.report.summary import level_text
+from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import Verdict
@@ -131,7 +131,7 @@ def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
         verdict += f"; {number} {state}"
     return [
         str(effect.row),
-        change_text(effect.changed),
+        change_text(effect.changed, effect.labels),
         str(len(effect.seeds)),
         _difference(effect, metric),
         _p(effect.judged.p) if effect.judged else "",
@@ -157,7 +157,7 @@ def terms_table(
     by_seed: bool,
 ) -> Table:
     """Returns a table with one row per main effect, interaction or contribution."""
-    rows = [_term_row(term, results.metric) for term in terms]
+    rows = [_term_row(term, results) for term in terms]
     data = [_term_data(term) for term in terms]
     bold = _decided([term.judged.verdict if term.judged else None for term in terms])
     columns = ["effect", "factor", "level", INTERVAL, ADJUSTED, "verdict"]
@@ -186,13 +186,18 @@ def _decided(verdicts: Sequence[Verdict | None]) -> frozenset[tuple[int, str]]:
     )
 
 
-def _term_row(term: Term, metric: Metric) -> list[str]:
+def _term_row(term: Term, results: StudyResults) -> list[str]:
     """Returns the texts of one term."""
+    labels = results.labels
+    levels = [
+        level_label(labels, factor, level)
+        for factor, level in zip(term.factors, term.levels, strict=True)
+    ]
     return [
         term.kind,
-        " x ".join(term.factors),
-        " x ".join(map(level_text, term.levels)),
-        interval_text(term.estimate, metric) if term.estimate else "",
+        " x ".join(factor_label(labels, factor) for factor in term.factors),
+        " x ".join(levels),
+        interval_text(term.estimate, results.metric) if term.estimate else "",
         _p(term.judged.p) if term.judged else "",
         _verdict(term),
     ]

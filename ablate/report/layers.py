@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.records import StudyResults
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import level_label, shown_levels
 from ablate.report.tables import Table
 
 # The largest number of layers that a table shows side by side.
@@ -56,7 +56,8 @@ def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line
 
 def _label(results: StudyResults, levels: Mapping[str, Any]) -> str:
     told = [
-        f"{name.rpartition('.')[2]} {level_text(levels[name])}"
+        f"{results.labels.get(name, name.rpartition('.')[2])}"
+        f" {level_label(results.labels, name, levels[name])}"
         for name in results.factors
         if levels.get(name) is not None
     ]

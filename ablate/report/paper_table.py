@@ -95,6 +95,7 @@ class _PaperTable:
         policy: str,
     ) -> None:
         self._results = results
+        self._called = results.labels
         self._style = style
         self._published = published
         self._looks = looks
@@ -230,7 +231,7 @@ class _PaperTable:
         metric = self._results.metric
         if name in self._results.factors:
             words = re.sub(r"[._]", " ", name)
-            heading = self._heading(name, escape.latex(words))
+            heading = self._heading(name, escape.latex(self._called.get(name, words)))
             return _Column(heading, "l", lambda row: self._level(name, row))
         if name in self._units:
             unit = self._units[name]
@@ -254,7 +255,8 @@ class _PaperTable:
 
     def _level(self, factor: str, row: Row) -> str:
         text = level_text(row.levels.get(factor))
-        usual = "--" if text == "-" else escape.latex(text)
+        called = self._called.get(f"{factor}:{text}", text)
+        usual = "--" if called == "-" else escape.latex(called)
         return _shielded(self._style.labels.get(f"{factor}:{text}", usual))
 
     def _mean(self, row: Row) -> str:

@@ -18,7 +18,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
 
@@ -133,7 +133,8 @@ def pareto_table(
         probability = None if probabilities is None else float(probabilities[index])
         rows.append(_row(plane, index, bool(on_front[index]), probability))
         data.append(_data(plane, index, bool(on_front[index]), probability))
-    columns = ["row", *results.factors, *plane.headings, "n", "front"]
+    factors = [factor_label(results.labels, name) for name in results.factors]
+    columns = ["row", *factors, *plane.headings, "n", "front"]
     if probabilities is not None:
         columns.append(PROBABILITY)
     return Table(
@@ -192,7 +193,10 @@ def _row(
     cell = plane.cells[index]
     levels = shown_levels(cell)
     row = [str(cell.index)]
-    row += [level_text(levels.get(factor)) for factor in plane.results.factors]
+    row += [
+        level_label(plane.results.labels, factor, levels.get(factor))
+        for factor in plane.results.factors
+    ]
     row += plane.texts(plane.points[index])
     row += [str(len(cell.values)), "yes" if on_front else ""]
     if probability is not None:

@@ -12,7 +12,12 @@ from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
-from ablate.report.summary import Row, level_text, summarise
+from ablate.report.summary import (
+    Row,
+    factor_label,
+    level_label,
+    summarise,
+)
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
@@ -118,7 +123,7 @@ def _columns(
         return _with_sd(row.gain, row.gain_sd, digits, signed=True)
 
     columns = [Column("row", lambda row: str(row.index))]
-    columns += [_level_column(factor) for factor in results.factors]
+    columns += [_level_column(factor, results.labels) for factor in results.factors]
     columns.append(Column(results.metric.title, metric))
     if _has_controls(shown):
         columns.append(Column("Δ control", gain))
@@ -132,8 +137,12 @@ def _columns(
     return columns
 
 
-def _level_column(factor: str) -> Column:
-    return Column(factor, lambda row: level_text(row.levels.get(factor)), right=False)
+def _level_column(factor: str, labels: Mapping[str, str]) -> Column:
+    return Column(
+        factor_label(labels, factor),
+        lambda row: level_label(labels, factor, row.levels.get(factor)),
+        right=False,
+    )
 
 
 def _cost_column(name: str, unit: Unit) -> Column:

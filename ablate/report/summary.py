@@ -106,6 +106,17 @@ def level_text(level: Level | None) -> str:
     return str(level)
 
 
+def factor_label(labels: Mapping[str, str], factor: str) -> str:
+    """Returns what a factor is called in tables and figures."""
+    return labels.get(factor, factor)
+
+
+def level_label(labels: Mapping[str, str], factor: str, level: Level | None) -> str:
+    """Returns what a level is called in tables and figures."""
+    text = level_text(level)
+    return labels.get(f"{factor}:{text}", text)
+
+
 def shown_levels(cell: HasLevels) -> dict[str, Level | None]:
     """Returns the levels of a cell; None if the model does not read the factor."""
     return {

@@ -18,7 +18,7 @@ from ablate.records import (
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
 from ablate.report.seeds_needed import MOST
-from ablate.report.summary import level_text
+from ablate.report.summary import factor_label, level_label
 from ablate.report.units import unit_for
 from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
@@ -48,16 +48,21 @@ def policy(space: Space) -> str:
     return ", ".join(filter(None, (text, weights)))
 
 
-def change_text(levels: Mapping[str, Level | None]) -> str:
-    """Returns levels as `shortcuts.count = 2, layout = parallel`."""
-    return (
-        ", ".join(
-            f"{name} = {level_text(level)}"
-            for name, level in levels.items()
-            if level is not None
-        )
-        or "no factor changed"
-    )
+def change_text(
+    levels: Mapping[str, Level | None], labels: Mapping[str, str] | None = None
+) -> str:
+    """Returns levels as `shortcuts.count = 2, layout = parallel`.
+
+    Args:
+        labels: what factors and levels are called; by default their names.
+    """
+    called = labels or {}
+    texts = [
+        f"{factor_label(called, name)} = {level_label(called, name, level)}"
+        for name, level in levels.items()
+        if level is not None
+    ]
+    return ", ".join(texts) or "no factor changed"
 
 
 def interval_text(estimate: Estimate, metric: Metric) -> str:
@@ -104,7 +109,7 @@ def no_difference(metric: Metric, margin: float, how: str) -> str:
 
 def sentence(effect: Effect, metric: Metric, margin: float) -> str:
     """Returns what can be said of an effect, as one sentence."""
-    what = change_text(effect.changed)
+    what = change_text(effect.changed, effect.labels)
     unit, digits = metric.unit, metric.digits
     cost = f" {cost_text(effect)}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())

@@ -47,6 +47,7 @@ from ablate.space.cells import (
     read_strategy,
 )
 from ablate.space.context import Context
+from ablate.space.labels import read_labels
 from ablate.space.levels import check_listed, check_names
 from ablate.space.own import check_own
 from ablate.space.primary import read_primary
@@ -216,6 +217,7 @@ def _read(context: Context) -> Space:
         looks=read_looks(context),
         margin=_margin(context, metric, metrics),
         primary=read_primary(context, levels),
+        labels=read_labels(context, levels),
         control=read_control(context, levels),
         limits=read_limits(context),
         resources=resources,

@@ -396,6 +396,10 @@ class SpaceForm(Form):
     tested at the full level, but only if all before it differ, so it finds far more
     with few seeds.
     """
+    labels: dict[str, str] = {}
+    """What factors and levels are called in tables and figures: the name by factor, or
+    by factor and level as ffn.kernel:none. Keys, SQL and JSON keep the real names.
+    """
     keep: Keep = "last"
     """What stays on disk of a completed trial: last (its whole checkpoint), best (its
     last and best weights), none.

@@ -260,6 +260,7 @@ class Reader(TrialReader):
             ),
             history=history,
             searching=searching,
+            labels=(study["space"] or {}).get("labels") or {},
             chance=chance_of(study["space"], study["metric"]),
         )
 

@@ -1,0 +1,52 @@
+"""What factors and levels are called in tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from ablate.errors import unknown
+from ablate.records import Level
+from ablate.space.context import Context
+
+# The most characters of a label.
+LONGEST = 80
+
+
+def read_labels(
+    context: Context, levels: Mapping[str, tuple[Level, ...]]
+) -> dict[str, str]:
+    """The labels by factor, or by factor and level as `ffn.kernel:none`.
+
+    Notes labels of nothing, and labels that do not fit on one line.
+    """
+    known: list[str] = []
+    for factor, own in levels.items():
+        known.append(factor)
+        known += [f"{factor}:{_text(level)}" for level in own]
+    for name, label in context.form.labels.items():
+        if name not in known:
+            context.wrong(("labels", name), partial(unknown, "label", name, known))
+        elif not label.strip() or not label.isprintable() or len(label) > LONGEST:
+            context.wrong(
+                ("labels", name),
+                f"labels: {name}: a label is one line with 1 to {LONGEST} characters",
+            )
+    columns = [context.form.labels.get(factor, factor) for factor in levels]
+    for factor in levels:
+        called = context.form.labels.get(factor, factor)
+        if columns.count(called) > 1:
+            context.wrong(
+                ("labels",), f"labels: two factors are called {called!r}; rename one"
+            )
+            break
+    return dict(context.form.labels)
+
+
+def _text(level: Level) -> str:
+    """A level as tables print it."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    if isinstance(level, float):
+        return f"{level:g}"
+    return str(level)
