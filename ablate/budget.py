@@ -86,13 +86,16 @@ class Meter:
     budget: Budget = UNLIMITED
     before: Used = field(default_factory=Used)
     _begun: set[str] = field(init=False)
-    # By trial and number of the epoch.
-    _seconds: dict[tuple[str, int], float] = field(default_factory=dict)
-    _joules: dict[tuple[str, int], float] = field(default_factory=dict)
+    _seconds: float = field(init=False)
+    _joules: float = field(init=False)
+    # Seconds and joules by trial and number of the epoch.
+    _epochs: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
     _refused: bool = False
 
     def __post_init__(self) -> None:
         self._begun = set(self.before.trials)
+        self._seconds = self.before.seconds
+        self._joules = self.before.joules
 
     def admits(self, trial: str) -> bool:
         """Whether a trial may begin or go on.
@@ -114,17 +117,20 @@ class Meter:
 
     def count(self, event: Event) -> None:
         """Adds the epochs of an event."""
-        if not isinstance(event, Progressed):
+        if not isinstance(event, Progressed) or not self.budget.is_limited:
             return
         for epoch in event.epochs:
-            self._seconds[event.trial, epoch.number] = epoch.seconds
-            self._joules[event.trial, epoch.number] = epoch.joules or 0.0
+            key = event.trial, epoch.number
+            before = self._epochs.get(key, (0.0, 0.0))
+            after = epoch.seconds, epoch.joules or 0.0
+            self._epochs[key] = after
+            self._seconds += after[0] - before[0]
+            self._joules += after[1] - before[1]
 
     @property
     def hours(self) -> float:
         """The hours that all runs have used."""
-        seconds = self.before.seconds + sum(self._seconds.values())
-        return seconds / SECONDS_PER_HOUR
+        return self._seconds / SECONDS_PER_HOUR
 
     @property
     def must_stop(self) -> bool:
@@ -137,9 +143,7 @@ class Meter:
 
     @property
     def _joules_are_used(self) -> bool:
-        if self.budget.joules is None:
-            return False
-        return self.before.joules + sum(self._joules.values()) >= self.budget.joules
+        return self.budget.joules is not None and self._joules >= self.budget.joules
 
     @property
     def exhausted(self) -> str:

@@ -45,7 +45,7 @@ class Desk:
         failed: trials that fail when they are trained for the first time.
         tried: trials that have failed and were not tried again.
         had: the trials that were ever declared, by cell and seed.
-        known: the trials that had ended when they were declared for the first time.
+        known: when trials were declared for the first time that had ended by then.
         cells: how many rows a search proposes; None: the study has a design.
         fooled: whether any look gave a wrong verdict.
     """
@@ -63,7 +63,7 @@ class Desk:
     failed: set[tuple[int, int]] = field(default_factory=set)
     tried: set[tuple[int, int]] = field(default_factory=set)
     had: set[tuple[int, int]] = field(default_factory=set)
-    known: set[tuple[int, int]] = field(default_factory=set)
+    known: dict[tuple[int, int], datetime] = field(default_factory=dict)
     cells: int | None = None
     fooled: bool = False
 
@@ -105,7 +105,8 @@ class Desk:
         )
         if not self.declared or self.declared[-1].space != declaration.space:
             if self.declared:
-                self.known |= (self._trials() - self.had) & set(self.ended)
+                added = (self._trials() - self.had) & set(self.ended)
+                self.known |= dict.fromkeys(added, self.moment)
             self.declared.append(declaration)
             self.had |= self._trials()
 
@@ -155,6 +156,10 @@ class Desk:
         for number, cell in enumerate(self.rows):
             ended = {seed: self.ended.get((cell, seed)) for seed in self.seeds}
             done = [seed for seed, moment in ended.items() if moment is not None]
+            phases = {
+                seed: history.phase_of(self.known.get((cell, seed), moment))
+                for seed, moment in ended.items()
+            }
             cells.append(
                 replace(
                     whole.cells[cell],
@@ -162,14 +167,12 @@ class Desk:
                     role="variant" if number else "reference",
                     statuses={seed: self._status(cell, seed) for seed in self.seeds},
                     values={seed: float(values[cell, seed]) for seed in done},
-                    phase_of={
-                        seed: (
-                            -1
-                            if (cell, seed) in self.known
-                            else history.phase_of(moment)
-                        )
-                        for seed, moment in ended.items()
-                    },
+                    phase_of=phases,
+                    known=frozenset(
+                        seed
+                        for seed, phase in phases.items()
+                        if phase < 0 or (cell, seed) in self.known
+                    ),
                 )
             )
         return replace(

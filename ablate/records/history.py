@@ -53,6 +53,9 @@ class History:
     # What changed after results were known, so that they give no verdict any more: the
     # metric, the baseline, or seeds that were left out. Empty: nothing.
     changed: str = ""
+    # The phase in which row 0 got some of its seeds that were known by then, but not
+    # all. They may be the reason. None: there is none.
+    chosen_from: int | None = None
 
     @property
     def last(self) -> int:

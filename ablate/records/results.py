@@ -30,8 +30,11 @@ class CellResult:
     values: Mapping[int, float]
     control_of: int | None = None
     # The phase of the study in which the trial ended, by seed, for trials that ended.
-    # -1: it was completed before the study declared it.
+    # -1: before the study was declared.
     phase_of: Mapping[int, int] = field(default_factory=dict)
+    # Seeds that were completed when the study declared them. Their phase is that of the
+    # declaration.
+    known: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

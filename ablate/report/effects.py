@@ -124,12 +124,19 @@ class _Phases:
         phase = self.results.history.phases[number]
         reference = _until(self.reference, number)
         cells = [_until(cell, number) for cell in self.cells]
-        complete = [cell for cell in cells if _was_complete(cell, phase)]
-        if not _was_complete(reference, phase):
+        complete = [
+            cell for cell in cells if _was_complete(cell, phase) and not was_known(cell)
+        ]
+        if not _was_complete(reference, phase) or self._is_chosen(number):
             return {}
         judge_at = self._judge(number, phase.looks, predict=False)
         found = judge_at.effects(complete, reference)
         return {effect.row: effect for effect in found}
+
+    def _is_chosen(self, number: int) -> bool:
+        """Whether row 0 has chosen seeds in a phase."""
+        first = self.results.history.chosen_from
+        return first is not None and first <= number
 
     def _judge(self, number: int, looks: Looks | None, *, predict: bool) -> Judge:
         phase = self.results.history.phases[number]
@@ -153,9 +160,15 @@ class _Phases:
         judged, estimate = effect.judged, effect.estimate
         if judged is None or estimate is None:
             return effect
+        is_known = was_known(cell) or self._is_chosen(self.results.history.last)
         why = _barred(self.results, cell, self.reference)
         if why is not None:
-            return effect.without_verdict(why)
+            return effect.without_verdict(Withheld.KNOWN if is_known else why)
+        if is_known:
+            judged = replace(
+                judged, verdict=Verdict.INCONCLUSIVE, withheld=Withheld.KNOWN
+            )
+            effect = replace(effect, judged=judged, further=None)
         before = [
             one.judged
             for one in earlier
@@ -167,7 +180,7 @@ class _Phases:
         ]
         if not before:
             return effect
-        now = [] if judged.withheld in NOT_YET else [judged]
+        now = [] if judged.withheld in NOT_YET or is_known else [judged]
         p = min(one.p for one in (*before, *now))
         p_same = 1.0
         if abs(estimate.value) < self.margin:
@@ -209,9 +222,6 @@ def _barred(
     results: StudyResults, cell: CellResult, reference: CellResult
 ) -> Withheld | None:
     """Returns why two cells get no verdict in any phase, or None if they may."""
-    # Row 0 may be known, if it has all of its seeds (`store.declarations`).
-    if was_known(cell) or (reference.index and was_known(reference)):
-        return Withheld.KNOWN
     if results.history.changed:
         return Withheld.CHANGED
     # A mean over the other seeds would be one of survivors.
@@ -226,8 +236,11 @@ def was_known(cell: CellResult) -> bool:
     """Whether results of the cell may be the reason to compare it.
 
     A single known seed says nothing of its noise.
+
+    Args:
+        cell: with its seeds at the time in question.
     """
-    return list(cell.phase_of.values()).count(-1) > 1
+    return len(cell.known & set(cell.statuses)) > 1
 
 
 def control_effects(
@@ -283,7 +296,10 @@ def _if_allowed(
     results: StudyResults, effect: Effect, cells: Mapping[int, CellResult]
 ) -> Effect:
     """Returns a primary comparison, without its verdict if it can have none now."""
-    why = _barred(results, cells[effect.row], cells[effect.against])
+    row, against = cells[effect.row], cells[effect.against]
+    if was_known(row) or was_known(against):
+        return effect.without_verdict(Withheld.KNOWN)
+    why = _barred(results, row, against)
     if why is not None:
         return effect.without_verdict(why)
     if results.searching or not all(map(_has_ended, results.cells)):

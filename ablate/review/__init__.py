@@ -31,7 +31,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         circumstances = reader.circumstances(name)
         declarations = reader.declarations(name)
         # Reading them takes long in a large study, and is needed in few.
-        known = any(-1 in cell.phase_of.values() for cell in results.cells)
+        known = any(cell.known for cell in results.cells)
         trained = reader.identities(name) if known else []
     declared = declared_space(stored)
     declared = replace(declared, margin=results.history.margin(declared.margin))

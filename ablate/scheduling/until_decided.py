@@ -106,6 +106,9 @@ def _cell_result(
     known_by_seed = {
         trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
     }
+    phase_of = {
+        seed: history.phase_of(one.ended_at) for seed, one in known_by_seed.items()
+    }
     return CellResult(
         index=cell.index,
         levels=cell.levels,
@@ -128,9 +131,8 @@ def _cell_result(
             if one.status == Status.COMPLETED and metric in one.final
         },
         control_of=cell.control_of,
-        phase_of={
-            seed: history.phase_of(one.ended_at) for seed, one in known_by_seed.items()
-        },
+        phase_of=phase_of,
+        known=frozenset(seed for seed, phase in phase_of.items() if phase < 0),
     )
 
 

@@ -12,10 +12,12 @@ What would break it: removing cells of a study without `put_known_trials`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from sqlalchemy import Connection, insert, select
 
 from ablate.records import Status
+from ablate.store.moment import now
 from ablate.store.tables import cell_trials, cells, known_trials, trials
 
 CHUNK = 500
@@ -33,13 +35,18 @@ def put_known_trials(
         dropped: hashes of trials that the study has until now.
         added: hashes of trials that it has from now on.
     """
-    for hashes, own in ((dropped, True), (added, False)):
+    for hashes, declared_at in ((dropped, None), (added, now())):
         wanted = sorted(hashes)
         for start in range(0, len(wanted), CHUNK):
-            _put(connection, study, wanted[start : start + CHUNK], own=own)
+            _put(connection, study, wanted[start : start + CHUNK], declared_at)
 
 
-def _put(connection: Connection, study: int, hashes: list[str], *, own: bool) -> None:
+def _put(
+    connection: Connection,
+    study: int,
+    hashes: list[str],
+    declared_at: datetime | None,
+) -> None:
     """Stores the completed trials among some, unless they are stored."""
     stored = select(known_trials.c.trial_hash).where(known_trials.c.study_id == study)
     new = select(trials.c.hash).where(
@@ -48,29 +55,33 @@ def _put(connection: Connection, study: int, hashes: list[str], *, own: bool) ->
         trials.c.hash.not_in(stored),
     )
     rows = [
-        {"study_id": study, "trial_hash": key, "own": own}
+        {"study_id": study, "trial_hash": key, "declared_at": declared_at}
         for key in connection.execute(new).scalars()
     ]
     if rows:
         connection.execute(insert(known_trials), rows)
 
 
-def known_when_declared(connection: Connection, study: int) -> set[tuple[int, int]]:
-    """Returns the trials that were completed when the study declared them.
+def known_when_declared(
+    connection: Connection, study: int
+) -> dict[tuple[int, int], datetime]:
+    """Returns when the study declared trials that were completed then, in UTC.
 
     Those that it declared at first are left out: their times tell (`History.phase_of`).
 
     Returns:
-        the key of the cell and the seed of each.
+        the times by the key of the cell and the seed.
     """
     wanted = (
-        select(cell_trials.c.cell_id, cell_trials.c.seed)
+        select(cell_trials.c.cell_id, cell_trials.c.seed, known_trials.c.declared_at)
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .join(
             known_trials,
             (known_trials.c.study_id == cells.c.study_id)
             & (known_trials.c.trial_hash == cell_trials.c.trial_hash),
         )
-        .where(cells.c.study_id == study, known_trials.c.own.is_(False))
+        .where(cells.c.study_id == study, known_trials.c.declared_at.is_not(None))
     )
-    return {(row.cell_id, row.seed) for row in connection.execute(wanted)}
+    return {
+        (row.cell_id, row.seed): row.declared_at for row in connection.execute(wanted)
+    }

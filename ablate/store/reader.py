@@ -218,19 +218,16 @@ class Reader(TrialReader):
                 unread[cell].add(factor)
         by_cell_trials: dict[int | None, list[_Ended]] = defaultdict(list)
         for cell, seed, status, value, ended_at in trained:
-            phase = history.phase_of(ended_at)
-            if (cell, seed) in known:
-                phase = -1
-            by_cell_trials[cell].append(_Ended(seed, Status(status), value, phase))
-        row_0 = _row_0(found)
-        if any(trial.phase < 0 for trial in by_cell_trials[row_0]):
-            begin = history.begins[0]
-            if any(cell == row_0 for cell, _ in known):
-                begin = now()
-            with self._engine.connect() as connection:
-                lost = seeds_of_row_0_left_out(connection, study["id"], begin)
-            if lost and not history.changed:
-                history = replace(history, changed=seeds_left_out(lost))
+            phase = history.phase_of(known.get((cell, seed), ended_at))
+            ended = _Ended(
+                seed=seed,
+                status=Status(status),
+                value=value,
+                phase=phase,
+                known=phase < 0 or (cell, seed) in known,
+            )
+            by_cell_trials[cell].append(ended)
+        history = self._with_row_0(history, study["id"], by_cell_trials[_row_0(found)])
         metrics = metrics_of(study["space"])
         by_name = {one.name: one for one in metrics}
         if study["metric"] not in by_name:
@@ -263,6 +260,27 @@ class Reader(TrialReader):
             labels=(study["space"] or {}).get("labels") or {},
             chance=chance_of(study["space"], study["metric"]),
         )
+
+    def _with_row_0(
+        self, history: History, study: int, trained: Sequence[_Ended]
+    ) -> History:
+        """Returns the history with what row 0 lacks of its known seeds.
+
+        Args:
+            trained: the trials of row 0.
+        """
+        known = [trial for trial in trained if trial.known]
+        if not known:
+            return history
+        later = [trial.phase for trial in known if trial.phase >= 0]
+        with self._engine.connect() as connection:
+            before = seeds_of_row_0_left_out(connection, study, history.begins[0])
+            lost = seeds_of_row_0_left_out(connection, study, now())
+        if before and len(later) < len(known) and not history.changed:
+            history = replace(history, changed=seeds_left_out(before))
+        if lost and later:
+            history = replace(history, chosen_from=min(later))
+        return history
 
     def proposed(
         self, name: str, *, only_known: bool = False
@@ -359,6 +377,7 @@ class _Ended(NamedTuple):
     status: Status
     value: float | None
     phase: int
+    known: bool
 
 
 def _cell_result(
@@ -388,4 +407,5 @@ def _cell_result(
             and math.isfinite(trial.value)
         },
         phase_of={trial.seed: trial.phase for trial in trained},
+        known=frozenset(trial.seed for trial in trained if trial.known),
     )

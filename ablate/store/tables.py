@@ -128,10 +128,11 @@ known_trials = Table(
     ),
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column(
-        "own",
-        Boolean,
-        nullable=False,
-        comment="whether the study declared the trial before it was completed",
+        "declared_at",
+        DateTime,
+        nullable=True,
+        comment="when the study declared the trial, which was completed then; NULL if it"
+        " had declared it before",
     ),
 )
 

@@ -5,6 +5,7 @@ studies with a known truth.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,14 @@ def test_users_would_be_fooled_by_results_that_were_known(
     assert not users.fooled(100, users.compares_known_rows_with_a_new_row_0, 8, equal)
     monkeypatch.setattr("ablate.report.effects.was_known", lambda cell: False)
     assert users.fooled(300, users.compares_known_rows_with_a_new_row_0, 8, equal) > 0.1
+    declare = users.Desk.declare
+
+    def forgetful(desk: Any, *args: Any, **changes: Any) -> None:
+        declare(desk, *args, **changes)
+        desk.known.clear()
+
+    assert users.fooled(200, users.takes_rows_of_another_study, 8, equal) < 0.09
+    monkeypatch.setattr(users.Desk, "declare", forgetful)
     assert users.fooled(200, users.takes_rows_of_another_study, 8, equal) > 0.1
 
 

@@ -34,6 +34,7 @@ from tests.store.desk import (
 )
 
 SMALLER = TEXT.replace("  layout: [serial, parallel]\n", "")
+# The rows with `layout: parallel`, which helps.
 NEW_ROWS = {row for row in range(1, 8) if helps(row)}
 
 
@@ -78,14 +79,35 @@ def test_seeds_that_another_study_trained_first_are_known(desk: Desk) -> None:
     desk.run(TEXT)
     desk.run(with_seeds("8"), "other")
     study = desk.run(with_seeds("8"))
-    assert exploratory(study) == set(range(1, 8))
+    # What the first phase has shown with its own seeds stays.
+    effects = by_row(study)
+    assert {effects[row].verdict for row in NEW_ROWS} == {Verdict.HELPS}
+    assert exploratory(study) == set(range(1, 8)) - NEW_ROWS
 
 
 def test_chosen_seeds_of_row_0_give_no_verdict(desk: Desk) -> None:
     desk.run(TEXT)
     desk.run(with_seeds("8"), "other")
     study = desk.run(with_seeds("[0, 1, 2, 3, 5, 7]"))
-    assert study.results().history.changed == "seeds left out: 4, 6"
+    history = study.results().history
+    assert history.changed == ""
+    assert history.chosen_from == 1
+    # The first phase had all of its seeds.
+    assert by_row(study)[HELPS].verdict is Verdict.HELPS
+    assert exploratory(study) == set(range(1, 8)) - NEW_ROWS
+
+
+def test_one_chosen_seed_of_row_0_is_enough(desk: Desk) -> None:
+    """Other rows may not have it, so they are not known."""
+    desk.run(SMALLER)
+    rows = "design: rows\nrows: [{}, {layout: parallel}]\n"
+    more = TEXT.replace("seeds: 4", "seeds: 8")
+    for factor in ("shortcuts.count: [0, 1]", "ffn.kernel: [none, 3]"):
+        more = more.replace(f"  {factor}\n", "")
+    desk.run(more + rows, "other")
+    study = desk.run(SMALLER.replace("seeds: 4", "seeds: [0, 1, 2, 3, 6, 7]"))
+    assert study.results().history.chosen_from == 1
+    assert exploratory(study) == {1, 2, 3}
 
 
 def test_known_rows_beside_a_new_row_0_are_exploratory(desk: Desk) -> None:

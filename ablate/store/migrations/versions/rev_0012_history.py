@@ -38,10 +38,11 @@ def upgrade() -> None:
         sa.Column("study_id", sa.Integer(), nullable=False),
         sa.Column("trial_hash", sa.String(20), nullable=False),
         sa.Column(
-            "own",
-            sa.Boolean(),
-            nullable=False,
-            comment="whether the study declared the trial before it was completed",
+            "declared_at",
+            sa.DateTime(),
+            nullable=True,
+            comment="when the study declared the trial, which was completed then; NULL"
+            " if it had declared it before",
         ),
         sa.ForeignKeyConstraint(
             ["study_id"],
