@@ -173,8 +173,9 @@ def run(
             if shown.has_work:
                 finished = _train(shown, study, options, store, work, hooks, recorder)
         outcome = _outcome(declared, store.reader, recorder, finished=finished)
-        # `register` has cleared `finished_at`, which an earlier run may have set.
-        if not outcome.interrupted and not outcome.failed:
+        # `register` has cleared `finished_at`, which an earlier run may have set. Failed
+        # trials are left to the next run, but a search has proposed all of its cells.
+        if not outcome.interrupted:
             store.writer.finish(study)
     return outcome
 

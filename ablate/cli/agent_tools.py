@@ -13,12 +13,12 @@ that is left of the budget. Tools may run in several threads, so `run` holds a l
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,8 @@ how many there were.
 """
 # The most lines of a run that `wait` repeats.
 LINES = 12
+# How often a waiting tool looks, in seconds.
+STEP = 0.2
 # How long a run may take to save its checkpoints when it is stopped, in seconds.
 STOP_SECONDS = 60
 # `ablate run` ends with these codes if it was interrupted, and if its budget was used.
@@ -96,6 +98,7 @@ class Tools:
     _run: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _study: str = field(default="", init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _leaving: threading.Event = field(default_factory=threading.Event, init=False)
 
     @property
     def all(self) -> tuple[Callable[..., Any], ...]:
@@ -160,7 +163,7 @@ class Tools:
         space: SpaceText,
         name: answers.Name,
         seconds: Annotated[
-            float, Field(ge=0, le=3600, description="how long to wait for its end")
+            float, Field(ge=0, le=60, description="how long to wait for its end")
         ] = 30,
     ) -> answers.Run:
         """Train the trials of a space that have no result, within the budget.
@@ -196,7 +199,7 @@ class Tools:
     def wait(
         self,
         seconds: Annotated[
-            float, Field(ge=0, le=3600, description="how long to wait at most")
+            float, Field(ge=0, le=60, description="how long to wait at most")
         ] = 30,
     ) -> answers.Run:
         """Wait for the end of the run."""
@@ -277,9 +280,19 @@ class Tools:
 
         with Reader(self.url) as reader:
             columns, rows = reader.query(sql)
+        twice = {column for column in columns if columns.count(column) > 1}
+        if twice:
+            raise AblateError(
+                f"the query returns the column '{min(twice)}' twice; rename one with AS"
+            )
+        texts = [map(_plain, row) for row in rows]
         return answers.Query(
-            rows=[dict(zip(columns, row, strict=True)) for row in rows]
+            rows=[dict(zip(columns, row, strict=True)) for row in texts]
         )
+
+    def leave(self) -> None:
+        """Ends all waiting, because the server ends."""
+        self._leaving.set()
 
     def close(self) -> None:
         """Stops the run, if there is one, and waits until it has saved its state."""
@@ -305,8 +318,11 @@ class Tools:
     def _waited(self, seconds: float) -> answers.Run:
         if self._run is None:
             raise AblateError("nothing was run by this server; call `run` first")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._run.wait(seconds)
+        deadline = time.monotonic() + seconds
+        # In short steps, so that the server can end meanwhile.
+        while self._run.poll() is None and time.monotonic() < deadline:
+            if self._leaving.wait(STEP):
+                break
         lines = self._log(self._study).read_text(errors="replace").splitlines()
         return answers.Run(
             study=self._study,
@@ -361,7 +377,7 @@ class Tools:
                     f"the budget of this server is used up: {state['used']:g} of"
                     f" {state['limit']:g} {name}; only a person can raise it"
                 )
-            flags += [f"--max-{name}", f"{total:.9g}"]
+            flags += [f"--max-{name}", str(total)]
         return flags
 
 
@@ -375,6 +391,11 @@ def _answer(table: Table, row: type[Row]) -> answers.Answer[Row]:
     return answers.Answer(
         rows=[row.model_validate(one) for one in table.data], notes=list(table.notes)
     )
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of SQL as JSON can have it."""
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _state(code: int | None) -> answers.State:

@@ -70,7 +70,8 @@ def mcp(
     from ablate.provenance import install_extra, installed_version
 
     limits = Budget(trials=max_trials, hours=max_hours, joules=max_joules)
-    if not limits.is_limited:
+    if max_trials is None and max_hours is None:
+        # Not every machine measures energy, so joules alone may limit nothing.
         raise AblateError(
             "agents need a budget: add --max-hours 8, --max-trials 200, or both"
         )
@@ -99,10 +100,17 @@ def mcp(
     )
     for tool in tools.all:
         server.add_tool(tool)
-    signal.signal(signal.SIGTERM, _leave)
+
+    def leave(number: int, frame: object) -> NoReturn:
+        tools.leave()
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave)
     try:
         server.run("stdio")
     finally:
+        tools.leave()
         tools.close()
 
 
@@ -111,7 +119,3 @@ async def _session(server: object) -> AsyncIterator[None]:
     """Keeps stdout for the protocol: what tools print goes to stderr."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def _leave(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)

@@ -171,9 +171,12 @@ def _train(start: Any, options: Options, form: Format) -> None:
         again = advice.command("resume", outcome.study) + how
         if outcome.exhausted:
             show(study.results_table(), form.value)
+            limit = outcome.exhausted.partition(" ")[0]
+            failed = f", {outcome.failed} failed" if outcome.failed else ""
             tell(
                 f"The budget is used up ({outcome.exhausted}): {done} of"
-                f" {outcome.trials} trials done. With a larger one, go on with: {again}"
+                f" {outcome.trials} trials done{failed}. Go on with a larger one:"
+                f" {again} {limit} N"
             )
             raise typer.Exit(EXHAUSTED)
         tell(

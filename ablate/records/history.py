@@ -53,8 +53,8 @@ class History:
     # What changed after results were known, so that they give no verdict any more: the
     # metric, the baseline, or seeds that were left out. Empty: nothing.
     changed: str = ""
-    # The phase in which row 0 got some of its seeds that were known by then, but not
-    # all. They may be the reason. None: there is none.
+    # The phase from which on the results of row 0 may be the reason for it or its seeds:
+    # it was a variant of another study before, or it lacks seeds that were known.
     chosen_from: int | None = None
 
     @property

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func, insert, select
 from ablate.records import RESOLVED, Space, Status
 from ablate.redeclared import changed_parts
 from ablate.space_data import to_data
+from ablate.store.known_trials import copy_known_trials
 from ablate.store.tables import cell_trials, cells, declarations, studies, trials
 
 # What identifies a trial beside its architecture and its seed.
@@ -53,17 +54,21 @@ def put_declaration(
     space: Space,
     code: Mapping[str, str],
     moment: datetime,
-) -> None:
+) -> bool:
     """Stores a declaration, unless it equals the last one of the study.
 
     The study and its cells are still those of the last declaration.
 
     Args:
         code: the versions of the user's own parts.
+
+    Returns:
+        whether it was stored.
     """
     new = new_declaration(connection, study, space, code, moment)
     if new is not None:
         _put(connection, study, space.document, new)
+    return new is not None
 
 
 def put_first_declaration(
@@ -78,17 +83,20 @@ def put_first_declaration(
     If another study is declared in the same way, this one has its history too: only the
     name is new.
     """
-    for declaration in inherited(connection, space, code):
+    other, declared = inherited(connection, space, code)
+    for declaration in declared:
         _put(connection, study, space.document, declaration)
+    if other is not None:
+        copy_known_trials(connection, other, study)
     put_declaration(connection, study, space, code, moment)
 
 
 def inherited(
     connection: Connection, space: Space, code: Mapping[str, str]
-) -> list[Declaration]:
-    """Returns the declarations of a study that was last declared like this space.
+) -> tuple[int | None, list[Declaration]]:
+    """Returns a study that was last declared like this space, with its declarations.
 
-    Empty if there is none.
+    None and an empty list if there is none.
     """
     data = _declared(space, code)
     last = select(func.max(declarations.c.id)).group_by(declarations.c.study_id)
@@ -97,13 +105,15 @@ def inherited(
         .where(declarations.c.id.in_(last))
         .order_by(declarations.c.id)
     )
-    alike = [
-        declarations_of(connection, study)
-        for study, declared in connection.execute(wanted).all()
-        if not changed_parts(declared, data)
-    ]
-    # The longest one: a short history must not hide it.
-    return max(alike, key=len, default=[])
+    found: tuple[int | None, list[Declaration]] = (None, [])
+    for study, declared in connection.execute(wanted).all():
+        if changed_parts(declared, data):
+            continue
+        history = declarations_of(connection, study)
+        # The longest one: a short history must not hide it.
+        if len(history) > len(found[1]):
+            found = (study, history)
+    return found
 
 
 def _declared(space: Space, code: Mapping[str, str]) -> dict[str, Any]:
@@ -231,6 +241,30 @@ def declarations_of(connection: Connection, study: int) -> list[Declaration]:
         .order_by(declarations.c.id)
     )
     return [Declaration(*row) for row in connection.execute(wanted)]
+
+
+def was_a_variant(connection: Connection, study: int) -> bool:
+    """Whether another study compares row 0 of this one with a row 0 of its own.
+
+    It may then be the row 0 of this study because of what was found there.
+    """
+    own = (
+        select(cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study, cells.c.number == 0)
+    )
+    elsewhere = (
+        select(func.count())
+        .select_from(cell_trials)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(
+            cells.c.study_id != study,
+            cells.c.number > 0,
+            cells.c.role == "variant",
+            cell_trials.c.trial_hash.in_(own),
+        )
+    )
+    return connection.execute(elsewhere).scalar_one() > 0
 
 
 def seeds_of_row_0_left_out(

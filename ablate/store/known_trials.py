@@ -62,6 +62,16 @@ def _put(
         connection.execute(insert(known_trials), rows)
 
 
+def copy_known_trials(connection: Connection, source: int, study: int) -> None:
+    """Gives a study that is declared like another one what that one knew."""
+    theirs = select(known_trials.c.trial_hash, known_trials.c.declared_at).where(
+        known_trials.c.study_id == source
+    )
+    rows = [{"study_id": study, **row} for row in connection.execute(theirs).mappings()]
+    if rows:
+        connection.execute(insert(known_trials), rows)
+
+
 def known_when_declared(
     connection: Connection, study: int
 ) -> dict[tuple[int, int], datetime]:

@@ -105,6 +105,12 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
             rows_of = _study_rows(source, study["id"])
             _add_to_study(target, place, rows_of)
             _add_declarations(target, place, rows_of)
+            if study["finished_at"]:
+                target.execute(
+                    update(studies)
+                    .where(studies.c.id == place, studies.c.finished_at.is_(None))
+                    .values(finished_at=study["finished_at"])
+                )
     _attempts(source, target, taken, places)
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
 

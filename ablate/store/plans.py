@@ -60,11 +60,14 @@ Rest = Literal["remove", "keep", "keep unless changed"]
 
 def put_study(
     connection: Connection, space: Space, file: str, code: Mapping[str, str]
-) -> int:
-    """Stores the declaration of a study beside earlier ones; returns its number.
+) -> tuple[int, bool]:
+    """Stores the declaration of a study beside earlier ones.
 
     Args:
         code: the versions of the user's own parts.
+
+    Returns:
+        the number of the study, and whether an earlier declaration differs.
     """
     values = {
         key: getattr(space, key)
@@ -94,11 +97,11 @@ def put_study(
                 f" {file}, or use another {option('store')}"
             )
         # First, because it notes whether the study had ended.
-        put_declaration(connection, int(found), space, code, now())
+        differs = put_declaration(connection, int(found), space, code, now())
         connection.execute(
             update(studies).where(studies.c.id == found).values(**values)
         )
-        return int(found)
+        return int(found), differs
     view = views.results_view_name(space.name)
     taken = connection.execute(
         select(func.count()).where(studies.c.results_view == view)
@@ -118,7 +121,7 @@ def put_study(
             .values(results_view=f"{view}_{study}")
         )
     put_first_declaration(connection, study, space, code, now())
-    return study
+    return study, False
 
 
 def put_cells(
@@ -129,6 +132,8 @@ def put_cells(
     again: Sequence[Status],
     rest: Rest,
     begun: Collection[str] = (),
+    *,
+    declared_again: bool = False,
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials.
 
@@ -138,6 +143,8 @@ def put_cells(
         again: states of trials that should be trained again, unless they have `begun`
             in this run.
         rest: what happens to the study's other cells; see `Rest`.
+        declared_again: whether the plan is that of a new declaration. If it is not, all
+            seeds of a cell were declared before, also those that it gets only now.
     """
     rows = connection.execute(
         select(cells.c.number, cells.c.digest).where(cells.c.study_id == study)
@@ -154,8 +161,11 @@ def put_cells(
         # within a study.
         changed += [number for number in stored if number not in digests]
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
-    if stored and rest != "keep":
-        _note_known_trials(connection, study, changed, new)
+    if stored:
+        # A search proposes cells that may be known by then.
+        added = [cell for cell in new if declared_again or cell.index not in stored]
+        removed = changed if declared_again else []
+        _note_known_trials(connection, study, removed, added)
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))

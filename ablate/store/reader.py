@@ -32,6 +32,7 @@ from ablate.store.declarations import (
     is_searching,
     new_declaration,
     seeds_of_row_0_left_out,
+    was_a_variant,
 )
 from ablate.store.history import history_of, seeds_left_out
 from ablate.store.known_trials import known_when_declared
@@ -162,7 +163,7 @@ class Reader(TrialReader):
                 select(studies.c.id).where(studies.c.name == space.name)
             ).scalar()
             if study is None:
-                return history_of(inherited(connection, space, code))
+                return history_of(inherited(connection, space, code)[1])
             declared = declarations_of(connection, study)
             new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
@@ -276,9 +277,12 @@ class Reader(TrialReader):
         with self._engine.connect() as connection:
             before = seeds_of_row_0_left_out(connection, study, history.begins[0])
             lost = seeds_of_row_0_left_out(connection, study, now())
+            chosen = len(known) > 1 and was_a_variant(connection, study)
         if before and len(later) < len(known) and not history.changed:
             history = replace(history, changed=seeds_left_out(before))
-        if lost and later:
+        if chosen and len(later) < len(known):
+            history = replace(history, chosen_from=0)
+        elif later and (lost or chosen):
             history = replace(history, chosen_from=min(later))
         return history
 

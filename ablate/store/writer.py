@@ -191,7 +191,7 @@ class Writer:
             exclude_drivers(connection)
             if self.shared:
                 self._refuse_another_declaration(connection, space)
-            study = put_study(connection, space, file, plan.code)
+            study, differs = put_study(connection, space, file, plan.code)
             if self.shared:
                 self._sign_in(connection, study, space)
             put_cells(
@@ -201,6 +201,7 @@ class Writer:
                 cost_revision,
                 again,
                 "remove" if drop_others else "keep unless changed",
+                declared_again=differs,
             )
             put_declared(connection, study, space)
         if self.shared and self._heart is None:

@@ -164,10 +164,32 @@ def test_mistakes_are_short_answers(tools: Tools) -> None:
         tools.effects("tiny")
 
 
-def test_agents_need_a_budget(say: Say) -> None:
-    code, _, err = say("mcp")
+@pytest.mark.parametrize("words", [(), ("--max-joules", "5")])
+def test_agents_need_a_budget(say: Say, words: tuple[str, ...]) -> None:
+    """Energy is not measured everywhere, so it limits nothing alone."""
+    code, _, err = say("mcp", *words)
     assert code == 2
     assert "agents need a budget: add --max-hours 8" in err
+
+
+@pytest.mark.slow
+def test_queries_have_values_that_json_has(tools: Tools) -> None:
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    tools.run(ONE_SEED, "one", seconds=60)
+    found = tools.query("SELECT x'00ff' AS b, 1 AS n")
+    assert found.model_dump(mode="json")["rows"] == [{"b": "00ff", "n": 1}]
+    with pytest.raises(ToolError, match="the column 'a' twice"):
+        tools.query("SELECT 1 AS a, 2 AS a")
+
+
+def test_waiting_ends_with_the_server(tools: Tools) -> None:
+    started = time.monotonic()
+    tools.run(TINY.replace("epochs: 3", "epochs: 300"), "long", seconds=0)
+    tools.leave()
+    tools.wait(60)
+    tools.close()
+    assert time.monotonic() - started < 50
 
 
 @pytest.mark.slow

@@ -90,7 +90,8 @@ def test_a_failed_trial_does_not_hold_the_others_up(
     outcome = run_text(UNTIL, SimulatedExecutor(failing))
     assert outcome.failed == 2
     assert not outcome.interrupted
-    assert max(counts(options)) == 9
+    # Rows with a failed trial wait; the others get as many seeds as they need.
+    assert counts(options) == [6, 3, 6, 3]
     assert run_text(UNTIL, SimulatedExecutor(curve)).failed == 0
     assert all(
         set(cell.values) == set(cell.statuses)

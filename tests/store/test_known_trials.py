@@ -120,6 +120,51 @@ def test_known_rows_beside_a_new_row_0_are_exploratory(desk: Desk) -> None:
     assert exploratory(study) == {4, 6}
 
 
+def test_another_name_does_not_make_known_rows_new(desk: Desk) -> None:
+    desk.run(SMALLER)
+    desk.run(TEXT, "other")
+    desk.run(TEXT)
+    assert exploratory(desk.run(TEXT, "again")) == NEW_ROWS
+
+
+def test_a_variant_that_becomes_the_baseline_may_be_the_worst_one(desk: Desk) -> None:
+    desk.run(TEXT, "other")
+    swapped = TEXT.replace("[none, 3]", "[3, none]").replace("[0, 1]", "[0, 2]")
+    study = desk.run(swapped)
+    assert study.results().history.chosen_from == 0
+    effects = by_row(study)
+    assert {effects[row].verdict for row in effects} == {Verdict.INCONCLUSIVE}
+
+
+def test_looks_that_were_declared_before_are_not_known(desk: Desk) -> None:
+    """Their seeds are granted only later, when another study has trained them."""
+    looks = with_seeds("{until_decided: 8, start: 4, step: 2}")
+    desk.run(looks, most=30)
+    desk.run(with_seeds("8"), "other")
+    assert not exploratory(desk.run(looks))
+
+
+def test_proposals_of_a_longer_search_may_be_known(desk: Desk) -> None:
+    search = "strategy: {name: brute-force, cells: 3}\n"
+    desk.run(TEXT + search)
+    desk.run(TEXT, "other")
+    study = desk.run(TEXT + search.replace("3", "7"))
+    found = by_row(study)
+    assert len(found) > 3
+    late = [effect for effect in found.values() if effect.judged and effect.row > 2]
+    assert {effect.withheld for effect in late} == {Withheld.KNOWN}
+
+
+def test_a_search_with_a_failed_trial_has_ended(desk: Desk) -> None:
+    text = TEXT + "strategy: {name: brute-force, cells: 8}\n"
+    study = desk.run(text, curve=fails_at(row=HELPS, seed=3))
+    results = study.results()
+    assert not results.searching
+    reasons = [effect.withheld for effect in by_row(study).values()]
+    assert reasons.count(Withheld.FAILED) == 1
+    assert reasons.count(None) == len(reasons) - 1
+
+
 def test_a_row_with_a_failed_trial_waits_alone(desk: Desk) -> None:
     failing = fails_at(row=HELPS, seed=3)
     study = desk.run(TEXT, curve=failing)
