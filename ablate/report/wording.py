@@ -185,7 +185,13 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
             " could be stopped whenever it looks well, more than 5 % of verdicts would"
             " be false."
         )
-    if Withheld.KNOWN in reasons:
+    if Withheld.KNOWN in reasons and history.chosen_from is not None:
+        notes.append(
+            "exploratory: row 0 was a variant of another study before, or lacks seeds"
+            " that were known, so its results may be the reason to compare with it."
+            " Seeds that were not trained before give verdicts."
+        )
+    elif Withheld.KNOWN in reasons:
         notes.append(
             "exploratory: the results of these rows were known before the study was"
             " declared, so they may be the reason to compare them. Seeds that were not"

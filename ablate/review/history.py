@@ -61,12 +61,16 @@ def _consequence(history: History) -> str:
 def known_before(study: Read) -> Iterator[Finding]:
     """Results of the study existed before it was declared."""
     rows = [effect.row for effect in study.effects if effect.withheld is Withheld.KNOWN]
+    if study.results.history.chosen_from is None:
+        known = "the results were known before the study declared them"
+    else:
+        known = "row 0 was a variant of another study before, or lacks seeds that were known"
     if rows:
         yield Finding(
             "known before",
-            f"{rows_text(rows)}: the results were known before the study was declared, so"
-            " they may be the reason to compare these rows. They are exploratory. Train"
-            f" them with seeds that were not trained before: seeds: [...] in"
+            f"{rows_text(rows)}: {known}, so results may be the reason to compare these"
+            " rows. They are exploratory. Train"
+            f" them and row 0 with seeds that were not trained before: seeds: [...] in"
             f" {study.file}.",
             study.again(),
         )

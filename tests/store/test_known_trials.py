@@ -132,6 +132,13 @@ def test_a_variant_that_becomes_the_baseline_may_be_the_worst_one(desk: Desk) ->
     swapped = TEXT.replace("[none, 3]", "[3, none]").replace("[0, 1]", "[0, 2]")
     study = desk.run(swapped)
     assert study.results().history.chosen_from == 0
+    assert "row 0 was a variant of another study" in " ".join(
+        study.effects_table().notes
+    )
+    (finding,) = [
+        one for one in review("parts", study.store) if one.name == "known before"
+    ]
+    assert "row 0 was a variant of another study before" in finding.text
     effects = by_row(study)
     assert {effects[row].verdict for row in effects} == {Verdict.INCONCLUSIVE}
 
