@@ -36,8 +36,7 @@ from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.palette import VERDICTS
 from ablate.report.plotly_charts import draw
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import comma_separated
 from ablate.report.wording import policy, sentence
 from ablate.review import review, with_parts

@@ -18,8 +18,7 @@ from ablate.records import Known, Metric, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
 from ablate.report.plotly_charts import draw
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.review import with_parts
 from ablate.store.reader import Reader
 

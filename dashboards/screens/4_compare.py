@@ -14,8 +14,7 @@ from ablate.report import charts
 from ablate.report.charts import Chart
 from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
-from ablate.report.results_table import level_text
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.wording import interval_text
 
 MOST_OFFERED = 500
