@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-peers docs reference tutorials lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-peers agreement docs reference tutorials lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -103,6 +103,14 @@ bench-circulant: $(READY)
 # How often an effect is found, by the share of the 5 % that the declared seeds get.
 bench-shares: $(READY)
 	@$(BIN)/python benchmarks/shares.py
+
+# What pairing by seed gains and costs.
+bench-pairing: $(READY)
+	@$(BIN)/python benchmarks/pairing.py
+
+# Verdicts with few seeds against those of twenty, on stored trainings; TRAIN=STORE trains them again (about 8 minutes), WRITE=1 writes docs/results/agreement.md.
+agreement: $(READY)
+	@$(BIN)/python benchmarks/agreement.py $(if $(TRAIN),--train $(TRAIN)) $(if $(WRITE),--write) $(if $(COUNT),--count $(COUNT))
 
 # The same short trials through other tools, each in an environment of its own: make bench-peers SEEDS=36 for 72 trials.
 bench-peers: $(READY)

@@ -358,6 +358,9 @@ def _queue(
     results = (*policy.results, Status.FAILED)
     grows = declared.strategy is not None or shown.full_plan is not None
 
+    # A confirmation is trained to its end, whatever the scheduler of the search is.
+    fresh = declared.confirmation_seeds
+
     def job(trial: Trial) -> Job:
         known = shown.known
         if grows or store.writer.shared:
@@ -373,6 +376,7 @@ def _queue(
             beginnings=store.reader.beginnings(trial),
             keep=declared.keep,
             sources=registry.sources(),
+            may_stop=trial.seed not in fresh,
         )
 
     return Queue(source, lambda key: store.writer.claim(key, results), job, meter)
@@ -388,6 +392,9 @@ def _make_private(folder: str) -> None:
 def _order(shown: Preview, options: Options, jobs: Queue) -> Order:
     declared = shown.plan.space
     mine = {trial.hash for trial in shown.to_train}
+    fresh = declared.confirmation_seeds
+    # Confirmations follow the search, so no trial of it is compared with them.
+    mine.update(trial.hash for trial in shown.plan.trials if trial.seed in fresh)
     # `recipe.epochs` may be a factor; a scheduler needs the longest training.
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(

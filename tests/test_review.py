@@ -226,7 +226,7 @@ def another(**changed: str) -> str:
         ),
         ("too few seeds", "ablate run", {"text": SOUND, "made": flat}),
         (
-            "too few seeds",
+            "not confirmed",
             "ablate run",
             {
                 "text": SEARCH.replace("seeds: 4", "seeds: 1"),
@@ -239,6 +239,16 @@ def another(**changed: str) -> str:
             {"text": TINY.replace("seeds: 2", "seeds: 4")},
         ),
         ("chosen on the test set", "ablate run", {"text": SEARCH}),
+        (
+            "not confirmed",
+            "ablate run",
+            {
+                "text": TINY.replace("seeds: 2", "seeds: 4").replace(
+                    "design: grid", "strategy: {name: random, cells: 3}"
+                ),
+                "also": ["chosen on the test set", "too few", "iso-cost"],
+            },
+        ),
         (
             "chosen on the test set",
             "ablate run",

@@ -55,6 +55,8 @@ class Progress:
         self._sign = 1
         self._word = ""
         self._until = False
+        # The fresh seeds on which a search confirms its best cells.
+        self._fresh: frozenset[int] = frozenset()
         self._start = time.monotonic()
         self._bars: Bars | None = None
 
@@ -117,12 +119,23 @@ class Progress:
         else:
             self._word = space.metric
         self._until = space.looks is not None
+        self._fresh = frozenset(space.confirmation_seeds)
         if self._live and (shown.to_train or more):
             self._start_bars()
 
     def proposed(self, cells: list[Cell]) -> None:
         """Adds cells that a search has proposed, or that get more seeds."""
         before = len(self._trials)
+        confirmed = [
+            str(cell.index)
+            for cell in cells
+            if self._fresh and cell.trials and cell.trials[-1].seed in self._fresh
+        ]
+        if confirmed:
+            self._say(
+                f"the search has ended; rows {', '.join(confirmed)} are trained on"
+                f" {len(self._fresh)} fresh seeds"
+            )
         self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
         self._label(cells)
         if self._until and len(self._trials) > before:

@@ -105,6 +105,12 @@ def plan(
                 f"{'All other cells' if shown.more is None else f'{shown.more} more cells'}"
                 " will be proposed from the results."
             )
+            strategy = shown.plan.space.strategy
+            if strategy is not None and strategy.confirm:
+                print(
+                    f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
+                    f" trained on {strategy.confirm} fresh seeds."
+                )
         for line in power_lines(shown):
             print(line)
 

@@ -54,6 +54,7 @@ from ablate.records.space import (
     Space,
     Strategy,
     Term,
+    confirmation_seeds,
 )
 from ablate.records.trial import (
     KNOWN,
@@ -132,6 +133,7 @@ __all__ = [
     "Tested",
     "Trained",
     "Trial",
+    "confirmation_seeds",
     "epochs_of",
     "share_of_phase",
     "weights_named",

@@ -31,6 +31,8 @@ class Job:
     keep: Keep = "last"
     # The files of the user's parts, which a worker loads too.
     sources: tuple[Source, ...] = ()
+    # Whether a scheduler may stop it early.
+    may_stop: bool = True
 
 
 @dataclass(frozen=True)

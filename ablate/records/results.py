@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from ablate.records.base import Settings
 from ablate.records.history import History
@@ -35,6 +35,23 @@ class CellResult:
     # Seeds that were completed when the study declared them. Their phase is that of the
     # declaration.
     known: frozenset[int] = frozenset()
+    # For a cell that a search confirmed: the values of the seeds that chose it. They
+    # are not among `values`.
+    search_values: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a search chose the cell and trained it on fresh seeds."""
+        return bool(self.search_values)
+
+    def with_seeds(self, seeds: Collection[int]) -> CellResult:
+        """Returns the cell with some of its seeds."""
+        kept = set(seeds)
+        return replace(
+            self,
+            statuses={seed: one for seed, one in self.statuses.items() if seed in kept},
+            values={seed: value for seed, value in self.values.items() if seed in kept},
+        )
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,8 @@ class StudyResults:
     chance: float | None = None
     # Whether a search may still propose cells.
     searching: bool = False
+    # The fresh seeds on which a search confirms its best cells.
+    confirmation_seeds: tuple[int, ...] = ()
 
     @property
     def baseline(self) -> CellResult | None:

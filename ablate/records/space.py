@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
@@ -12,6 +12,23 @@ from ablate.records.base import MOST_AT_ONCE, MOST_CELLS, MOST_WHOLE, Level, Set
 from ablate.records.data import Data
 from ablate.records.metric import Direction, Metric
 from ablate.records.recipe import Recipe
+
+# How many of the best cells of a search are confirmed, unless the space says otherwise.
+CONFIRMED_CELLS = 3
+
+
+def confirmation_seeds(seeds: Sequence[int], number: int | None) -> tuple[int, ...]:
+    """Returns the fresh seeds on which a search confirms its best cells.
+
+    They are the numbers after the seeds that the search trains.
+
+    Args:
+        number: how many; None: the search confirms none.
+    """
+    if not number:
+        return ()
+    first = max(seeds, default=-1) + 1
+    return tuple(range(first, first + number))
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,22 @@ class Strategy:
     """Seed of the sampler."""
     parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
     """Cells in training at once, at most."""
+    confirm: Annotated[int, Ge(2), Le(1000)] | None = None
+    """Fresh seeds on which the best cells and row 0 are trained when the search has
+    ended. Tables show these means, which luck did not choose, and only these cells get
+    verdicts.
+    """
+    confirm_cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
+    """How many of the best cells are confirmed; 3 by default."""
+
+    @property
+    def confirmed_cells(self) -> int:
+        """How many of the best cells are confirmed."""
+        if self.confirm is None:
+            return 0
+        if self.confirm_cells is None:
+            return CONFIRMED_CELLS
+        return self.confirm_cells
 
 
 @dataclass(frozen=True)
@@ -304,6 +337,13 @@ class Space:
     head: str = ""
     # All metrics that training measures; `metric` is one of their names.
     metrics: tuple[Metric, ...] = ()
+
+    @property
+    def confirmation_seeds(self) -> tuple[int, ...]:
+        """The fresh seeds on which a search confirms its best cells."""
+        if self.strategy is None:
+            return ()
+        return confirmation_seeds(self.seeds, self.strategy.confirm)
 
     @property
     def compared(self) -> Metric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ablate.records import CellResult, Looks, StudyResults
+from ablate.report.confirmation import best_candidates
 from ablate.report.effect import Effect
 from ablate.report.noise import family_of
 from ablate.report.verdicts import LEVEL, Verdict
@@ -28,13 +29,15 @@ def best_rows(
     noise; if no row has two seeds, only the best mean is. Controls and folded rows are
     left out.
 
+    If a search confirms its best cells, only these and row 0 are compared.
+
     Args:
         found: the effects of the study.
         looks: the numbers of seeds at which verdicts are taken; the 5 % are for all.
     """
     rows = [
         cell
-        for cell in results.cells
+        for cell in best_candidates(results).cells
         if cell.values and cell.same_as is None and cell.role != "control"
     ]
     if not rows:

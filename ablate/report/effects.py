@@ -29,8 +29,9 @@ from ablate.records import (
     StudyResults,
     share_of_phase,
 )
+from ablate.report.confirmation import confirmed_study, unconfirmed_effect
 from ablate.report.effect import Effect, paired
-from ablate.report.judge import Judge, with_seeds
+from ablate.report.judge import Judge
 from ablate.report.noise import family_of
 from ablate.report.seeds_needed import seeds_needed
 from ablate.report.verdicts import (
@@ -59,16 +60,33 @@ def effects(
             seeds until it is decided.
         predict: estimate the number of further seeds (some ms per undecided cell).
     """
-    reference = results.cells[0] if results.cells else None
-    if reference is None:
+    if not results.cells:
         return []
-    cells = [
+    tested = _tested(confirmed_study(results), margin, looks, predict=predict)
+    by_row = {effect.row: effect for effect in tested}
+    return [
+        by_row.get(cell.index) or unconfirmed_effect(results, cell, results.cells[0])
+        for cell in _compared_cells(results)
+    ]
+
+
+def _compared_cells(results: StudyResults) -> list[CellResult]:
+    """Returns the cells that are compared with row 0."""
+    return [
         cell
         for cell in results.cells[1:]
         if cell.same_as is None
         and cell.role in ("variant", "baseline")
         and cell.statuses
     ]
+
+
+def _tested(
+    results: StudyResults, margin: float, looks: Looks | None, *, predict: bool
+) -> list[Effect]:
+    """Returns the effects of the cells that are one family, in their order."""
+    reference = results.cells[0]
+    cells = _compared_cells(results)
     phases = _Phases(results, cells, reference, results.history.margin(margin))
     found = phases.last(looks, predict=predict)
     earlier = [
@@ -194,8 +212,8 @@ class _Phases:
 
 def _until(cell: CellResult, phase: int) -> CellResult:
     """Returns the cell with the seeds whose trials ended in a phase or before it."""
-    return with_seeds(
-        cell, [seed for seed in cell.statuses if cell.phase_of.get(seed, 0) <= phase]
+    return cell.with_seeds(
+        [seed for seed in cell.statuses if cell.phase_of.get(seed, 0) <= phase]
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
 from ablate.records import Level, Looks, Metric, Primary, StudyResults
+from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
+from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
@@ -92,6 +94,12 @@ def effects_table(
             " verdict."
         ),
     ]
+    share = None if controls else seed_share(confirmed_study(results))
+    if share is not None:
+        notes.append(
+            f"Rows have {100 * share:.0f} % of the variance of a training in common,"
+            " seed by seed; pairing removes this from the differences."
+        )
     alone = [str(effect.row) for effect in effects if effect.alone]
     if alone:
         notes.append(
@@ -104,6 +112,7 @@ def effects_table(
             f"Primary, tested one after the other by paired t: row"
             f" {', '.join(primary)}. Rows after them are tested if all of them differ."
         )
+    notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += withheld_notes(effects, results.history)
     declared = results.history.primary

@@ -38,6 +38,7 @@ from ablate.records import (
     share_of_phase,
 )
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
+from ablate.report.confirmation import with_all_seeds
 from ablate.report.effects import SURVIVORS, was_known
 from ablate.report.verdicts import (
     LEVEL,
@@ -95,6 +96,7 @@ class Factorial:
         baseline: Mapping[str, Level],
         looks: Looks | None = None,
     ) -> None:
+        results = with_all_seeds(results)
         self._results, self._base = results, dict(baseline)
         looked = looks.number if looks else 1
         self._level = LEVEL * share_of_phase(results.history.last) / looked

@@ -275,17 +275,7 @@ def _failed(
 
 def _first_seeds(cell: CellResult, count: int) -> CellResult:
     """Returns the cell with its first seeds only."""
-    return with_seeds(cell, [seed for seed in cell.statuses if seed < count])
-
-
-def with_seeds(cell: CellResult, seeds: Collection[int]) -> CellResult:
-    """Returns the cell with some of its seeds."""
-    kept = set(seeds)
-    return replace(
-        cell,
-        statuses={seed: one for seed, one in cell.statuses.items() if seed in kept},
-        values={seed: value for seed, value in cell.values.items() if seed in kept},
-    )
+    return cell.with_seeds([seed for seed in cell.statuses if seed < count])
 
 
 def _is_complete(cell: CellResult, count: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, Metric, StudyResults
+from ablate.report.confirmation import best_candidates, confirmation_note
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
@@ -76,7 +77,7 @@ def results_table(
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
         notes=_notes(results, shown, policy, len(effect_of), looks),
-        bold=_best(shown, results.direction, results.metric.title),
+        bold=_best(shown, results),
         groups=_group_starts(shown, group),
     )
 
@@ -188,6 +189,7 @@ def _notes(
             "Δ control: mean ± sd of the differences from the control, paired by seed."
             " A control is the baseline at the width whose cost is nearest."
         )
+    notes += confirmation_note(results)
     # Cells that a search proposed again are left out of the notes.
     return notes + folding_notes(
         cell for cell in results.cells if cell.note != "proposed again"
@@ -215,17 +217,23 @@ def _flops_note(rows: list[Row]) -> str:
     return ""
 
 
-def _best(rows: list[Row], direction: str, metric: str) -> frozenset[tuple[int, str]]:
-    """Returns row and column of the best means. A control cannot be the best row."""
+def _best(rows: list[Row], results: StudyResults) -> frozenset[tuple[int, str]]:
+    """Returns row and column of the best means.
+
+    A control cannot be the best row, nor a row that a search did not confirm if it
+    confirmed others.
+    """
+    compared = {cell.index for cell in best_candidates(results).cells}
     means = {
         number: row.mean
         for number, row in enumerate(rows)
-        if row.mean is not None and row.role != "control"
+        if row.mean is not None and row.role != "control" and row.index in compared
     }
     if len(means) < 2:
         return frozenset()
-    best = (max if direction == "max" else min)(means.values())
-    return frozenset((number, metric) for number, mean in means.items() if mean == best)
+    best = (max if results.direction == "max" else min)(means.values())
+    column = results.metric.title
+    return frozenset((number, column) for number, mean in means.items() if mean == best)
 
 
 def _difference(row: Row, effect: Effect | None, digits: int) -> str:

@@ -78,6 +78,7 @@ class Withheld(StrEnum):
     DIVERGED = "seeds diverged"
     PRUNED = "seeds pruned"
     FAILED = "trials failed"
+    NOT_CONFIRMED = "not confirmed"
 
 
 @dataclass(frozen=True)

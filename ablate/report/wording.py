@@ -170,62 +170,56 @@ WITHHELD = {
     " others would be one of survivors",
     Withheld.FAILED: "no verdict before its failed trials, and those of row 0, have"
     " been tried again",
+    Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
+    " training on fresh seeds",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
 
 
+# What to do about it, as a sentence below a table.
+WITHHELD_NOTES = {
+    Withheld.UNFINISHED: "trials unfinished: verdicts are taken when all trials have"
+    " ended. If a run could be stopped whenever it looks well, more than 5 % of"
+    " verdicts would be false.",
+    Withheld.KNOWN: "exploratory: the results of these rows were known before the study"
+    " was declared, so they may be the reason to compare them. Seeds that were not"
+    " trained before give verdicts.",
+    Withheld.CHANGED: "declared again: {changed}, after results were known. Undo the"
+    " change, or declare the comparison under another `name:` with seeds that were not"
+    " trained before.",
+    Withheld.DIVERGED: "seeds diverged: in these rows or in row 0, so a mean over the"
+    " other seeds is one of survivors. Report how often each row diverges, or train"
+    " with a lower recipe.lr or with recipe.clip_grad.",
+    Withheld.PRUNED: "seeds pruned: the scheduler stopped seeds of these rows or of row"
+    " 0, so a mean over the other seeds is one of survivors. Train them to their end"
+    " with scheduler: fifo.",
+    Withheld.FAILED: "trials failed: in these rows or in row 0. `ablate status` shows"
+    " the errors, and the next `ablate run` tries these trials again. The other rows"
+    " have their verdicts.",
+    Withheld.NOT_CONFIRMED: "not confirmed: the search trains its best cells and row 0"
+    " on fresh seeds, and only these cells get verdicts.",
+    Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
+    " them does not differ.",
+}
+KNOWN_ROW_0 = (
+    "exploratory: row 0 was a variant of another study before, or lacks seeds that were"
+    " known, so its results may be the reason to compare with it. Seeds that were not"
+    " trained before give verdicts."
+)
+
+
 def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
     """Returns why rows have no verdict, and what to do about it."""
     reasons = {effect.withheld for effect in effects}
-    notes = []
-    if Withheld.UNFINISHED in reasons:
-        notes.append(
-            "trials unfinished: verdicts are taken when all trials have ended. If a run"
-            " could be stopped whenever it looks well, more than 5 % of verdicts would"
-            " be false."
-        )
-    if Withheld.KNOWN in reasons and history.chosen_from is not None:
-        notes.append(
-            "exploratory: row 0 was a variant of another study before, or lacks seeds"
-            " that were known, so its results may be the reason to compare with it."
-            " Seeds that were not trained before give verdicts."
-        )
-    elif Withheld.KNOWN in reasons:
-        notes.append(
-            "exploratory: the results of these rows were known before the study was"
-            " declared, so they may be the reason to compare them. Seeds that were not"
-            " trained before give verdicts."
-        )
-    if Withheld.CHANGED in reasons:
-        notes.append(
-            f"declared again: {history.changed}, after results were known. Undo the"
-            " change, or declare the comparison under another `name:` with seeds that"
-            " were not trained before."
-        )
-    if Withheld.DIVERGED in reasons:
-        notes.append(
-            "seeds diverged: in these rows or in row 0, so a mean over the other seeds"
-            " is one of survivors. Report how often each row diverges, or train with a"
-            " lower recipe.lr or with recipe.clip_grad."
-        )
-    if Withheld.PRUNED in reasons:
-        notes.append(
-            "seeds pruned: the scheduler stopped seeds of these rows or of row 0, so a"
-            " mean over the other seeds is one of survivors. Train them to their end"
-            " with scheduler: fifo."
-        )
-    if Withheld.FAILED in reasons:
-        notes.append(
-            "trials failed: in these rows or in row 0. `ablate status` shows the"
-            " errors, and the next `ablate run` tries these trials again. The other rows"
-            " have their verdicts."
-        )
-    if Withheld.NOT_TESTED in reasons:
-        notes.append(
-            "not tested: the primary comparisons come first, and one of them does not"
-            " differ."
-        )
+    texts = WITHHELD_NOTES
+    if history.chosen_from is not None:
+        texts = {**texts, Withheld.KNOWN: KNOWN_ROW_0}
+    notes = [
+        text.replace("{changed}", history.changed)
+        for reason, text in texts.items()
+        if reason in reasons
+    ]
     if history.last and not history.changed:
         share = 100 * LEVEL * share_of_phase(history.last)
         notes.append(

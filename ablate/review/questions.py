@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ MOST_MORE = 50
 COSTS_MORE = 1.01
 # Prefixes of factors that define how a cell is trained, not what its network is.
 TRAINING = ("recipe.", "data.", "pretrained")
+# The least number of cells, row 0 included, of which one is chosen.
+FEWEST_CHOICES = 3
 # The least number of seeds that gives a verdict.
 FEWEST_SEEDS = 2
 # Designs that change several factors at once on purpose.
@@ -208,7 +211,6 @@ def _left_out_finding(
 def _too_few_seeds(study: Read) -> Iterator[Finding]:
     repeated = any(len(cell.values) > 1 for cell in study.results.cells)
     if study.is_search and not repeated:
-        yield from _best_of_many(study)
         return
     for effect in study.effects:
         count = len(effect.seeds)
@@ -222,21 +224,26 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
             yield _few_seeds_finding(study, effect, unsure)
 
 
-def _best_of_many(study: Read) -> Iterator[Finding]:
-    """The best of many single trainings is partly luck."""
-    values = {
-        cell.index: next(iter(cell.values.values()))
+def _not_confirmed(study: Read) -> Iterator[Finding]:
+    """The best of many cells is partly lucky on the seeds that chose it."""
+    strategy = study.declared.strategy
+    if strategy is None or strategy.confirm:
+        return
+    means = {
+        cell.index: statistics.fmean(cell.values.values())
         for cell in study.results.cells
         if cell.values
     }
-    if not values:
+    repeated = any(len(cell.values) > 1 for cell in study.results.cells)
+    if len(means) < (FEWEST_CHOICES if repeated else FEWEST_CHOICES - 1):
         return
     better = max if study.results.direction == "max" else min
-    best = better(values, key=lambda row: values[row])
+    best = better(means, key=lambda row: means[row])
     yield Finding(
-        "too few seeds",
-        f"row {best} is the best of many cells with one seed each, so a part of its"
-        " lead is luck. Train the best cells with more seeds.",
+        "not confirmed",
+        f"row {best} is the best of {len(means)} cells on the seeds that chose it, so a"
+        " part of its lead is luck. Add confirm: 5 to the strategy in"
+        f" {study.file}: it trains the best cells and row 0 on fresh seeds.",
         study.again(),
     )
 
@@ -392,6 +399,7 @@ QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _near_chance,
     _collapsed,
     _chosen_on_test,
+    _not_confirmed,
     declared_again,
     known_before,
     left_out_seeds,

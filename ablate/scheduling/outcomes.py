@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -34,6 +35,59 @@ class CellOutcomes:
     def is_resolved(self, trial: Trial) -> bool:
         """Whether the result of a trial has been read."""
         return trial.hash in self._resolved
+
+    def has_result(self, trial: Trial) -> bool:
+        """Whether a trial has a result. Reads it if it has not been read."""
+        return trial.hash in self._known([trial])
+
+    def best(self, cells: Sequence[Cell], number: int) -> frozenset[int]:
+        """Returns row 0 and the best other cells of a search, if there are any.
+
+        Cells with more completed seeds come first, because a scheduler or adaptive
+        seeds stopped the others; of these, the cells with the best means. With several
+        objectives, only cells of the Pareto front count.
+
+        Args:
+            number: how many cells beside row 0.
+        """
+        means = {cell.index: self._completed_mean(cell) for cell in cells}
+        rows = [row for row, (count, _) in means.items() if count and row != 0]
+        if len(self._space.objectives) > 1:
+            rows = self._front(cells)
+        if not rows or not cells[0].feasible:
+            return frozenset()
+        sign = 1 if self._space.direction == "max" else -1
+
+        def rank(row: int) -> tuple[int, float, int]:
+            count, mean = means[row]
+            return -count, -sign * mean, row
+
+        return frozenset({0, *sorted(rows, key=rank)[:number]})
+
+    def _completed_mean(self, cell: Cell) -> tuple[int, float]:
+        """Returns the number of a cell's completed seeds, and their mean."""
+        known = self._known(cell.trials).values()
+        values = [
+            self._value(one.epochs[-1])
+            for one in known
+            if one.status == Status.COMPLETED
+        ]
+        if not values:
+            return 0, 0.0
+        return len(values), statistics.fmean(values)
+
+    def _front(self, cells: Sequence[Cell]) -> list[int]:
+        """Returns the cells, other than row 0, that no other cell dominates."""
+        directions = self._space.objectives.values()
+        values: dict[int, tuple[float, ...]] = {}
+        for cell in cells:
+            outcome = self._outcomes.get(cell.index)
+            if cell.feasible and outcome is not None and outcome.state == "completed":
+                values[cell.index] = tuple(
+                    value if direction == "max" else -value
+                    for value, direction in zip(outcome.values, directions, strict=True)
+                )
+        return [row for row in values if row and not _is_dominated(values[row], values)]
 
     def propose(self, number: int, told: Sequence[Cell]) -> None:
         """Notes the best cell at the time of a proposal.
@@ -123,6 +177,20 @@ class CellOutcomes:
 
     def _value(self, epoch: Epoch) -> float:
         return _metric(epoch, self._space.metric)
+
+
+def _is_dominated(
+    mine: tuple[float, ...], values: Mapping[int, tuple[float, ...]]
+) -> bool:
+    """Whether another cell is as good by all objectives, and better by one.
+
+    Args:
+        mine: the values of a cell; larger ones are better.
+    """
+    return any(
+        other != mine and all(map(operator.ge, other, mine))
+        for other in values.values()
+    )
 
 
 def judge(

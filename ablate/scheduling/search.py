@@ -13,10 +13,14 @@ What would break it: telling the sampler an outcome as soon as it arrives, decid
 seeds by the best cell of this moment instead of the best one when the cell was proposed
 (`CellOutcomes.propose`), or any random draw that does not depend on the seed of the
 strategy and the number of the proposal alone.
+
+When all outcomes are known, `confirm` trains the best cells and row 0 on fresh seeds.
+The sampler never sees these: the outcome of a cell is that of the seeds of the search.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -74,6 +78,8 @@ class Search:
         # Proposals in a row that gave no trainable cell.
         self._useless = 0
         self._exhausted = False
+        # The cells that are trained on fresh seeds; None while the search goes on.
+        self._confirmed: frozenset[int] | None = None
         # Stored cells are added in their old order, so that each keeps its number. If
         # the space now asks for fewer cells, the last ones are left out.
         for levels in self._combinations.still_allowed(chosen):
@@ -90,9 +96,19 @@ class Search:
 
     def _with_seeds(self, cell: Cell) -> Cell:
         """Returns the cell with the trials that it needs, given the results so far."""
+        trials = cell.trials
         if self._space.adaptive:
-            return replace(cell, trials=self._outcomes.needs(cell)[0])
-        return cell
+            trials = self._outcomes.needs(cell)[0]
+        return replace(cell, trials=(*trials, *self._confirmation(cell)))
+
+    def _confirmation(self, cell: Cell) -> tuple[Trial, ...]:
+        """Returns the trials of a cell on fresh seeds; none if it is not confirmed."""
+        if not self._confirmed or cell.index not in self._confirmed:
+            return ()
+        first = cell.trials[0]
+        return tuple(
+            replace(first, seed=seed) for seed in self._space.confirmation_seeds
+        )
 
     @property
     def more(self) -> int | None:
@@ -119,9 +135,13 @@ class Search:
         ):
             if not self._propose(self._asked):
                 self._exhausted = True
-        open_cells = [
-            self._with_seeds(cell) for cell in self._made.cells[first : self._asked]
-        ]
+        cells = self._made.cells[first : self._asked]
+        if self._strategy.confirm and self._has_ended():
+            self._confirmed = self._outcomes.best(
+                self._made.cells, self._strategy.confirmed_cells
+            )
+            cells = self._made.cells
+        open_cells = [self._with_seeds(cell) for cell in cells]
         changed = [
             cell
             for cell in open_cells
@@ -144,11 +164,32 @@ class Search:
                 self._given.add(trial.hash)
                 if not self._outcomes.is_resolved(trial):
                     to_train.append(trial)
+        for trial in self._fresh_trials():
+            if trial.hash not in self._given:
+                self._given.add(trial.hash)
+                if not self._outcomes.has_result(trial):
+                    to_train.append(trial)
         return to_train
+
+    def _fresh_trials(self) -> list[Trial]:
+        """Returns the trials on fresh seeds, one seed of every cell after the other."""
+        rows = [self._confirmation(cell) for cell in self._made.cells]
+        in_turn = zip(*(row for row in rows if row), strict=True)
+        return list(itertools.chain.from_iterable(in_turn))
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to propose or to train."""
+        if not self._has_ended():
+            return False
+        if self._strategy.confirm is None:
+            return True
+        return self._confirmed is not None and all(
+            map(self._outcomes.has_result, self._fresh_trials())
+        )
+
+    def _has_ended(self) -> bool:
+        """Whether all cells are proposed, and their outcomes are known."""
         # Telling the sampler here changes no proposal, because none is left to make.
         return (
             self.more == 0

@@ -201,6 +201,13 @@ def read_strategy(
             ("strategy",),
             f"strategy {strategy.name} needs a number of cells: {example}",
         )
+    if strategy.confirm_cells is not None and strategy.confirm is None:
+        context.wrong(
+            ("strategy",),
+            f"confirm_cells = {strategy.confirm_cells} needs a number of fresh seeds:"
+            f" strategy: {{name: {strategy.name}, confirm: 5, confirm_cells:"
+            f" {strategy.confirm_cells}}}",
+        )
     if isinstance(context.form.seeds, UntilDecidedForm):
         context.wrong(
             ("seeds",),

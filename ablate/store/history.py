@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ablate.primary import CONTROLS
-from ablate.records import History, Looks, Phase, Primary
+from ablate.records import History, Looks, Phase, Primary, confirmation_seeds
 from ablate.redeclared import changed_parts, changes
 from ablate.store.declarations import Declaration
 
@@ -114,7 +114,20 @@ def _margin(space: Mapping[str, Any]) -> float:
 
 
 def _seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(space.get("seeds", ()))
+    """Returns the seeds that verdicts are taken from."""
+    return fresh_seeds(space) or tuple(space.get("seeds", ()))
+
+
+def fresh_seeds(space: Mapping[str, Any] | None) -> tuple[int, ...]:
+    """Returns the fresh seeds on which a search confirms its best cells.
+
+    Args:
+        space: the space as `ablate.space_data` described it.
+    """
+    strategy = (space or {}).get("strategy")
+    if not space or not strategy:
+        return ()
+    return confirmation_seeds(space.get("seeds", ()), strategy.get("confirm"))
 
 
 def _primary(space: Mapping[str, Any]) -> tuple[Primary, ...]:
@@ -146,7 +159,7 @@ def _changed(declarations: Sequence[Declaration]) -> str:
     trained: set[int] = set()
     for declaration in declarations:
         trained.update(declaration.trained)
-    lost = trained - set(last["seeds"])
+    lost = trained - {*last["seeds"], *fresh_seeds(last)}
     return seeds_left_out(lost) if lost else ""
 
 

@@ -34,7 +34,7 @@ from ablate.store.declarations import (
     seeds_of_row_0_left_out,
     was_a_variant,
 )
-from ablate.store.history import history_of, seeds_left_out
+from ablate.store.history import fresh_seeds, history_of, seeds_left_out
 from ablate.store.known_trials import known_when_declared
 from ablate.store.moment import now
 from ablate.store.tables import (
@@ -229,6 +229,7 @@ class Reader(TrialReader):
             )
             by_cell_trials[cell].append(ended)
         history = self._with_row_0(history, study["id"], by_cell_trials[_row_0(found)])
+        fresh = frozenset(fresh_seeds(study["space"]))
         metrics = metrics_of(study["space"])
         by_name = {one.name: one for one in metrics}
         if study["metric"] not in by_name:
@@ -253,11 +254,13 @@ class Reader(TrialReader):
                     by_cell_levels[row["id"]],
                     unread[row["id"]],
                     by_cell_trials[row["id"]],
+                    fresh,
                 )
                 for row in found
             ),
             history=history,
             searching=searching,
+            confirmation_seeds=tuple(sorted(fresh)),
             labels=(study["space"] or {}).get("labels") or {},
             chance=chance_of(study["space"], study["metric"]),
         )
@@ -389,7 +392,18 @@ def _cell_result(
     levels_: Mapping[str, Level],
     unread: set[str],
     trained: Sequence[_Ended],
+    fresh: frozenset[int] = frozenset(),
 ) -> CellResult:
+    """Returns the result of a cell.
+
+    Args:
+        fresh: seeds on which a search confirms its best cells. A cell that has some,
+            other than row 0, is told by these alone: the others chose it.
+    """
+    chose: Mapping[int, float] = {}
+    if row["number"] > 0 and any(trial.seed in fresh for trial in trained):
+        chose = _values(trial for trial in trained if trial.seed not in fresh)
+        trained = [trial for trial in trained if trial.seed in fresh]
     return CellResult(
         index=row["number"],
         levels=levels_,
@@ -402,14 +416,20 @@ def _cell_result(
             Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
         ),
         statuses={trial.seed: trial.status for trial in trained},
-        values={
-            trial.seed: trial.value
-            for trial in trained
-            # A store from elsewhere may contain what training refuses.
-            if trial.status == Status.COMPLETED
-            and trial.value is not None
-            and math.isfinite(trial.value)
-        },
+        values=_values(trained),
+        search_values=chose,
         phase_of={trial.seed: trial.phase for trial in trained},
         known=frozenset(trial.seed for trial in trained if trial.known),
     )
+
+
+def _values(trained: Iterable[_Ended]) -> dict[int, float]:
+    """Returns the values of completed trials by seed."""
+    return {
+        trial.seed: trial.value
+        for trial in trained
+        # A store from elsewhere may contain what training refuses.
+        if trial.status == Status.COMPLETED
+        and trial.value is not None
+        and math.isfinite(trial.value)
+    }

@@ -24,7 +24,7 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from ablate.records import Epoch, Order
+from ablate.records import Epoch, Job, Order
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,20 @@ class StoppingRule:
     def __init__(self, order: Order) -> None:
         self._scheduler = _make(order)
         self._seen = dict[str, int]()
+        # Trials that are trained to their end. They do not count for the others.
+        self._exempt = set[str]()
         for key, epochs in sorted(order.peers.items()):
-            self.add(key, epochs)
+            self._add(key, epochs)
 
-    def add(self, key: str, history: tuple[Epoch, ...]) -> None:
-        """Adds a trial to compare, with its known epochs."""
+    def add(self, job: Job) -> None:
+        """Adds the trial of a job, with its known epochs."""
+        key = job.trial.hash
+        if not job.may_stop:
+            self._exempt.add(key)
+            return
+        self._add(key, job.history)
+
+    def _add(self, key: str, history: tuple[Epoch, ...]) -> None:
         if key not in self._seen:
             self._seen[key] = 0
             self._scheduler.on_trial_add(None, _Known(key))
@@ -88,6 +97,8 @@ class StoppingRule:
 
         Epochs that were seen before are skipped.
         """
+        if key in self._exempt:
+            return False
         decided = TrialScheduler.CONTINUE
         for epoch in epochs:
             if epoch.number > self._seen[key]:

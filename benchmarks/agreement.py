@@ -1,0 +1,230 @@
+"""Verdicts with few seeds against those of twenty, on real trainings: `make agreement`.
+
+Twelve small networks are trained with twenty seeds each on scikit-learn's digits
+(agreement.yaml). Studies with three or five of these seeds are drawn many times, and
+their verdicts are compared with those of all twenty. A second table removes the
+effects: each row is shifted to the mean of row 0, so that every `helps` or `hurts` is
+false, while the noise stays that of real trainings.
+
+--train trains what is missing and writes agreement.csv. --write writes
+docs/results/agreement.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from machine import machine_text
+from made_up import SAID, Vector, made
+
+from ablate.records import Level, StudyResults
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
+from ablate.report.pairing import seed_share
+from ablate.report.verdicts import Verdict
+from ablate.study import Study
+
+HERE = Path(__file__).parent
+FILE = HERE / "agreement.csv"
+PAGE = HERE.parent / "docs" / "results" / "agreement.md"
+SPACE = "benchmarks/agreement.yaml"
+# The numbers of seeds of the studies that are drawn.
+FEW = (3, 5)
+MARGIN = 0.5
+
+
+def train(store: str) -> None:
+    """Trains the space and writes one line per row and seed."""
+    command = ["ablate", "run", SPACE, "--store", store]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+    results = Study("agreement", store).results()
+    first = results.cells[0].levels
+    with FILE.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["row", "change", "seed", "top1"])
+        for cell in results.cells:
+            changed = [
+                f"{name} = {level}"
+                for name, level in cell.levels.items()
+                if level != first[name]
+            ]
+            for seed, value in sorted(cell.values.items()):
+                writer.writerow([cell.index, "; ".join(changed), seed, value])
+
+
+def stored() -> tuple[list[str], Vector]:
+    """Returns what each row changes, and values of shape (rows, seeds)."""
+    with FILE.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    changes = {int(line["row"]): line["change"] for line in lines}
+    seeds = max(int(line["seed"]) for line in lines) + 1
+    values = np.full((len(changes), seeds), math.nan)
+    for line in lines:
+        values[int(line["row"]), int(line["seed"])] = float(line["top1"])
+    return list(changes.values()), values
+
+
+def study(changes: Sequence[str], values: Vector) -> StudyResults:
+    levels: list[dict[str, Level]] = [{"change": change} for change in changes]
+    return made(values, levels)
+
+
+def judged(changes: Sequence[str], values: Vector) -> list[Effect]:
+    return effects(study(changes, values), MARGIN, predict=False)
+
+
+def without_effects(values: Vector, chosen: Vector) -> Vector:
+    """Returns the chosen seeds of each row, with the mean of row 0.
+
+    The mean of n of N seeds varies less around the mean of all N than that of n new
+    seeds would, by the factor sqrt(1 - n / N). So it is scaled up by this factor, and
+    the spread within the chosen seeds stays.
+    """
+    drawn = values[:, chosen]
+    means = drawn.mean(axis=1, keepdims=True)
+    away = means - values.mean(axis=1, keepdims=True)
+    scale = math.sqrt(1 - len(chosen) / values.shape[1])
+    return drawn - means + values[0].mean() + away / scale
+
+
+def with_effects(values: Vector, chosen: Vector) -> Vector:
+    return values[:, chosen]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Verdicts of studies with few seeds.
+
+    Attributes:
+        said: the number of studies with each verdict, by row.
+        any_said: the share of studies in which some row helps or hurts.
+        any_against: the share in which some row has the verdict opposite to that of all
+            seeds.
+    """
+
+    said: dict[int, Counter[Verdict]]
+    any_said: float
+    any_against: float
+
+
+def draw(
+    changes: Sequence[str],
+    values: Vector,
+    seeds: int,
+    count: int,
+    take: Callable[[Vector, Vector], Vector],
+) -> Drawn:
+    """Draws studies with some of the seeds, and takes their verdicts."""
+    generator = np.random.default_rng(seeds)
+    truth = {effect.row: effect.verdict for effect in judged(changes, values)}
+    opposite = {Verdict.HELPS: Verdict.HURTS, Verdict.HURTS: Verdict.HELPS}
+    said: dict[int, Counter[Verdict]] = {row: Counter() for row in truth}
+    some = against = 0
+    for _ in range(count):
+        chosen = generator.choice(values.shape[1], seeds, replace=False)
+        found = judged(changes, take(values, chosen))
+        for effect in found:
+            said[effect.row][effect.verdict] += 1
+        some += any(effect.verdict in SAID for effect in found)
+        against += any(
+            opposite.get(effect.verdict) == truth[effect.row] for effect in found
+        )
+    return Drawn(said=said, any_said=some / count, any_against=against / count)
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def report(changes: Sequence[str], values: Vector, count: int) -> str:
+    """Returns the page."""
+    truth = judged(changes, values)
+    draws = {n: draw(changes, values, n, count, with_effects) for n in FEW}
+    nulls = {n: draw(changes, values, n, count, without_effects) for n in FEW}
+    seeds = values.shape[1]
+    share = seed_share(study(changes, values))
+    assert share is not None, "twenty seeds tell the share"
+    lines = [
+        "# Verdicts with few seeds, on real trainings",
+        "",
+        (
+            f"{len(changes)} small vision transformers, {seeds} seeds each, on"
+            " scikit-learn's 8 x 8 digits (`benchmarks/agreement.yaml`). Their accuracies"
+            " are in `benchmarks/agreement.csv`. From the seeds, studies with three and"
+            f" five of them are drawn {count:,} times each. The table shows how often a"
+            " row helps or hurts in them, beside the verdict of all seeds."
+        ),
+        "",
+        "| row | sd | difference | verdict, 20 seeds | 3 seeds | 5 seeds |",
+        "|-----|---:|-----------:|-------------------|--------:|--------:|",
+    ]
+    for effect in truth:
+        shares = [
+            percent(sum(draws[n].said[effect.row][one] for one in SAID) / count)
+            for n in FEW
+        ]
+        spread = values[effect.row].std(ddof=1)
+        lines.append(
+            f"| {changes[effect.row]} | {spread:.2f} | {effect.mean:+.2f} |"
+            f" {effect.verdict} | {' | '.join(shares)} |"
+        )
+    against = [percent(draws[n].any_against) for n in FEW]
+    false = [percent(nulls[n].any_said) for n in FEW]
+    lines += [
+        "",
+        (
+            f"Row 0 has a standard deviation of {values[0].std(ddof=1):.2f} points. The"
+            " rows differ in their noise by a factor of"
+            f" {max(values.std(axis=1)) / min(values.std(axis=1)):.0f}; those with a"
+            " depthwise kernel vary least."
+        ),
+        "",
+        "| studies | 3 seeds | 5 seeds |",
+        "|---------|--------:|--------:|",
+        f"| with a verdict opposite to that of all seeds | {' | '.join(against)} |",
+        (
+            "| without effects (each row shifted to the mean of row 0), with a false"
+            f" verdict | {' | '.join(false)} |"
+        ),
+        "",
+        (
+            f"The seed's share of the variance of a training is {share:.2f}, so pairing"
+            f" by seed leaves {100 * (1 - share):.0f} % of the variance of a difference"
+            " ([statistics.md](../statistics.md#pairing))."
+        ),
+        "",
+        f"Command: `make agreement WRITE=1`, {machine_text()}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=1_000, help="studies")
+    parser.add_argument("--train", metavar="STORE", help="train into this store")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    arguments = parser.parse_args()
+    if arguments.train:
+        train(arguments.train)
+    changes, values = stored()
+    text = report(changes, values, arguments.count)
+    print(text)
+    if arguments.write:
+        PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
