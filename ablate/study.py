@@ -131,10 +131,12 @@ class Study:
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
         """Returns a table of effects, or of the importance of factors.
 
-        Effects are those of rows, controls, factors, interactions or contributions.
+        Effects are those of rows, controls, factors, interactions or contributions, or
+        those of rows on new images.
 
         Args:
-            of: rows, controls, factors, interactions, contributions or importance.
+            of: rows, controls, factors, interactions, contributions, importance or
+                images.
             margin: least difference that matters; by default that of the space.
 
         Raises:
@@ -145,13 +147,15 @@ class Study:
 
         results, declared = self.read()
         least = self._margin(declared, margin)
-        if of == "importance":
+        if of in ("importance", "images"):
             if margin is not None:
                 raise AblateError(
                     f"{option('margin')} {margin:g} is for verdicts;"
-                    f" {option('of')} importance has none:"
+                    f" {option('of')} {of} has none:"
                     " leave it out"
                 )
+            if of == "images":
+                return self._images(results, declared)
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
             return grids.factors_table(
@@ -193,6 +197,41 @@ class Study:
                 " out, or give a smaller one"
             )
         return margin
+
+    def _images(self, results: StudyResults, declared: Space) -> Table:
+        from ablate.report.effects_table import images_table
+        from ablate.report.new_images import image_effects
+
+        with Reader(self.store) as reader:
+            images = reader.correct_images(self.name)
+        compared = effects(results, declared.margin, declared.looks, predict=False)
+        found = image_effects(results, compared, images)
+        if not found:
+            raise AblateError(
+                f"{self.name}: no row and row 0 have two seeds in common whose test"
+                " images are stored. `ablate run` stores them at the end of each trial"
+                " of image classification with the built-in training, in one process"
+            )
+        return images_table(results, found)
+
+    def images(self) -> pd.DataFrame:
+        """Returns how many trainings of each row get each test image right.
+
+        The index is the number of the image in the order of the data. Each row of the
+        study that has images is a column: the share of its seeds that get it right.
+        """
+        import numpy as np
+        import pandas as pd
+
+        with Reader(self.store) as reader:
+            images = reader.correct_images(self.name)
+        by_row: dict[int, list[Any]] = {}
+        for (row, _), correct in sorted(images.items()):
+            by_row.setdefault(row, []).append(correct.array())
+        shares = {
+            row: pd.Series(np.mean(correct, axis=0)) for row, correct in by_row.items()
+        }
+        return pd.DataFrame(shares).rename_axis(index="image", columns="row")
 
     def _importance(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report import effects_table as grids

@@ -21,6 +21,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 import numpy as np
+from images import image_lines, image_proofs
 from made_up import (
     BEYOND,
     MARGIN,
@@ -677,6 +678,7 @@ def proofs(count: int) -> Iterator[Proof]:
         count=few,
     )
 
+    yield from image_proofs(max(200, count // 2))
     yield from user_proofs(max(200, count // 4))
 
 
@@ -751,6 +753,7 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
             " with 3 seeds in which no effect exists on average."
         ),
         "",
+        *image_lines(count),
         "## Estimates",
         "",
         (

@@ -149,6 +149,7 @@ class Kind(StrEnum):
     interactions = "interactions"
     contributions = "contributions"
     importance = "importance"
+    images = "images"
 
 
 def effects(
@@ -161,7 +162,8 @@ def effects(
                 "rows: each row against row 0; controls: each variant against its"
                 " control; factors: main effects; "
                 "interactions: of two factors; contributions: alone, left out, Shapley;"
-                " importance: shares of the variance, exact in a complete grid."
+                " importance: shares of the variance, exact in a complete grid;"
+                " images: each row against row 0 on new images."
             ),
         ),
     ] = Kind.rows,

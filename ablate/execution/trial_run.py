@@ -262,11 +262,15 @@ class TrialRun:
 
     def _end(self, status: Status, error: str = "") -> Ended:
         self.status = status
-        if self._training is not None and status == Status.COMPLETED:
-            tested = self._training.tested
-        else:
-            tested = None
-        return Ended(trial=self._trial, status=status, error=error, tested=tested)
+        if self._training is None or status != Status.COMPLETED:
+            return Ended(trial=self._trial, status=status, error=error)
+        return Ended(
+            trial=self._trial,
+            status=status,
+            error=error,
+            tested=self._training.tested,
+            correct=self._training.correct,
+        )
 
     def _failed(self) -> Ended:
         return self._end(Status.FAILED, traceback.format_exc(limit=-8))

@@ -132,6 +132,8 @@ class Classification:
                 logits = model(inputs)
             sums += self.sums(logits, labels)
             images += len(labels)
+            if tools.correct is not None:
+                tools.correct(logits.argmax(dim=1) == labels)
             if self._own_metrics:
                 all_logits.append(logits.float().cpu())
                 all_labels.append(labels.cpu())

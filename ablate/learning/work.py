@@ -43,11 +43,14 @@ class Evaluating:
         autocast: returns the context in which the network runs.
         beat: gives a sign of life.
         total: returns sums (float64) and a count over all processes of the trial.
+        correct: receives for each batch which images are classified correctly, bool
+            (n), in the order of the data; None if they are not wanted.
     """
 
     autocast: Callable[[], AbstractContextManager[Any]]
     beat: Callable[[], None]
     total: Callable[[Tensor, int], tuple[Tensor, int]]
+    correct: Callable[[Tensor], None] | None = None
 
 
 class Measure(Protocol):

@@ -26,6 +26,7 @@ from ablate.records.events import (
     epochs_of,
 )
 from ablate.records.history import History, Phase, share_of_phase
+from ablate.records.images import CorrectImages
 from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
     COST_REVISION,
@@ -89,6 +90,7 @@ __all__ = [
     "Arithmetic",
     "Cell",
     "CellResult",
+    "CorrectImages",
     "Cost",
     "CostOf",
     "Data",

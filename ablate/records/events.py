@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from ablate.records.images import CorrectImages
 from ablate.records.trial import Status
 
 
@@ -119,6 +120,8 @@ class Ended:
     # The result of a completed trial with a validation split. Without a split, the
     # result is the last epoch.
     tested: Tested | None = None
+    # Which test images a completed trial of classification gets right.
+    correct: CorrectImages | None = None
 
 
 Event: TypeAlias = Started | Progressed | Measured | Ended

@@ -13,11 +13,12 @@ from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
+from ablate.report.new_images import ImageEffect
 from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import (
     change_text,
     collapse_note,
@@ -30,6 +31,8 @@ from ablate.report.wording import (
 
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
+THESE_IMAGES = "these images"
+NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells. This assumes that it is equal in all of them,"
     " and that an effect is the same for every seed; five seeds or more in every cell do"
@@ -128,6 +131,77 @@ def effects_table(
         notes=notes,
         bold=bold,
     )
+
+
+def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table:
+    """Returns a table with one row per effect, over seeds and over images."""
+    rows = [
+        [
+            str(effect.row),
+            change_text(effect.changed, results.labels),
+            str(len(effect.seeds)),
+            _points(effect.mean, effect.over_seeds),
+            _points(effect.mean, effect.over_both),
+            "" if effect.better is None else f"{effect.better:.2f}",
+            str(effect.won),
+            str(effect.lost),
+        ]
+        for effect in effects
+    ]
+    data = [_image_data(effect) for effect in effects]
+    columns = [
+        "row",
+        "change",
+        "n",
+        THESE_IMAGES,
+        NEW_IMAGES,
+        "P(better)",
+        "won",
+        "lost",
+    ]
+    images = effects[0].images
+    notes = [
+        f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
+        " by seed and image, with 95 % intervals (Student's t). these images: over"
+        " seeds. new images: over seeds and images, for a claim about other images.",
+        "P(better): that one more training of the row gets more of as many new images"
+        " right than one of row 0 with the same seed. won, lost: images that the row"
+        " gets right with more, or with fewer, seeds than row 0.",
+    ]
+    return Table(
+        columns=columns,
+        rows=rows,
+        data=data,
+        right=frozenset(columns) - {"change"},
+        title=results.question,
+        notes=notes,
+    )
+
+
+def _points(mean: float, estimate: Estimate | None) -> str:
+    if estimate is None:
+        return f"{mean:+.2f}"
+    return f"{mean:+.2f} ({estimate.low:+.2f} to {estimate.high:+.2f})"
+
+
+def _image_data(effect: ImageEffect) -> dict[str, Any]:
+    """Returns one effect in full precision."""
+    seeds = effect.over_seeds
+    both = effect.over_both
+    return {
+        "row": effect.row,
+        "change": change_text(effect.changed),
+        "n": len(effect.seeds),
+        "images": effect.images,
+        "difference": effect.mean,
+        "low": seeds.low if seeds else None,
+        "high": seeds.high if seeds else None,
+        "new_low": both.low if both else None,
+        "new_high": both.high if both else None,
+        "p_better": effect.better,
+        "won": effect.won,
+        "lost": effect.lost,
+    }
 
 
 def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:

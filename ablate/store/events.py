@@ -35,6 +35,7 @@ from ablate.store.moment import now
 from ablate.store.plans import insert_all, key_of
 from ablate.store.tables import (
     attempts,
+    correct_images,
     diagnostics,
     epoch_metrics,
     epochs,
@@ -88,6 +89,7 @@ ADD_FINAL = insert(trial_metrics).from_select(
         epoch_metrics.c.epoch == trials.c.selected_epoch,
     ),
 )
+FORGET_IMAGES = delete(correct_images).where(correct_images.c.trial_hash == TRIAL)
 FORGET_ONE_FINAL = delete(trial_metrics).where(
     trial_metrics.c.trial_hash == TRIAL,
     trial_metrics.c.name == bindparam("of_name"),
@@ -217,6 +219,7 @@ class EventStore:
             if attempt is None or not attempt.first:
                 connection.execute(FORGET_FINAL, {"of_trial": happened.trial})
             _put_final(connection, happened)
+            _put_correct_images(connection, happened)
 
 
 def _measured(connection: Connection, happened: Measured) -> None:
@@ -285,6 +288,22 @@ def _completing(columns: tuple[str, ...]) -> Update:
     tested = bindparam("tested_epoch", type_=Integer)
     return _setting(columns).values(
         seconds=SECONDS, selected_epoch=func.coalesce(tested, LAST_EPOCH)
+    )
+
+
+def _put_correct_images(connection: Connection, happened: Ended) -> None:
+    """Stores which test images a completed trial classifies correctly, if it says so."""
+    trial = happened.trial
+    if happened.correct is None:
+        return
+    connection.execute(FORGET_IMAGES, {"of_trial": trial})
+    connection.execute(
+        insert(correct_images),
+        {
+            "trial_hash": trial,
+            "images": happened.correct.images,
+            "bits": happened.correct.bits,
+        },
     )
 
 

@@ -16,6 +16,7 @@ from ablate.store.tables import (
     attempts,
     cell_trials,
     cells,
+    correct_images,
     declarations,
     diagnostics,
     epoch_metrics,
@@ -318,7 +319,7 @@ def _trials(
                 )
             if there > RANK.get(here.get(key, ""), 0):
                 taken.append(key)
-    for table in (epochs, epoch_metrics, trial_metrics, diagnostics):
+    for table in (epochs, epoch_metrics, trial_metrics, correct_images, diagnostics):
         for start in range(0, len(taken), CHUNK):
             chunk = taken[start : start + CHUNK]
             target.execute(delete(table).where(table.c.trial_hash.in_(chunk)))

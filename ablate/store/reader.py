@@ -14,6 +14,7 @@ from ablate.errors import StoreError
 from ablate.records import (
     KNOWN,
     CellResult,
+    CorrectImages,
     Cost,
     Epoch,
     History,
@@ -35,6 +36,7 @@ from ablate.store.declarations import (
     was_a_variant,
 )
 from ablate.store.history import fresh_seeds, history_of, seeds_left_out
+from ablate.store.images import images_of
 from ablate.store.known_trials import known_when_declared
 from ablate.store.moment import now
 from ablate.store.tables import (
@@ -167,6 +169,15 @@ class Reader(TrialReader):
             declared = declarations_of(connection, study)
             new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
+
+    def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
+        """Returns which test images trials get right, by row and seed.
+
+        Raises UnknownName if there is no such study.
+        """
+        self.study(name)
+        with self._engine.connect() as connection:
+            return images_of(connection, name)
 
     def results(self, name: str) -> StudyResults:
         """Returns all cells of a study with their known results. Raises UnknownName."""

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -454,6 +455,21 @@ trial_metrics = Table(
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column("name", String(20), primary_key=True),
     Column("value", Float, nullable=False, comment="after the selected epoch"),
+)
+
+# Completed trials of image classification.
+correct_images = Table(
+    "correct_images",
+    metadata,
+    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
+    Column("images", Integer, nullable=False, comment="test images"),
+    Column(
+        "bits",
+        LargeBinary,
+        nullable=False,
+        comment="one bit per test image in the order of the data, the first one"
+        " highest; 1: top-1 is correct",
+    ),
 )
 
 diagnostics = Table(

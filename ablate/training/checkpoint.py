@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ablate.errors import CheckpointError
-from ablate.records import Epoch, Tested
+from ablate.records import CorrectImages, Epoch, Tested
 from ablate.training.storage import storage
 
 State = dict[str, Any]
@@ -155,6 +155,21 @@ def tested_of(state: State) -> Tested:
         return Tested(**state)
     names = ("loss", "top1", "top5")
     return Tested(epoch=state["epoch"], metrics={name: state[name] for name in names})
+
+
+def correct_state(correct: CorrectImages | None) -> State:
+    """What a checkpoint holds of the images that are classified correctly."""
+    if correct is None:
+        return {}
+    bits = np.frombuffer(correct.bits, dtype=np.uint8)
+    return {"images": correct.images, "bits": torch.from_numpy(bits.copy())}
+
+
+def correct_of(state: State) -> CorrectImages | None:
+    """The images that are classified correctly, as a checkpoint describes them."""
+    if not state:
+        return None
+    return CorrectImages(images=state["images"], bits=state["bits"].numpy().tobytes())
 
 
 def random_states(order: torch.Generator) -> State:

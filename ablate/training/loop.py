@@ -30,10 +30,19 @@ from ablate.learning.own_metrics import refuse_not_finite
 from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
 from ablate.models.initial_weights import read_start
-from ablate.records import Diagnostics, Epoch, Measurement, Tested, Trial
+from ablate.records import (
+    CorrectImages,
+    Diagnostics,
+    Epoch,
+    Measurement,
+    Tested,
+    Trial,
+)
 from ablate.training.checkpoint import (
     CheckpointFolder,
     State,
+    correct_of,
+    correct_state,
     epoch_of,
     random_states,
     read_checkpoint,
@@ -73,6 +82,9 @@ class Training:
         measurements: all diagnostics taken so far.
         weights: what was taken from the initial weights, in words.
         tested: the final result on the test set, for a trial with a validation split.
+        correct: which test images the last evaluation on the test set got right; None
+            for other tasks than classification, and if several processes train the
+            trial, because each of them sees only its share of the images.
     """
 
     def __init__(
@@ -151,6 +163,7 @@ class Training:
         self.epochs: list[Epoch] = []
         self.measurements: list[Measurement] = []
         self.tested: Tested | None = None
+        self.correct: CorrectImages | None = None
         self._best: State = {}
         # Building may have imported modules that draw from these states. A warm and a
         # fresh process must continue alike.
@@ -314,7 +327,8 @@ class Training:
         if weights_only:
             # Diagnostics use the last weights, even if the best ones were tested.
             kept = {
-                key: state[key] for key in ("epochs", "measurements", "tested", "best")
+                key: state[key]
+                for key in ("epochs", "measurements", "tested", "correct", "best")
             }
             state = {
                 "weights_only": True,
@@ -408,10 +422,18 @@ class Training:
         model = self._tested_model
         model.eval()
         self._group.same_buffers(model)
+        correct: list[Tensor] = []
+        wanted = not validation and self._group.share.of == 1
         tools = Evaluating(
-            autocast=self._autocast, beat=self._beat, total=self._group.total
+            autocast=self._autocast,
+            beat=self._beat,
+            total=self._group.total,
+            correct=correct.append if wanted else None,
         )
-        return self._work.evaluate(model, tools, validation=validation)
+        found = self._work.evaluate(model, tools, validation=validation)
+        if correct:
+            self.correct = CorrectImages.of(torch.cat(correct).cpu().numpy())
+        return found
 
     def _state(self) -> State:
         return {
@@ -432,6 +454,7 @@ class Training:
             ],
             "best": self._best,
             "tested": asdict(self.tested) if self.tested is not None else {},
+            "correct": correct_state(self.correct),
         }
 
     def _restore(self, state: State) -> None:
@@ -471,6 +494,8 @@ class Training:
         # A training that continues a shorter, tested one is tested at its own end.
         if self.finished and state.get("tested"):
             self.tested = tested_of(state["tested"])
+        if self.finished:
+            self.correct = correct_of(state.get("correct", {}))
 
 
 def _best_of(state: State) -> State:

@@ -7,7 +7,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from ablate.parts import trainer_named
-from ablate.records import Diagnostics, Epoch, Measurement, Tested, Trial
+from ablate.records import (
+    CorrectImages,
+    Diagnostics,
+    Epoch,
+    Measurement,
+    Tested,
+    Trial,
+)
 from ablate.training.checkpoint import CheckpointFolder
 from ablate.training.energy import Meter
 from ablate.training.errors import Diverged
@@ -27,6 +34,7 @@ class OwnTraining(ABC):
         measurements: always empty.
         weights: always empty.
         tested: always None; the last epoch is the result.
+        correct: always None; a trainer does not report single images.
     """
 
     def __init__(self, trial: Trial, folder: str | Path, meter: Meter | None) -> None:
@@ -38,6 +46,7 @@ class OwnTraining(ABC):
         self.measurements: list[Measurement] = []
         self.weights = ""
         self.tested: Tested | None = None
+        self.correct: CorrectImages | None = None
 
     @property
     def finished(self) -> bool:

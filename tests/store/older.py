@@ -18,6 +18,7 @@ def drop_views(connection: sqlite3.Connection) -> None:
 def to_revision_8(connection: sqlite3.Connection) -> None:
     """Metrics are columns again, with the values that are stored."""
     drop_views(connection)
+    connection.execute("DROP TABLE correct_images")
     connection.execute("DROP TABLE known_trials")
     connection.execute("DROP TABLE declarations")
     for name in COLUMNS:

@@ -247,6 +247,7 @@ def test_checkpoints_hold_only_plain_values(tmp_path: Path) -> None:
         "measurements",
         "best",
         "tested",
+        "correct",
     }
     assert {"trial", "model", "ema", "optimizer", "terms", *progress} == set(state)
     assert {"torch", "order", "numpy", "python"} <= set(state["random"])

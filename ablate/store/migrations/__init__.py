@@ -1,3 +1,3 @@
 """Alembic migrations of the store. `HEAD` is the newest revision."""
 
-HEAD = "0012"
+HEAD = "0013"
