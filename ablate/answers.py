@@ -169,11 +169,29 @@ class Budget(BaseModel):
     joules: Used
 
 
+class StudyLevel(BaseModel):
+    """A finished study in the error budget of the store."""
+
+    study: str
+    p: float = Field(description="smallest adjusted p value of the study")
+    level: float = Field(description="that its findings need to stand")
+    own: list[str] = Field(description="rows that help or hurt by the study alone")
+    stands: list[str] = Field(description="rows that stand beside all other studies")
+
+
+class ErrorBudget(BaseModel):
+    """How far findings stand in a store with many studies (LORD++, 5 %)."""
+
+    next_level: float = Field(description="the level of the next study")
+    studies: list[StudyLevel] = Field(description="in the order of their last results")
+
+
 class Status(Answer[StudyRow]):
     """All studies of the store."""
 
     running: str = Field(description="the study that trains now; empty: none")
     budget: Budget
+    errors: ErrorBudget
 
 
 State = Literal["running", "finished", "budget used up", "interrupted", "failed"]

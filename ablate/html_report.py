@@ -132,7 +132,10 @@ def _tables(study: Study, compared: bool) -> list[tuple[str, Markup]]:
     made = [("Table", study.results_table())]
     if compared:
         made.append(("Differences from row 0", study.effects_table()))
-    more = [("controls", "Differences from controls of the same cost")]
+    more = [
+        ("images", "Differences on new images"),
+        ("controls", "Differences from controls of the same cost"),
+    ]
     more += [("factors", "Main effects")] if study_charts.averages(study) else []
     for of, heading in more:
         try:

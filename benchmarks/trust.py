@@ -535,8 +535,14 @@ def primary_proofs(count: int) -> Iterator[Proof]:
         )
 
 
-def proofs(count: int) -> Iterator[Proof]:
-    """All promises; `count` repetitions of those that are shares of studies."""
+def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
+    """All promises; `count` repetitions of those that are shares of studies.
+
+    Args:
+        users: repetitions for simulated users; by default a quarter of `count`.
+    """
+    if users is None:
+        users = max(200, count // 4)
     wrong = "studies without effects in which a verdict is helps or hurts: at most 5 %"
     for cells, seeds in ((2, 3), (3, 2), (4, 4), (16, 5), (8, 10)):
         yield Proof(
@@ -678,8 +684,8 @@ def proofs(count: int) -> Iterator[Proof]:
         count=few,
     )
 
-    yield from image_proofs(max(200, count // 2))
-    yield from user_proofs(max(200, count // 4))
+    yield from image_proofs(users)
+    yield from user_proofs(users)
 
 
 def biases(count: int) -> Iterator[tuple[str, float]]:
@@ -795,7 +801,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/trust.md")
     arguments = parser.parse_args()
     start, found = time.perf_counter(), []
-    for proof in proofs(arguments.count):
+    for proof in proofs(arguments.count, users=arguments.count):
         found.append(proof)
         print(
             f"{'ok ' if proof.holds else 'NOT'} {100 * proof.measured:5.1f} % "

@@ -46,8 +46,8 @@ seeds. Row 0 is the baseline; verdicts compare the other rows with it.
    chance, which the store counts. `review` lists what a referee would object to; state
    what it finds with the results.
 
-One study without any effect in twenty has a false verdict. If you run many studies, say
-how many there were.
+One study without any effect in twenty has a false verdict. After many studies, report
+only what stands in `errors` of `status`, and say how many studies there were.
 """
 # The most lines of a run that `wait` repeats.
 LINES = 12
@@ -213,19 +213,30 @@ class Tools:
 
     @_tool
     def status(self) -> answers.Status:
-        """List the studies of the store, what trains now, and the budget."""
+        """List the studies of the store, what trains now, and both budgets.
+
+        `errors` says which findings stand beside those of all other studies.
+        """
         from ablate.cli.tables import studies_table
+        from ablate.project import budget_of, budget_table
+        from ablate.report.error_budget import error_budget
         from ablate.store.database import exists
 
         rows: list[Any] = []
+        errors = error_budget([])
         if exists(self.url):
             rows = list(studies_table(self.url).data)
+            errors = budget_of(self.url)
         running = self._run is not None and self._run.poll() is None
         return answers.Status.model_validate(
             {
                 "rows": rows,
                 "running": self._study if running else "",
                 "budget": self._budget(),
+                "errors": {
+                    "next_level": errors.next_level,
+                    "studies": budget_table(errors).data,
+                },
             }
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.cli import agents, results, spaces, training
+from ablate.cli import agents, gate, results, spaces, training
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             results.status,
             "Show the progress of studies.",
-            ("status", "status mine"),
+            ("status", "status mine", "status --error-budget"),
         ),
         Verb(
             results.table,
@@ -109,12 +109,12 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             results.effects,
             "Print verdicts: helps, hurts, no difference, inconclusive.",
-            ("effects mine", "effects mine --of factors", "effects mine --margin 0.5"),
+            ("effects mine", "effects mine --of factors", "effects mine --of images"),
         ),
         Verb(
-            results.gate,
+            gate.gate,
             "Exit with a code for the verdict on one row, for scripts.",
-            ("gate mine --row 2", "gate mine --row 2 --format json"),
+            ("gate mine --row 2", "gate mine --row 2 --project"),
         ),
         Verb(
             results.pareto,

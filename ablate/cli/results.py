@@ -20,7 +20,7 @@ from ablate.cli.options import (
     place_of,
     url_of,
 )
-from ablate.cli.output import Format, say, show, tell
+from ablate.cli.output import Format, show, tell
 
 
 def status(
@@ -30,6 +30,13 @@ def status(
             metavar="[STUDY]", help="Study to list by trial. [default: all studies]"
         ),
     ] = None,
+    errors: Annotated[
+        bool,
+        typer.Option(
+            "--error-budget",
+            help="Show which findings stand beside those of all other studies.",
+        ),
+    ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
@@ -37,14 +44,19 @@ def status(
     """Show the progress of studies."""
     from ablate.cli.tables import studies_table, trials_table
 
-    show(
-        (
-            trials_table(study, url_of(store, runs))
-            if study
-            else studies_table(url_of(store, runs))
-        ),
-        form.value,
-    )
+    url = url_of(store, runs)
+    if errors:
+        from ablate.project import budget_of, budget_table
+
+        if study:
+            from ablate.errors import AblateError
+
+            raise AblateError(
+                f"--error-budget is for all studies of the store; leave out {study}"
+            )
+        show(budget_table(budget_of(url)), form.value)
+        return
+    show(trials_table(study, url) if study else studies_table(url), form.value)
 
 
 def table(
@@ -189,34 +201,6 @@ def effects(
     show(
         Study(study, url_of(store, runs)).effects_table(kind.value, margin), form.value
     )
-
-
-# The exit code of `ablate gate` by verdict. 1 and 2 are for failures and for mistakes.
-GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
-
-
-def gate(
-    study: StudyArgument,
-    row: Annotated[
-        int, typer.Option("--row", min=1, help="The row, as `ablate table` numbers it.")
-    ],
-    store: StoreOption = "",
-    runs: RunsOption = DEFAULT_RUNS,
-    form: FormatOption = Format.table,
-) -> None:
-    """Print the verdict on one row, and exit with a code that a script can read.
-
-    The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive,
-    also while trials are unfinished. It is 1 or 2 if there is no verdict to take.
-    """
-    from ablate.cli.verb_output import gated
-
-    verdict, text, grid = gated(study, row, url_of(store, runs))
-    if form is Format.table:
-        say(text)
-    else:
-        show(grid, form.value)
-    raise typer.Exit(GATE_CODES[verdict])
 
 
 def review(

@@ -1,4 +1,4 @@
-"""What `verify-costs`, `diagnose`, `gate`, `review`, `reproduce` and `plot` output."""
+"""What `verify-costs`, `diagnose`, `review`, `reproduce` and `plot` output."""
 
 from __future__ import annotations
 
@@ -423,34 +423,3 @@ def drawn_layers(
     save_layers(
         to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown
     )
-
-
-def gated(study: str, row: int, url: str) -> tuple[str, str, Table]:
-    """Returns the verdict on a row, its sentence, and its row of the table of effects.
-
-    Raises:
-        AblateError: the study has no such row to compare, or its rows are exploratory.
-    """
-    from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
-    from ablate.report.effects_table import effects_table
-    from ablate.report.wording import sentence
-    from ablate.study import Study
-
-    stored = Study(study, url)
-    results, declared = stored.read()
-    if primary_is_elsewhere(declared.primary):
-        raise AblateError(
-            f"{study}: its rows are exploratory, because `primary` names other"
-            f" comparisons; see {advice.command('effects', study)} --of"
-            f" {'factors' if primary_factors(declared.primary) else CONTROLS}"
-        )
-    found = {effect.row: effect for effect in stored.effects()}
-    if row not in found:
-        rows = ", ".join(map(str, found)) or "none"
-        raise AblateError(
-            f"{study}: row {row} is not compared with row 0; rows that are: {rows}"
-        )
-    effect = found[row]
-    text = sentence(effect, results.metric, declared.margin)
-    grid = effects_table(results, [effect], declared.margin)
-    return str(effect.verdict), text, grid

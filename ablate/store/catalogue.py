@@ -52,6 +52,8 @@ class StudyStatus:
     epochs_done: int
     epochs: int
     finished: bool
+    # When its last trial ended, in UTC.
+    last_result_at: datetime = datetime.min
 
     @property
     def unfinished(self) -> int:
@@ -87,6 +89,10 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
         epochs_done=sum(count.epochs_done for count in counts),
         epochs=sum(count.epochs for count in counts),
         finished=study["finished_at"] is not None,
+        last_result_at=max(
+            (count.ended_at for count in counts if count.ended_at is not None),
+            default=datetime.min,
+        ),
     )
 
 
@@ -116,6 +122,7 @@ class Catalogue:
                 func.count().label("number"),
                 func.sum(trials.c.epochs_done).label("epochs_done"),
                 func.sum(trials.c.epochs).label("epochs"),
+                func.max(trials.c.ended_at).label("ended_at"),
             )
             .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
             .join(trials, trials.c.hash == cell_trials.c.trial_hash)

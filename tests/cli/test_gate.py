@@ -89,3 +89,54 @@ def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) 
     assert code == 2
     assert "its rows are exploratory" in err
     assert "--of factors" in err
+
+
+@pytest.mark.slow
+def test_a_project_accepts_only_what_stands(
+    say: Say, place: tuple[str, ...], options: Options
+) -> None:
+    """Beside studies that found nothing, a finding needs a smaller p value."""
+    code, out, _ = say("gate", "levels", "--row", "1", "--project", *place)
+    assert code == 0, out
+    late = TEXT.replace("seeds: 6", "seeds: 3").replace(
+        "0.1, 0.2, 0.3, 0.4", "0.1, 0.2"
+    )
+    for images in (100, 120, 140, 160):
+        text = late.replace(
+            "data: digits", f"data: {{name: digits, train_images: {images}}}"
+        )
+        pipeline.run(
+            space.load(text, f"null{images}.yaml"),
+            f"null{images}.yaml",
+            options,
+            executor=SimulatedExecutor(lambda trial, number: noisy(trial, number, 0.0)),
+        )
+    last = late.replace("data: digits", "data: {name: digits, train_images: 180}")
+    pipeline.run(
+        space.load(last, "last.yaml"),
+        "last.yaml",
+        options,
+        executor=SimulatedExecutor(lambda trial, number: noisy(trial, number, 6.0)),
+    )
+    assert say("gate", "last", "--row", "1", *place)[0] == 0
+    code, out, _ = say("gate", "last", "--row", "1", "--project", *place)
+    assert code == 5
+    assert "above the level of the study in the error budget" in out
+    # Verdicts that claim no effect stay what they are.
+    assert say("gate", "levels", "--row", "3", "--project", *place)[0] == 4
+
+
+def noisy(trial: Trial, number: int, gain: float) -> Epoch:
+    differs = trial.architecture.settings.get("drop.path", 0.0) == 0.1
+    noise = random.Random(trial.hash).gauss(0, 1)
+    return Epoch(
+        number=number,
+        metrics={
+            "train_loss": 1.0,
+            "loss": 1.0,
+            "top1": 70 + gain * differs + noise,
+            "top5": 99.0,
+        },
+        lr=1e-3,
+        seconds=1.0,
+    )

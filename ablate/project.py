@@ -1,0 +1,129 @@
+"""The studies of a store as one project: its error budget."""
+
+from __future__ import annotations
+
+from ablate.errors import AblateError
+from ablate.primary import CONTROLS, primary_factors
+from ablate.records import StudyResults
+from ablate.report.effect import Effect
+from ablate.report.effects import control_effects, effects
+from ablate.report.error_budget import (
+    BudgetLine,
+    ErrorBudget,
+    StudyTest,
+    error_budget,
+)
+from ablate.report.factorial import Factorial
+from ablate.report.tables import Table
+from ablate.report.verdicts import LEVEL, Withheld
+from ablate.store.reader import Reader
+from ablate.study import Study
+
+# A study with such a row is not over.
+OPEN = (Withheld.UNFINISHED, Withheld.FAILED)
+
+
+def budget_of(url: str) -> ErrorBudget:
+    """Returns the error budget of a store.
+
+    Studies that are not finished, and those that a version without stored spaces ran,
+    do not count yet.
+    """
+    with Reader(url) as reader:
+        names = [
+            study.name
+            for study in sorted(
+                reader.studies(), key=lambda one: (one.last_result_at, one.name)
+            )
+            if study.finished and study.space is not None
+        ]
+    tests = [_test(Study(name, url)) for name in names]
+    return error_budget([test for test in tests if test is not None])
+
+
+def _test(study: Study) -> StudyTest | None:
+    """Returns the family of comparisons of a study; None if it is not over."""
+    results, declared = study.read()
+    names = primary_factors(results.history.primary)
+    if names:
+        return _test_of_factors(study, results)
+    if CONTROLS in results.history.primary:
+        found = control_effects(
+            results, declared.margin, declared.looks, declared=True, predict=False
+        )
+    else:
+        found = effects(results, declared.margin, declared.looks, predict=False)
+    if any(effect.withheld in OPEN for effect in found):
+        return None
+    return StudyTest(name=study.name, p_values=_of_rows(found))
+
+
+def _of_rows(found: list[Effect]) -> dict[str, float]:
+    return {
+        f"row {effect.row}": effect.judged.p
+        for effect in found
+        if effect.judged is not None and effect.withheld is None
+    }
+
+
+def _test_of_factors(study: Study, results: StudyResults) -> StudyTest | None:
+    """Returns main effects as the family of a study; None if it is not over."""
+    declared = study.read()[1]
+    try:
+        model = Factorial(results, declared.baseline, declared.looks)
+        terms = model.main_effects(declared.margin, results.direction)
+    except AblateError:
+        # Too few cells or seeds have results.
+        return None
+    judged = {
+        f"{term.factors[0]} = {term.levels[0]}": term.judged
+        for term in terms
+        if term.judged is not None
+    }
+    if any(one.withheld in OPEN for one in judged.values()):
+        return None
+    p_values = {name: one.p for name, one in judged.items() if one.withheld is None}
+    return StudyTest(name=study.name, p_values=p_values)
+
+
+def budget_table(budget: ErrorBudget) -> Table:
+    """Returns a table with one row per study, in the order of their last results."""
+    return Table(
+        columns=["study", "p", "level", "helps or hurts", "stands"],
+        rows=[_texts(line) for line in budget.lines],
+        data=[_data(line) for line in budget.lines],
+        right=frozenset({"p", "level"}),
+        title=f"Error budget: the next study is tested at {_percent(budget.next_level)}",
+        notes=[
+            "p: the smallest adjusted p value of the study. level: that of the study in"
+            " this store (LORD++, in the order of the last results). stands: findings"
+            f" with p at or below the level; of the studies with such findings, at most"
+            f" {100 * LEVEL:g} % are expected to have a false one. Findings raise the"
+            " levels of later studies, studies without findings lower them.",
+        ],
+    )
+
+
+def _texts(line: BudgetLine) -> list[str]:
+    p = line.test.p
+    return [
+        line.test.name,
+        "< 0.001" if p < 0.001 else f"{p:.3f}",
+        _percent(line.level),
+        ", ".join(line.own),
+        ", ".join(line.standing),
+    ]
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:.2g} %"
+
+
+def _data(line: BudgetLine) -> dict[str, object]:
+    return {
+        "study": line.test.name,
+        "p": line.test.p,
+        "level": line.level,
+        "own": list(line.own),
+        "stands": list(line.standing),
+    }
