@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,13 @@ class CorrectImages:
     @classmethod
     def of(cls, correct: np.ndarray[Any, Any]) -> CorrectImages:
         """Packs booleans, shape (images,)."""
+        import numpy as np
+
         return cls(images=len(correct), bits=np.packbits(correct).tobytes())
 
     def array(self) -> np.ndarray[Any, Any]:
         """Returns booleans, shape (images,)."""
+        import numpy as np
+
         packed = np.frombuffer(self.bits, dtype=np.uint8)
         return np.unpackbits(packed, count=self.images).astype(bool)

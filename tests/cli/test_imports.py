@@ -34,10 +34,10 @@ NEVER = TRAINING | SEARCH | FRAMES | CHARTS | {"statsmodels"}
 # What a verb must not load, and how many modules it may load. The numbers have a tenth
 # to spare.
 BUDGETS = [
-    (("status",), NEVER | STATISTICS, 560),
-    (("status", "tiny"), NEVER | STATISTICS, 560),
-    (("query", "SELECT 1"), NEVER | STATISTICS, 560),
-    (("disk",), NEVER | STATISTICS, 560),
+    (("status",), NEVER | STATISTICS, 575),
+    (("status", "tiny"), NEVER | STATISTICS, 575),
+    (("query", "SELECT 1"), NEVER | STATISTICS, 575),
+    (("disk",), NEVER | STATISTICS, 575),
     (("table", "tiny"), NEVER | {"moocore"}, 850),
     (("effects", "tiny"), NEVER | {"moocore"}, 850),
     (("effects", "tiny", "--of", "factors"), NEVER | {"moocore"}, 850),
