@@ -82,6 +82,8 @@ def run(
     max_trials: int | None = None,
     max_hours: float | None = None,
     max_joules: float | None = None,
+    max_price: float | None = None,
+    device_hour: float | None = None,
 ) -> Study:
     """Trains the trials of a space that have no result, and returns its results.
 
@@ -99,6 +101,9 @@ def run(
         max_trials: the most trials that all runs of the study may begin.
         max_hours: the most hours of training, added up over trials and runs.
         max_joules: the most energy of all runs, where the device measures it.
+        max_price: the most that all runs may cost; it needs `device_hour`.
+        device_hour: the price of a GPU for an hour, or of a CPU core if trials use no
+            GPU.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials
@@ -114,7 +119,13 @@ def run(
         ray_address=ray_address,
         checkpoints=checkpoints,
         log=tuple(log),
-        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
+        budget=Budget(
+            trials=max_trials,
+            hours=max_hours,
+            joules=max_joules,
+            price=max_price,
+            device_hour=device_hour,
+        ),
     )
     outcome = pipeline.run(found, file, options)
     if outcome.failed:

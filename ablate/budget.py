@@ -23,6 +23,10 @@ from ablate.records import Event, Progressed
 SECONDS_PER_HOUR = 3600.0
 
 
+# What a budget can limit.
+LIMITS = ("trials", "hours", "joules", "price")
+
+
 @dataclass(frozen=True)
 class Used:
     """What a study has used so far.
@@ -47,28 +51,44 @@ class Budget:
         hours: hours of training and testing, added up over trials: two trials side by
             side use two hours in one.
         joules: energy, where the device measures it.
+        price: the price of all hours, in any currency. It needs `device_hour`.
+        device_hour: the price of one GPU for an hour, or of one CPU core if trials use
+            no GPU.
 
     Raises:
-        AblateError: a limit is not positive, or not finite.
+        AblateError: a limit is not positive, or not finite, or `price` and
+            `device_hour` are not given together.
     """
 
     trials: int | None = None
     hours: float | None = None
     joules: float | None = None
+    price: float | None = None
+    device_hour: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trials", "hours", "joules"):
+        for name in LIMITS:
             limit = getattr(self, name)
             if limit is not None and not (math.isfinite(limit) and limit > 0):
                 raise AblateError(
                     f"{option(f'max_{name}')} {limit} allows nothing; give a number"
                     " above 0"
                 )
+        hourly = self.device_hour
+        if hourly is not None and not (math.isfinite(hourly) and hourly > 0):
+            raise AblateError(
+                f"{option('device_hour')} {hourly} is no price; give a number above 0"
+            )
+        if (self.price is None) != (hourly is None):
+            raise AblateError(
+                f"{option('max_price')} and {option('device_hour')} belong together:"
+                f" {option('max_price')} 100 {option('device_hour')} 2.5"
+            )
 
     @property
     def is_limited(self) -> bool:
         """Whether there is any limit."""
-        return (self.trials, self.hours, self.joules) != (None, None, None)
+        return any(getattr(self, name) is not None for name in LIMITS)
 
 
 UNLIMITED = Budget()
@@ -81,10 +101,12 @@ class Meter:
     Args:
         budget: the limits.
         before: what earlier runs have used.
+        devices: how many GPUs a trial occupies, or CPU cores if it uses no GPU.
     """
 
     budget: Budget = UNLIMITED
     before: Used = field(default_factory=Used)
+    devices: float = 1.0
     _begun: set[str] = field(init=False)
     _seconds: float = field(init=False)
     _joules: float = field(init=False)
@@ -134,8 +156,17 @@ class Meter:
 
     @property
     def must_stop(self) -> bool:
-        """Whether the hours or the energy are used up."""
-        return self._hours_are_used or self._joules_are_used
+        """Whether the hours, the energy or the price are used up."""
+        return self._hours_are_used or self._joules_are_used or self._price_is_used
+
+    @property
+    def price(self) -> float:
+        """The price of the hours that all runs have used."""
+        return self.hours * self.devices * (self.budget.device_hour or 0.0)
+
+    @property
+    def _price_is_used(self) -> bool:
+        return self.budget.price is not None and self.price >= self.budget.price
 
     @property
     def _hours_are_used(self) -> bool:
@@ -152,6 +183,8 @@ class Meter:
             return f"{option('max_hours')} {self.budget.hours:g}"
         if self._joules_are_used:
             return f"{option('max_joules')} {self.budget.joules:g}"
+        if self._price_is_used:
+            return f"{option('max_price')} {self.budget.price:g}"
         if self._refused:
             return f"{option('max_trials')} {self.budget.trials}"
         return ""

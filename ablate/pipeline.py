@@ -230,7 +230,11 @@ def _meter(declared: Space, options: Options, store: StoreSession) -> Meter:
     """A meter that knows what earlier runs of the study have used."""
     if not options.budget.is_limited:
         return Meter(options.budget)
-    return Meter(options.budget, store.reader.used(declared.name))
+    return Meter(
+        budget=options.budget,
+        before=store.reader.used(declared.name),
+        devices=declared.resources.devices,
+    )
 
 
 def _seems_finished(declared: Space, store: StoreSession) -> bool:

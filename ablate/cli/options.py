@@ -134,6 +134,22 @@ MaxJoulesOption = Annotated[
         help="Most energy of all runs of the study, where the device measures it.",
     ),
 ]
+MaxPriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-price",
+        metavar="PRICE",
+        help="Most that all runs of the study may cost; with --device-hour.",
+    ),
+]
+DeviceHourOption = Annotated[
+    float | None,
+    typer.Option(
+        "--device-hour",
+        metavar="PRICE",
+        help="Price of a GPU for an hour, or of a CPU core if trials use no GPU.",
+    ),
+]
 CpusOption = Annotated[
     int | None,
     typer.Option("--cpus", min=1, max=MOST_AT_ONCE, help="CPUs to use. [default: all]"),

@@ -15,6 +15,7 @@ from ablate.cli.options import (
     AddressOption,
     CheckpointsOption,
     CpusOption,
+    DeviceHourOption,
     ExecutorName,
     ExecutorOption,
     FileArgument,
@@ -23,6 +24,7 @@ from ablate.cli.options import (
     LogOption,
     MaxHoursOption,
     MaxJoulesOption,
+    MaxPriceOption,
     MaxTrialsOption,
     RunsOption,
     Service,
@@ -52,6 +54,8 @@ def run(
     max_trials: MaxTrialsOption = None,
     max_hours: MaxHoursOption = None,
     max_joules: MaxJoulesOption = None,
+    max_price: MaxPriceOption = None,
+    device_hour: DeviceHourOption = None,
     until_decided: Annotated[
         int | None,
         typer.Option(
@@ -79,7 +83,13 @@ def run(
         ray_address=ray_address,
         checkpoints=checkpoints,
         log=tuple(dict.fromkeys(log or ())),
-        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
+        budget=Budget(
+            trials=max_trials,
+            hours=max_hours,
+            joules=max_joules,
+            price=max_price,
+            device_hour=device_hour,
+        ),
     )
     declared = space.read(file)
     if until_decided is not None:
@@ -111,6 +121,8 @@ def resume(
     max_trials: MaxTrialsOption = None,
     max_hours: MaxHoursOption = None,
     max_joules: MaxJoulesOption = None,
+    max_price: MaxPriceOption = None,
+    device_hour: DeviceHourOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -127,7 +139,13 @@ def resume(
         ray_address=ray_address,
         checkpoints=checkpoints,
         log=tuple(dict.fromkeys(log or ())),
-        budget=Budget(trials=max_trials, hours=max_hours, joules=max_joules),
+        budget=Budget(
+            trials=max_trials,
+            hours=max_hours,
+            joules=max_joules,
+            price=max_price,
+            device_hour=device_hour,
+        ),
     )
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
