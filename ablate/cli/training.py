@@ -189,12 +189,14 @@ def _train(start: Any, options: Options, form: Format) -> None:
         again = advice.command("resume", outcome.study) + how
         if outcome.exhausted:
             show(study.results_table(), form.value)
-            limit = outcome.exhausted.partition(" ")[0]
+            limit = f"{outcome.exhausted.partition(' ')[0]} N"
+            if options.budget.device_hour is not None:
+                limit += f" --device-hour {options.budget.device_hour:g}"
             failed = f", {outcome.failed} failed" if outcome.failed else ""
             tell(
                 f"The budget is used up ({outcome.exhausted}): {done} of"
                 f" {outcome.trials} trials done{failed}. Go on with a larger one:"
-                f" {again} {limit} N"
+                f" {again} {limit}"
             )
             raise typer.Exit(EXHAUSTED)
         tell(

@@ -76,8 +76,7 @@ def confirmation_note(results: StudyResults) -> list[str]:
     ]
     count = len(results.confirmation_seeds)
     return [
-        f"Confirmed on {count} fresh seeds after the search: row"
-        f" {', '.join(str(cell.index) for cell in confirmed)}. Their means leave out the"
-        " seeds of the search, which chose them and are too good:"
-        f" {', '.join(told)}."
+        f"Confirmed on {count} fresh seeds after the search. The means of these rows"
+        " leave out the seeds that chose them. The means of those seeds, which are too"
+        f" good: {', '.join(told)}."
     ]

@@ -69,6 +69,13 @@ class Effect:
         return Verdict.INCONCLUSIVE
 
     @property
+    def p_adjusted(self) -> float | None:
+        """The p value adjusted for the family; None if the row is not in it."""
+        if self.judged is None or self.withheld is Withheld.NOT_CONFIRMED:
+            return None
+        return self.judged.p
+
+    @property
     def withheld(self) -> Withheld | None:
         """Why there is no verdict, although there is an estimate."""
         return self.judged.withheld if self.judged is not None else None

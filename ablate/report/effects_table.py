@@ -217,7 +217,7 @@ def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
         change_text(effect.changed, effect.labels),
         str(len(effect.seeds)),
         _difference(effect, metric),
-        _p(effect.judged.p) if effect.judged else "",
+        "" if effect.p_adjusted is None else _p(effect.p_adjusted),
         flops,
         verdict,
     ]

@@ -20,7 +20,12 @@ from ablate.records import Looks, StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
-from ablate.report.results_table import COST_HEADINGS, star_of, test_words
+from ablate.report.results_table import (
+    COST_HEADINGS,
+    comparisons,
+    star_of,
+    test_words,
+)
 from ablate.report.summary import Row, level_text, summarise
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
@@ -324,7 +329,7 @@ class _PaperTable:
         if self._own(DELTA) in chosen:
             stars = star_of(self._looks).removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
-            words = test_words(len(self._effects))
+            words = test_words(comparisons(self._effects.values()))
             sentences.append(
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."

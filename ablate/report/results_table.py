@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ablate.report.summary import (
 )
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Verdict, Withheld
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
@@ -76,7 +76,7 @@ def results_table(
         data=[_data(row, rows, results, effect_of, published) for row in rows],
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
-        notes=_notes(results, shown, policy, len(effect_of), looks),
+        notes=_notes(results, shown, policy, comparisons(effect_of.values()), looks),
         bold=_best(shown, results),
         groups=_group_starts(shown, group),
     )
@@ -174,11 +174,15 @@ def _notes(
     results: StudyResults,
     shown: list[Row],
     policy: str,
-    comparisons: int,
+    number: int,
     looks: Looks | None,
 ) -> list[str]:
-    """Returns what the numbers mean, and which rows are folded."""
-    test, star = test_words(comparisons), star_of(looks)
+    """Returns what the numbers mean, and which rows are folded.
+
+    Args:
+        number: of comparisons.
+    """
+    test, star = test_words(number), star_of(looks)
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed;"
@@ -196,11 +200,20 @@ def _notes(
     )
 
 
-def test_words(comparisons: int) -> str:
-    """Returns the test of the differences from row 0, in words."""
+def comparisons(effects: Iterable[Effect]) -> int:
+    """Returns the number of rows that are one family."""
+    return sum(effect.withheld is not Withheld.NOT_CONFIRMED for effect in effects)
+
+
+def test_words(number: int) -> str:
+    """Returns the test of the differences from row 0, in words.
+
+    Args:
+        number: of comparisons.
+    """
     # A single comparison needs no correction.
-    if comparisons > 1:
-        return f"noise of all rows, adjusted for {comparisons} comparisons"
+    if number > 1:
+        return f"noise of all rows, adjusted for {number} comparisons"
     return "paired t"
 
 
@@ -279,12 +292,11 @@ def _data(
 def _test(effect: Effect | None) -> dict[str, float | None]:
     """Returns interval and p values of the difference to row 0."""
     estimate = effect.estimate if effect else None
-    judged = effect.judged if effect else None
     return {
         "delta_low": estimate.low if estimate else None,
         "delta_high": estimate.high if estimate else None,
         "p": estimate.p if estimate else None,
-        "p_adjusted": judged.p if judged else None,
+        "p_adjusted": effect.p_adjusted if effect else None,
     }
 
 

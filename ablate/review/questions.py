@@ -16,7 +16,7 @@ from ablate.records import (
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text
 from ablate.review.finding import Finding, Read, rows_text
 from ablate.review.history import declared_again, known_before, left_out_seeds
@@ -213,6 +213,8 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
     if study.is_search and not repeated:
         return
     for effect in study.effects:
+        if effect.withheld is Withheld.NOT_CONFIRMED:
+            continue
         count = len(effect.seeds)
         unsure = (
             effect.verdict is Verdict.INCONCLUSIVE
@@ -261,7 +263,10 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
         and (declared.looks is not None or count < FEWEST_SEEDS)
     )
     hint = ""
-    if not can_add:
+    if study.results.confirmation_seeds:
+        can_add = False
+        hint = f" Write confirm: {count + further} in the strategy of {study.file}."
+    elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
         hint = f" Write seeds: {most} in {study.file}{fifo}."
     option = ""

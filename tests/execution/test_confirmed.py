@@ -98,6 +98,7 @@ def test_the_table_says_what_the_search_saw(
     searched: StudyResults, options: Options
 ) -> None:
     shown = Study("tiny", options.url).results_table()
+    assert "adjusted for 2 comparisons" in shown.notes[0]
     (note,) = [note for note in shown.notes if note.startswith("Confirmed on 4 fresh")]
     for cell in searched.cells:
         told = (
@@ -109,6 +110,9 @@ def test_the_table_says_what_the_search_saw(
     assert bold == 0 or searched.cells[bold].is_confirmed
     table = Study("tiny", options.url).effects_table()
     assert any(note.startswith("not confirmed") for note in table.notes)
+    for row in table.data:
+        confirmed = searched.cells[row["row"]].is_confirmed
+        assert (row["p_adjusted"] is not None) == confirmed
 
 
 @pytest.mark.slow
@@ -198,6 +202,9 @@ def test_a_confirmation_that_is_added_afterwards_is_another_phase(
     found = results(options)
     assert found.history.last == 1
     assert "not confirmed" not in findings(options)
+    told = [one.text for one in review("tiny", options.url) if "seeds" in one.name]
+    assert not any("Write seeds:" in text for text in told)
+    assert all("Write confirm:" in text for text in told)
 
 
 @pytest.mark.slow
