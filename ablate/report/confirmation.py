@@ -43,11 +43,9 @@ def unconfirmed_effect(
 ) -> Effect:
     """Returns the effect of a cell that the search did not confirm, without a verdict.
 
-    Its interval is that of Student's paired t.
+    Its interval is that of Student's paired t. It has none with a single seed.
     """
     effect = replace(paired(cell, reference), labels=results.labels)
-    if effect.estimate is None:
-        return effect
     why = Withheld.UNFINISHED if results.searching else Withheld.NOT_CONFIRMED
     judged = Judged(
         p=1.0, p_same=1.0, verdict=Verdict.INCONCLUSIVE, level=0.0, withheld=why

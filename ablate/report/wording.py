@@ -121,8 +121,11 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
             why = "one seed contains"
         else:
             why = "all differences are equal and contain"
+        said = "inconclusive"
+        if effect.withheld is Withheld.NOT_CONFIRMED:
+            said = WITHHELD[effect.withheld]
         return (
-            f"{what}: inconclusive, {effect.mean:+.{digits}f}{unit}{cost}"
+            f"{what}: {said}, {effect.mean:+.{digits}f}{unit}{cost}"
             f" ({seeds}: {why} no information about noise)."
         )
     low, high = sorted((abs(effect.estimate.low), abs(effect.estimate.high)))

@@ -13,6 +13,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Status, StudyResults, Trial
 from ablate.report.verdicts import Verdict, Withheld
+from ablate.report.wording import sentence
 from ablate.review import review
 from ablate.store.reader import Reader
 from ablate.study import Study
@@ -240,6 +241,24 @@ def test_several_objectives_confirm_cells_of_the_front(
             and point[1] >= points[row][1]
         ]
         assert better == []
+
+
+@pytest.mark.slow
+def test_a_search_with_one_seed_can_be_confirmed(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(SEARCH.replace("seeds: 2", "seeds: 1"), SimulatedExecutor(pure_noise))
+    study = Study("tiny", options.url)
+    confirmed = {cell.index for cell in study.results().cells if cell.is_confirmed}
+    assert len(confirmed) == 2
+    for effect in study.effects():
+        expected = None if effect.row in confirmed else Withheld.NOT_CONFIRMED
+        assert effect.withheld is expected
+    assert "adjusted for 2 comparisons" in study.results_table().notes[0]
+    metric = study.results().metric
+    for effect in study.effects():
+        if effect.row not in confirmed:
+            assert "did not choose it" in sentence(effect, metric, margin=0.5)
 
 
 def test_confirmed_cells_need_seeds() -> None:
