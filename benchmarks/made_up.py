@@ -107,6 +107,13 @@ def skewed(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
     return NOISE * (raw - math.exp(0.5)) / math.sqrt((math.e - 1) * math.e)
 
 
+def skewed_variants(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
+    """Lognormal noise in all rows but row 0, whose noise is normal."""
+    values = skewed(generator, shape)
+    values[0] = generator.normal(0, NOISE, shape[1])
+    return values
+
+
 def noisy_cells(number: Sequence[int], variance: float) -> Noise:
     """Normal noise, in some cells with a multiple of the variance."""
 
@@ -134,6 +141,7 @@ UNEQUAL = ("one row with 25 times the variance", "row 0 with 25 times the varian
 BEYOND: dict[str, Noise] = {
     "two rows with 25 times the variance": noisy_cells([1, 2], 25),
     "half of the rows with 5 times the variance": noisy_cells([1, 2, 3, 4], 5),
+    "lognormal noise in all rows but row 0": skewed_variants,
 }
 
 
