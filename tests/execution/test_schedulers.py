@@ -228,3 +228,13 @@ def test_the_inline_executor_stops_trials_too(tiny: str, tmp_path: Path) -> None
     assert states[Status.PRUNED] >= 2
     assert states[Status.COMPLETED] >= 2
     assert sum(states.values()) == 16
+
+
+def test_a_trial_that_may_not_be_stopped_is_not_compared() -> None:
+    peers = {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}
+    rule = make_stopping_rule(order(Scheduler("asha", 1, 3), peers))
+    assert rule is not None
+    rule.add("exempt", (), may_stop=False)
+    assert not rule.stops("exempt", flat(10.0, 9))
+    rule.add("bad", ())
+    assert rule.stops("bad", flat(10.0, 1))

@@ -24,7 +24,7 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from ablate.records import Epoch, Job, Order
+from ablate.records import Epoch, Order
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,19 @@ class StoppingRule:
         # Trials that are trained to their end. They do not count for the others.
         self._exempt = set[str]()
         for key, epochs in sorted(order.peers.items()):
-            self._add(key, epochs)
+            self.add(key, epochs)
 
-    def add(self, job: Job) -> None:
-        """Adds the trial of a job, with its known epochs."""
-        key = job.trial.hash
-        if not job.may_stop:
+    def add(
+        self, key: str, history: tuple[Epoch, ...], *, may_stop: bool = True
+    ) -> None:
+        """Adds a trial to compare, with its known epochs.
+
+        Args:
+            may_stop: whether it may be stopped. Otherwise it is not compared either.
+        """
+        if not may_stop:
             self._exempt.add(key)
-            return
-        self._add(key, job.history)
-
-    def _add(self, key: str, history: tuple[Epoch, ...]) -> None:
-        if key not in self._seen:
+        elif key not in self._seen:
             self._seen[key] = 0
             self._scheduler.on_trial_add(None, _Known(key))
             self.stops(key, history)
