@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,19 +19,10 @@ from ablate.cli.output import Format, say, show
 from ablate.errors import AblateError
 
 if TYPE_CHECKING:
-    from ablate.report.tables import Table
+    from ablate.report.effect import Effect
 
 # The exit code by verdict. 1 and 2 are for failures and for mistakes.
 GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
-
-
-@dataclass(frozen=True)
-class Gated:
-    """The verdict on a row: its sentence, and its row of the table of effects."""
-
-    verdict: str
-    sentence: str
-    table: Table
 
 
 def gate(
@@ -56,55 +46,48 @@ def gate(
     The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive,
     also while trials are unfinished. It is 1 or 2 if there is no verdict to take.
     """
+    from ablate.report.effects_table import effects_table
+    from ablate.report.verdicts import Withheld
+    from ablate.report.wording import sentence
+    from ablate.study import Study
+
     url = url_of(store, runs)
-    found = _gated(study, row, url)
-    if project and found.verdict in ("helps", "hurts"):
-        found = _in_project(found, study, row, url)
+    results, declared = Study(study, url).read()
+    effect = _effect(study, row, url)
+    if project and not _stands(study, effect, url):
+        effect = effect.without_verdict(Withheld.BUDGET)
     if form is Format.table:
-        say(found.sentence)
+        say(sentence(effect, results.metric, declared.margin))
     else:
-        show(found.table, form.value)
-    raise typer.Exit(GATE_CODES[found.verdict])
+        show(effects_table(results, [effect], declared.margin), form.value)
+    raise typer.Exit(GATE_CODES[str(effect.verdict)])
 
 
-def _in_project(found: Gated, study: str, row: int, url: str) -> Gated:
-    """Returns a verdict that stands in the error budget of the store.
+def _stands(study: str, effect: Effect, url: str) -> bool:
+    """Whether a verdict stands in the error budget of the store.
 
-    Otherwise it is inconclusive.
+    Verdicts that claim no effect need none.
     """
     from ablate.project import budget_of
+    from ablate.report.verdicts import Verdict
 
+    if effect.verdict not in (Verdict.HELPS, Verdict.HURTS):
+        return True
     lines = {line.test.name: line for line in budget_of(url).lines}
-    line = lines.get(study)
-    if line is None:
-        why = "the study is not finished, so it has no level in the error budget"
-    elif f"row {row}" in line.standing:
-        return found
-    else:
-        why = (
-            f"p = {line.test.p_values[f'row {row}']:.2g} is above the level of the study"
-            f" in the error budget of the store, {100 * line.level:.2g} %"
-        )
-    return Gated(
-        verdict="inconclusive",
-        sentence=f"{found.sentence} But {why} (`ablate status --error-budget`).",
-        table=found.table,
-    )
+    return study in lines and f"row {effect.row}" in lines[study].standing
 
 
-def _gated(study: str, row: int, url: str) -> Gated:
-    """Returns the verdict on a row.
+def _effect(study: str, row: int, url: str) -> Effect:
+    """Returns the effect of a row.
 
     Raises:
         AblateError: the study has no such row to compare, or its rows are exploratory.
     """
     from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
-    from ablate.report.effects_table import effects_table
-    from ablate.report.wording import sentence
     from ablate.study import Study
 
     stored = Study(study, url)
-    results, declared = stored.read()
+    declared = stored.read()[1]
     if primary_is_elsewhere(declared.primary):
         raise AblateError(
             f"{study}: its rows are exploratory, because `primary` names other"
@@ -117,9 +100,4 @@ def _gated(study: str, row: int, url: str) -> Gated:
         raise AblateError(
             f"{study}: row {row} is not compared with row 0; rows that are: {rows}"
         )
-    effect = found[row]
-    return Gated(
-        verdict=str(effect.verdict),
-        sentence=sentence(effect, results.metric, declared.margin),
-        table=effects_table(results, [effect], declared.margin),
-    )
+    return found[row]

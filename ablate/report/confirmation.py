@@ -1,4 +1,4 @@
-"""The best cells of a search, told by seeds that did not choose them.
+"""The best cells of a search, measured on seeds that did not choose them.
 
 The best of many cells is partly lucky: by the seeds that chose it, its mean is too
 good. A search with `confirm` therefore trains its best cells and row 0 on fresh seeds.

@@ -71,7 +71,7 @@ class Effect:
     @property
     def p_adjusted(self) -> float | None:
         """The p value adjusted for the family; None if the row is not in it."""
-        if self.judged is None or self.withheld is Withheld.NOT_CONFIRMED:
+        if self.judged is None or not self.judged.level:
             return None
         return self.judged.p
 

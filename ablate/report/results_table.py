@@ -21,7 +21,7 @@ from ablate.report.summary import (
 )
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
-from ablate.report.verdicts import Verdict, Withheld
+from ablate.report.verdicts import Verdict
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
@@ -202,7 +202,7 @@ def _notes(
 
 def comparisons(effects: Iterable[Effect]) -> int:
     """Returns the number of rows that are one family."""
-    return sum(effect.withheld is not Withheld.NOT_CONFIRMED for effect in effects)
+    return sum(effect.judged is None or effect.judged.level > 0 for effect in effects)
 
 
 def test_words(number: int) -> str:

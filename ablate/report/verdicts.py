@@ -79,6 +79,7 @@ class Withheld(StrEnum):
     PRUNED = "seeds pruned"
     FAILED = "trials failed"
     NOT_CONFIRMED = "not confirmed"
+    BUDGET = "beyond the error budget"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class Judged:
     the study, so each is compared with 5 %.
 
     Attributes:
-        level: the level that an unadjusted p value is compared with.
+        level: the level that an unadjusted p value is compared with; 0 for a row that
+            is in no family.
         withheld: why the verdict is `inconclusive` whatever the p values are.
     """
 

@@ -175,6 +175,8 @@ WITHHELD = {
     " been tried again",
     Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
     " training on fresh seeds",
+    Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
+    " study has no level in the error budget, or a smaller one than p",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -202,6 +204,8 @@ WITHHELD_NOTES = {
     " have their verdicts.",
     Withheld.NOT_CONFIRMED: "not confirmed: the search trains its best cells and row 0"
     " on fresh seeds, and only these cells get verdicts.",
+    Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
+    " level of each study, and the findings that stand.",
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }

@@ -408,8 +408,8 @@ def _cell_result(
     """Returns the result of a cell.
 
     Args:
-        fresh: seeds on which a search confirms its best cells. A cell that has some,
-            other than row 0, is told by these alone: the others chose it.
+        fresh: seeds on which a search confirms its best cells. If a cell other than
+            row 0 has some, only these are its result: the others chose it.
     """
     chose: Mapping[int, float] = {}
     if row["number"] > 0 and any(trial.seed in fresh for trial in trained):

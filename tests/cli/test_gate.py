@@ -121,7 +121,16 @@ def test_a_project_accepts_only_what_stands(
     assert say("gate", "last", "--row", "1", *place)[0] == 0
     code, out, _ = say("gate", "last", "--row", "1", "--project", *place)
     assert code == 5
-    assert "above the level of the study in the error budget" in out
+    assert "has no level in the error budget, or a smaller one than p" in out
+    code, out, _ = say(
+        "gate", "last", "--row", "1", "--project", "--format", "json", *place
+    )
+    assert code == 5
+    (found,) = json.loads(out)
+    assert (found["verdict"], found["withheld"]) == (
+        "inconclusive",
+        "beyond the error budget",
+    )
     # Verdicts that claim no effect stay what they are.
     assert say("gate", "levels", "--row", "3", "--project", *place)[0] == 4
 

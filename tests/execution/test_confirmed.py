@@ -261,6 +261,18 @@ def test_a_search_with_one_seed_can_be_confirmed(
             assert "did not choose it" in sentence(effect, metric, margin=0.5)
 
 
+@pytest.mark.slow
+def test_a_search_that_goes_on_has_no_p_values(
+    run_text: RunText, options: Options
+) -> None:
+    with pytest.raises(Killed):
+        run_text(SEARCH, SimulatedExecutor(pure_noise), killing(45))
+    found = Study("tiny", options.url).effects()
+    assert found
+    assert {effect.withheld for effect in found} == {Withheld.UNFINISHED}
+    assert {effect.p_adjusted for effect in found} == {None}
+
+
 def test_confirmed_cells_need_seeds() -> None:
     text = SEARCH.replace("confirm: 4, ", "")
     with pytest.raises(AblateError, match=r"confirm_cells = 2 needs .* confirm: 5"):
