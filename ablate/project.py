@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors
-from ablate.records import StudyResults
+from ablate.records import Space, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.error_budget import (
@@ -46,7 +46,7 @@ def _test(study: Study) -> StudyTest | None:
     results, declared = study.read()
     names = primary_factors(results.history.primary)
     if names:
-        return _test_of_factors(study, results)
+        return _test_of_factors(results, declared)
     if CONTROLS in results.history.primary:
         found = control_effects(
             results, declared.margin, declared.looks, declared=True, predict=False
@@ -66,9 +66,8 @@ def _of_rows(found: list[Effect]) -> dict[str, float]:
     }
 
 
-def _test_of_factors(study: Study, results: StudyResults) -> StudyTest | None:
+def _test_of_factors(results: StudyResults, declared: Space) -> StudyTest | None:
     """Returns main effects as the family of a study; None if it is not over."""
-    declared = study.read()[1]
     try:
         model = Factorial(results, declared.baseline, declared.looks)
         terms = model.main_effects(declared.margin, results.direction)
@@ -83,7 +82,7 @@ def _test_of_factors(study: Study, results: StudyResults) -> StudyTest | None:
     if any(one.withheld in OPEN for one in judged.values()):
         return None
     p_values = {name: one.p for name, one in judged.items() if one.withheld is None}
-    return StudyTest(name=study.name, p_values=p_values)
+    return StudyTest(name=results.name, p_values=p_values)
 
 
 def budget_table(budget: ErrorBudget) -> Table:

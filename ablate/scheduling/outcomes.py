@@ -65,8 +65,12 @@ class CellOutcomes:
         return frozenset({0, *sorted(rows, key=rank)[:number]})
 
     def _completed_mean(self, cell: Cell) -> tuple[int, float]:
-        """Returns the number of a cell's completed seeds, and their mean."""
-        known = self._known(cell.trials).values()
+        """Returns the number of a cell's completed seeds, and their mean.
+
+        Seeds that the search did not ask for do not count: another study may have
+        trained them, sooner or later.
+        """
+        known = self._known(self.needs(cell)[0]).values()
         values = [
             self._value(one.epochs[-1])
             for one in known

@@ -398,3 +398,24 @@ def test_a_limit_that_comes_to_no_number_refuses_the_cell_only() -> None:
     }
     assert any("divides by zero" in note for note in notes)
     assert any(cell.feasible for cell in search.plan.cells)
+
+
+@pytest.mark.slow
+def test_results_that_a_search_did_not_ask_for_change_no_confirmation() -> None:
+    """Another study may train more seeds of a cell that this search has given up."""
+    text = TEXT.replace("seeds: 1", "seeds: {adaptive: 4}").replace(
+        "parallel: 3", "parallel: 3, confirm: 2, confirm_cells: 2"
+    )
+    declared, bench = load(text), Bench()
+    search = Search(declared, free, bench)
+    finish(search, bench)
+    confirmed = {cell.index for cell in search.plan.cells if len(cell.trials) > 4}
+    assert len(confirmed) > 1
+    given_up = [cell for cell in search.plan.cells if len(cell.trials) == 1]
+    for cell in given_up:
+        for seed in range(1, 4):
+            other = replace(cell.trials[0], seed=seed)
+            bench.found[other.hash] = known(other, value=99.0)
+    again = Search(declared, free, bench, [cell.levels for cell in search.plan.cells])
+    again.advance()
+    assert again.plan == search.plan
