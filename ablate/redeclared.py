@@ -16,6 +16,7 @@ DECISIVE = (
     "seeds",
     "looks",
     "adaptive",
+    "final",
     "baseline",
     "full",
     "factors",
@@ -86,6 +87,9 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
         if name == "objectives" and len(value or ()) < 2:
             # It repeats the metric and its direction.
             value = None
+        elif name == "final":
+            # Stores of older versions lack it.
+            value = bool(value)
         _add(leaves, name, value)
     return leaves
 

@@ -23,7 +23,7 @@ from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict
 from ablate.store.declarations import Declaration
-from ablate.store.history import history_of
+from ablate.store.history import history_of, with_cells
 
 # The most seeds that a user trains.
 MOST = 40
@@ -57,6 +57,7 @@ class Desk:
     seeds: list[int] = field(default_factory=list)
     metric: int = 0
     primary: list[int] = field(default_factory=list)
+    final: bool = False
     declared: list[Declaration] = field(default_factory=list)
     ended: dict[tuple[int, int], datetime] = field(default_factory=dict)
     moment: datetime = START
@@ -97,6 +98,7 @@ class Desk:
                 "rows": self.rows if self.cells is None else [],
                 "strategy": self.cells and {"cells": self.cells},
                 "primary": self.primary,
+                "final": self.final,
             },
             completed=sum(map(len, done.values())),
             compared=sum(len(done[cell] & reference) > 1 for cell in before_rows[1:]),
@@ -176,7 +178,10 @@ class Desk:
                 )
             )
         return replace(
-            whole, cells=tuple(cells), history=history, searching=self.is_searching
+            whole,
+            cells=tuple(cells),
+            history=with_cells(history, cells),
+            searching=self.is_searching,
         )
 
     def _status(self, cell: int, seed: int) -> Status:
@@ -338,6 +343,31 @@ def begins_with_a_pilot(desk: Desk) -> None:
         desk.run(seeds, rows=[every[0], every[best]])
 
 
+def adds_to_final_seeds(desk: Desk) -> None:
+    """Declares three seeds as final, and then adds more nevertheless."""
+    found = desk.run(3, final=True)
+    best = max(found, key=lambda effect: abs(effect.mean or 0))
+    for seeds in (5, 8, 12):
+        desk.run(seeds)
+        desk.run(seeds, final=False)
+    desk.run(12, rows=[desk.rows[0], desk.rows[best.row]])
+
+
+def calls_seeds_final_after_a_pilot(desk: Desk) -> None:
+    """Trains one seed, and then the row that differs most with final seeds."""
+    every = list(desk.rows)
+    desk.run(1)
+    gains = abs(desk.metrics[0][1:, 0] - desk.metrics[0][0, 0])
+    desk.run(3, rows=[every[0], 1 + int(np.argmax(gains))], final=True)
+
+
+def calls_seeds_final_after_a_look(desk: Desk) -> None:
+    """Adds seeds, and declares each number of them as final."""
+    for seeds in (3, 5, 8):
+        desk.run(seeds, final=False)
+        desk.run(seeds, final=True)
+
+
 def takes_rows_of_another_study(desk: Desk) -> None:
     """Adds the row that is best in another study, one time after the other."""
     every = list(desk.rows)
@@ -405,6 +435,11 @@ USERS: dict[str, Callable[[Desk], None]] = {
     "swaps the metric": swaps_the_metric,
     "declares results again under other names": renames_the_study,
     "trains one seed, then more of the best row": begins_with_a_pilot,
+    "declares 3 seeds as final, then adds seeds": adds_to_final_seeds,
+    "trains one seed, then the best row with final seeds": (
+        calls_seeds_final_after_a_pilot
+    ),
+    "adds seeds, and calls them final each time": calls_seeds_final_after_a_look,
     "adds the best row of another study": takes_rows_of_another_study,
     "compares the best of known rows with a new row 0": (
         compares_known_rows_with_a_new_row_0
@@ -435,6 +470,7 @@ NEEDS_ROWS = (
     drops_rows,
     names_it_primary,
     begins_with_a_pilot,
+    calls_seeds_final_after_a_pilot,
     takes_rows_of_another_study,
     compares_known_rows_with_a_new_row_0,
     does_everything,

@@ -30,9 +30,10 @@ def power_lines(shown: Preview) -> list[str]:
     more = [number for number in LADDER if number > seeds][:2]
     lines = [f"Differences that are found with {100 * POWER:g} % probability:"]
     for number in (seeds, *more):
-        line = f"  {_seeds(number)}: {_difference(rows, number, sd, metric)}"
+        line = f"  {_seeds(number)}: {_difference(plan, number, sd)}"
         if primary and number > 1:
-            size = _text(detectable_alone(number), sd, metric)
+            alone = detectable_alone(number, final=plan.space.final)
+            size = _text(alone, sd, metric)
             line += f" (primary comparison: {size})"
         lines.append(line)
     if sd is None:
@@ -55,10 +56,11 @@ def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number > 1 else ' '}"
 
 
-def _difference(rows: int, seeds: int, sd: float | None, metric: Metric) -> str:
+def _difference(plan: Plan, seeds: int, sd: float | None) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
-    return _text(detectable(rows, seeds), sd, metric)
+    size = detectable(_comparisons(plan), seeds, final=plan.space.final)
+    return _text(size, sd, plan.space.compared)
 
 
 def _text(size: float, sd: float | None, metric: Metric) -> str:

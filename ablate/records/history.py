@@ -3,9 +3,10 @@
 A verdict at 5 % holds for a comparison that was declared before its results. A study
 may be declared again: with more seeds, with other rows, by another metric. So its
 history is divided into phases, and the 5 % are shared among them. The first phase gets
-90 % of them; the others share the rest, each with less than the one before. The shares
-of all phases add up to at most 1, whatever their number, so that no sequence of
-declarations gives more than 5 % false verdicts.
+90 % of them; the others share the rest, each with less than the one before. With final
+seeds (`seeds: {final: 3}`) the first phase gets all of them, and the others nothing.
+The shares of all phases add up to at most 1, whatever their number, so that no sequence
+of declarations gives more than 5 % false verdicts.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Phase:
     finished: bool = True
     # The declared seeds.
     seeds: tuple[int, ...] = ()
+    # Whether the first phase was declared as the only one.
+    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class History:
     # The phase from which on the results of row 0 may be the reason for it or its seeds:
     # it was a variant of another study before, or it lacks seeds that were known.
     chosen_from: int | None = None
+    # Whether rows beside row 0 had results when the study was declared first. They may
+    # be the reason for its rows, so final seeds do not get the whole 5 %.
+    had_results: bool = False
 
     @property
     def last(self) -> int:
@@ -66,6 +72,16 @@ class History:
     def primary(self) -> tuple[Primary, ...]:
         """The primary comparisons of the present phase."""
         return self.phases[-1].primary
+
+    @property
+    def final(self) -> bool:
+        """Whether only the first phase has verdicts, at the whole 5 %."""
+        return self.phases[0].final and not self.had_results
+
+    @property
+    def share(self) -> float:
+        """The share of the present phase in the 5 %."""
+        return share_of_phase(self.last, final=self.final)
 
     def phase_of(self, ended_at: datetime | None) -> int:
         """Returns the phase in which a trial ended; -1 if it ended before all of them.
@@ -82,7 +98,7 @@ class History:
         return min(declared, self.phases[-1].margin)
 
 
-def share_of_phase(number: int) -> float:
+def share_of_phase(number: int, *, final: bool = False) -> float:
     """Returns the share of a phase in the 5 %.
 
     It is 0.9 for the first one. The others have 0.1 / (k (k + 1)), k = 1, 2, ...: 0.05,
@@ -90,7 +106,11 @@ def share_of_phase(number: int) -> float:
 
     Args:
         number: the number of the phase, from 0.
+        final: whether the first phase was declared as the only one. It has the whole
+            5 %, and the others have nothing.
     """
+    if final:
+        return 1.0 if number == 0 else 0.0
     if number == 0:
         return FIRST_PHASE
     return (1 - FIRST_PHASE) / (number * (number + 1))

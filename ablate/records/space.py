@@ -309,6 +309,8 @@ class Space:
     objectives: Mapping[str, Direction] = field(default_factory=dict)
     # A cell gets its next seed only while it is no worse than the best cell so far.
     adaptive: bool = False
+    # No seeds will be added, so that the first declaration has the whole 5 %.
+    final: bool = False
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
     # Name of the paper's table that the study reproduces; empty: none.

@@ -27,7 +27,6 @@ from ablate.records import (
     Phase,
     Status,
     StudyResults,
-    share_of_phase,
 )
 from ablate.report.confirmation import confirmed_study, unconfirmed_effect
 from ablate.report.effect import Effect, paired
@@ -164,6 +163,7 @@ class _Phases:
             looks=looks,
             predict=predict,
             phase=number,
+            final=self.results.history.final,
             rows=phase.rows,
             primary=primary_rows(phase.primary, self.results.cells),
         )
@@ -206,7 +206,15 @@ class _Phases:
         verdict = verdict_of(estimate.value, self.results.direction, p, p_same, LEVEL)
         if verdict is Verdict.INCONCLUSIVE:
             return replace(effect, judged=replace(judged, p=p, p_same=p_same))
-        decided = replace(judged, p=p, p_same=p_same, verdict=verdict, withheld=None)
+        decided = replace(
+            judged,
+            p=p,
+            p_same=p_same,
+            verdict=verdict,
+            # A phase after final seeds has no level of its own.
+            level=judged.level or max(one.level for one in before),
+            withheld=None,
+        )
         return replace(effect, judged=decided, further=None)
 
 
@@ -298,7 +306,7 @@ def control_effects(
         if other
     ]
     number = looks.number if looks else 1
-    level = LEVEL * share_of_phase(results.history.last) / number
+    level = LEVEL * results.history.share / number
     named = [replace(effect, labels=results.labels) for effect in paired_cells]
     found = _judged_by_holm(named, results.direction, margin, level)
     if CONTROLS in results.history.primary:

@@ -84,12 +84,14 @@ def effects_table(
     against = "its iso-cost control" if controls else "row 0"
     how = "paired t" if controls or len(effects) == 1 else "noise of all rows"
     correction = "Holm" if controls else "largest difference of any row"
+    # Final seeds use the whole 5 %.
+    later = "" if results.history.final else " and for seeds that are added later"
     notes = [
         (
             f"Δ {metric.name}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            f" ({how}). p: adjusted for all rows ({correction}) and for seeds that are"
-            " added later; the verdict is helps or hurts below 0.05."
+            f" ({how}). p: adjusted for all rows ({correction}){later}; the verdict is"
+            " helps or hurts below 0.05."
         ),
         (
             no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")

@@ -35,7 +35,6 @@ from ablate.records import (
     Looks,
     Status,
     StudyResults,
-    share_of_phase,
 )
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.confirmation import with_all_seeds
@@ -99,7 +98,7 @@ class Factorial:
         results = with_all_seeds(results)
         self._results, self._base = results, dict(baseline)
         looked = looks.number if looks else 1
-        self._level = LEVEL * share_of_phase(results.history.last) / looked
+        self._level = LEVEL * results.history.share / looked
         # A control differs in its width, which is not a factor of the space.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
@@ -236,8 +235,8 @@ class Factorial:
         verdict = verdict_of(
             term.estimate.value, direction, p, term.judged.p_same, LEVEL
         )
-        withheld = None
-        if verdict is Verdict.INCONCLUSIVE and gate >= LEVEL:
+        withheld = term.judged.withheld
+        if withheld is None and verdict is Verdict.INCONCLUSIVE and gate >= LEVEL:
             withheld = Withheld.NOT_TESTED
         judged = replace(term.judged, p=p, verdict=verdict, withheld=withheld)
         why = self._withheld

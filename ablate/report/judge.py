@@ -27,6 +27,7 @@ class Judge:
 
     Attributes:
         phase: the phase of the study, from 0.
+        final: whether the first phase was declared as the only one.
         rows: the number of rows that count, if they are more than those there are.
         primary: rows that are tested before the others, one after the other.
     """
@@ -36,6 +37,7 @@ class Judge:
     looks: Looks | None
     predict: bool
     phase: int = 0
+    final: bool = False
     rows: int = 0
     primary: tuple[int | None, ...] = ()
 
@@ -64,7 +66,7 @@ class Judge:
         same = sum(effect.verdict is Verdict.SAME for effect in decided)
         left_out = max(0, self.rows - len(cells) - len(decided))
         planned = len(cells) + same + left_out
-        level = level_of_look(self.looks, look, self.phase)
+        level = self._level(self.looks, look, self.phase)
         whole: list[Effect] = []
         tested: list[int] = []
         for number, cell in enumerate(cells):
@@ -84,12 +86,18 @@ class Judge:
             return whole
         tests = family.tests(self.margin, LEVEL)
         gates = self._gates(cells, reference, decided)
+        before = dict(zip(gates, [0.0, *gates.values()], strict=False))
         for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
             if test is None:
                 continue
             cell = cells[number]
+            if cell.index in gates and paired(cell, reference).estimate is None:
+                # All differences are equal: Student's t has no spread to test against.
+                whole[number] = replace(whole[number], primary=True)
+                continue
             if cell.index in gates:
-                found = self._primary(cell, reference, test, gates[cell.index], level)
+                p, blocked_by = gates[cell.index], before[cell.index]
+                found = self._primary(cell, reference, test, p, level, blocked_by)
                 pair = family_of(reference.values, [cell.values], planned=1)
                 assert pair is not None, "a row with a test has noise"
                 whole[number] = self._predicted(found, pair, 0, look)
@@ -138,15 +146,17 @@ class Judge:
         test: RowTest,
         p: float,
         level: float,
+        blocked_by: float,
     ) -> Effect:
         """Returns the effect of a primary row: Student's paired t.
 
         Args:
             p: the largest p value of the primary rows up to this one.
+            blocked_by: the largest p value of those before it.
         """
         effect = replace(paired(cell, reference), primary=True)
         assert effect.estimate is not None, "a row with a test has an estimate"
-        return self._with_verdict(effect, p, test.p_same, level, blocked_by=0.0)
+        return self._with_verdict(effect, p, test.p_same, level, blocked_by=blocked_by)
 
     def _judged(
         self,
@@ -188,7 +198,9 @@ class Judge:
         assert effect.mean is not None, "a row with an estimate has a mean"
         verdict = verdict_of(effect.mean, self.direction, p, p_same, level)
         withheld = None
-        if verdict is Verdict.INCONCLUSIVE and blocked_by >= level:
+        if level == 0:
+            withheld = Withheld.FINAL
+        elif verdict is Verdict.INCONCLUSIVE and blocked_by >= level:
             withheld = Withheld.NOT_TESTED
         judged = Judged(
             p=shared(p, level),
@@ -208,11 +220,17 @@ class Judge:
         if not self.predict or not undecided:
             return effect
         if self.looks is not None and look + 1 < self.looks.number:
-            level = level_of_look(self.looks, look + 1, self.phase)
+            level = self._level(self.looks, look + 1, self.phase)
         else:
-            level = level_of_look(None, 0, self.phase + 1)
+            level = self._level(None, 0, self.phase + 1)
+        if level == 0:
+            return effect
         further = seeds_needed(family, row, self.margin, level)
         return replace(effect, further=further)
+
+    def _level(self, looks: Looks | None, look: int, phase: int) -> float:
+        """Returns the share of the 5 % that a look in a phase may use."""
+        return level_of_look(looks, look, phase, final=self.final)
 
     def in_looks(
         self, cells: Sequence[CellResult], reference: CellResult, looks: Looks

@@ -25,7 +25,9 @@ POWER = 0.8
 MOST_NUMBERS = 1_000_000
 
 
-def detectable(rows: int, seeds: int, power: float = POWER) -> float:
+def detectable(
+    rows: int, seeds: int, power: float = POWER, *, final: bool = False
+) -> float:
     """Returns the least difference of a row that is found with this probability.
 
     The unit is the standard deviation of a single training, which is equal in all
@@ -34,23 +36,29 @@ def detectable(rows: int, seeds: int, power: float = POWER) -> float:
     Args:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
+        final: whether the seeds are final, so that they have the whole 5 %.
     """
-    key = f"power {revision(__file__, verdicts.__file__, history.__file__)} {rows} {seeds} {power}"
-    return float(cache.array(key, lambda: np.array(_detectable(rows, seeds, power))))
+    level = LEVEL * share_of_phase(0, final=final)
+    rules = revision(__file__, verdicts.__file__, history.__file__)
+    key = f"power {rules} {rows} {seeds} {power} {level}"
+    found = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
+    return float(found)
 
 
-def detectable_alone(seeds: int, power: float = POWER) -> float:
+def detectable_alone(seeds: int, power: float = POWER, *, final: bool = False) -> float:
     """Returns the same for a row that is the first primary comparison.
 
     It is tested by Student's paired t, whose power follows the noncentral t.
 
     Args:
         seeds: of the row and of row 0, at least 2.
+        final: as for `detectable`.
     """
     from scipy import optimize, stats
 
     freedom = seeds - 1
-    limit = float(student.quantile(freedom, 1 - LEVEL * share_of_phase(0) / 2))
+    level = LEVEL * share_of_phase(0, final=final)
+    limit = float(student.quantile(freedom, 1 - level / 2))
 
     def missing(size: float) -> float:
         found = stats.nct.sf(limit, freedom, size * math.sqrt(seeds / 2))
@@ -62,10 +70,10 @@ def detectable_alone(seeds: int, power: float = POWER) -> float:
     return float(optimize.brentq(missing, 0.0, largest))
 
 
-def _detectable(rows: int, seeds: int, power: float) -> float:
+def _detectable(rows: int, seeds: int, power: float, level: float) -> float:
     present = np.ones((rows, seeds), dtype=bool)
     null = null_of(present)
-    limit = null.quantile(LEVEL * share_of_phase(0), rows)
+    limit = null.quantile(level, rows)
     generator = np.random.default_rng(1)
     simulated = min(rows, MOST_ROWS)
     draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))

@@ -80,6 +80,7 @@ class Withheld(StrEnum):
     FAILED = "trials failed"
     NOT_CONFIRMED = "not confirmed"
     BUDGET = "beyond the error budget"
+    FINAL = "after final seeds"
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,14 @@ class Judged:
 
 def shared(p: float, level: float) -> float:
     """Returns a p value that is to be compared with 5 % instead of with this level."""
+    if level == 0:
+        return 1.0
     return min(1.0, p * LEVEL / level)
 
 
-def level_of_look(looks: Looks | None, number: int, phase: int = 0) -> float:
+def level_of_look(
+    looks: Looks | None, number: int, phase: int = 0, *, final: bool = False
+) -> float:
     """Returns the share of the 5 % that a look at the verdicts may use.
 
     Later looks have more seeds and find more, so each look has a multiple of the share
@@ -118,8 +123,9 @@ def level_of_look(looks: Looks | None, number: int, phase: int = 0) -> float:
         looks: the looks of a study that adds seeds, or None.
         number: which look it is, from 0.
         phase: the phase of the study, from 0.
+        final: whether the first phase was declared as the only one.
     """
-    level = LEVEL * share_of_phase(phase)
+    level = LEVEL * share_of_phase(phase, final=final)
     if looks is None:
         return level
     growth = _growth(looks.number)
@@ -177,7 +183,7 @@ def judge(
         margin: the least difference that matters.
         direction: `max` or `min`: which values of the metric are better.
         level: the probability of any false verdict of one kind. The p values are
-            returned for a comparison with 5 %.
+            returned for a comparison with 5 %. With level 0 there is no verdict.
         family: the number of all comparisons, including those without an estimate so
             far; by default all have one.
     """
@@ -196,6 +202,7 @@ def judge(
             p_same=shared(p_same, level),
             verdict=verdict_of(estimate.value, direction, p, p_same, level),
             level=level / (count - int(rank)),
+            withheld=Withheld.FINAL if level == 0 else None,
         )
         for estimate, p, p_same, rank in zip(
             estimates, differs, same, ranks, strict=True

@@ -13,7 +13,6 @@ from ablate.records import (
     Metric,
     Space,
     StudyResults,
-    share_of_phase,
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
@@ -177,6 +176,7 @@ WITHHELD = {
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
     " study has no level in the error budget, or a smaller one than p",
+    Withheld.FINAL: "no verdict, because seeds or rows were added after final seeds",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -206,6 +206,10 @@ WITHHELD_NOTES = {
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
     " level of each study, and the findings that stand.",
+    Withheld.FINAL: "after final seeds: the first declaration said that its seeds are"
+    " final, so its verdicts used the whole 5 %. What was declared since is exploratory."
+    " A comparison under another `name:`, with seeds that were not trained before, has"
+    " verdicts.",
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }
@@ -227,8 +231,13 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
         for reason, text in texts.items()
         if reason in reasons
     ]
-    if history.last and not history.changed:
-        share = 100 * LEVEL * share_of_phase(history.last)
+    if history.phases[0].final and not history.final:
+        notes.append(
+            "The seeds are declared as final, but rows had results before, which may be"
+            " the reason for them. So verdicts use 4.5 % instead of 5 %."
+        )
+    if history.last and not history.changed and not history.final:
+        share = 100 * LEVEL * history.share
         notes.append(
             f"The study was declared again after its rows could be compared"
             f" ({history.last} {'time' if history.last == 1 else 'times'}), so what is"
@@ -296,7 +305,7 @@ def verdict_text(effect: Effect) -> str:
     if effect.withheld is not None:
         return str(effect.withheld)
     if effect.estimate is None:
-        return "inconclusive: more seeds"
+        return f"inconclusive: {'no spread' if len(effect.seeds) > 1 else 'more seeds'}"
     if effect.further is None:
         return "inconclusive"
     if effect.further <= MOST:

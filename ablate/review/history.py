@@ -49,8 +49,10 @@ def _consequence(history: History) -> str:
     """Returns what declaring a study again means for its verdicts."""
     if history.changed:
         return f"There is no verdict any more ({history.changed})."
+    if history.last and history.final:
+        return "The seeds were declared as final, so what is new has no verdict."
     if history.last:
-        level = 100 * LEVEL * share_of_phase(history.last)
+        level = 100 * LEVEL * history.share
         return (
             f"What is new is tested at {level:.2g} % instead of"
             f" {100 * LEVEL * share_of_phase(0):g} %."

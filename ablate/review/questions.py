@@ -266,6 +266,13 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     if study.results.confirmation_seeds:
         can_add = False
         hint = f" Write confirm: {count + further} in the strategy of {study.file}."
+    elif declared.final:
+        can_add = False
+        hint = (
+            " Its seeds are final, so more of them give no verdict. Repeat the comparison"
+            f" under another `name:` in {study.file}, with seeds that were not trained"
+            " before."
+        )
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
         hint = f" Write seeds: {most} in {study.file}{fifo}."

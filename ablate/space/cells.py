@@ -20,7 +20,7 @@ from ablate.records import (
 )
 from ablate.space import limits as limit_rules
 from ablate.space.context import Context, level_key, literal, shown
-from ablate.space.schema import AdaptiveForm, UntilDecidedForm
+from ablate.space.schema import AdaptiveForm, FinalForm, UntilDecidedForm
 
 
 def read_rows(
@@ -301,6 +301,8 @@ def read_seeds(context: Context) -> tuple[int, ...]:
         return tuple(range(seeds.adaptive))
     if isinstance(seeds, UntilDecidedForm):
         return tuple(range(seeds.until_decided))
+    if isinstance(seeds, FinalForm):
+        seeds = seeds.final
     if isinstance(seeds, int):
         return tuple(range(seeds))
     seen: set[int] = set()

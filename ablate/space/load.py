@@ -54,6 +54,7 @@ from ablate.space.primary import read_primary
 from ablate.space.schema import (
     AdaptiveForm,
     Bounded,
+    FinalForm,
     SpaceForm,
 )
 from ablate.space.shape import shape_problems
@@ -93,13 +94,19 @@ def until_decided(space: Space, most: int) -> Space:
         most: the most seeds of a cell, as `seeds: {until_decided: N}` declares them.
 
     Raises:
-        AblateError: the space is a search, stops trials early, or lists its seeds.
+        AblateError: the space is a search, stops trials early, lists its seeds, or
+            declares them as final.
     """
     name = option("until_decided")
     if space.strategy is not None:
         raise AblateError(
             f"{name} {most} works for designs only, and {space.name} is a search;"
             " write seeds: {adaptive: N} instead"
+        )
+    if space.final:
+        raise AblateError(
+            f"{name} {most} adds seeds, and {space.name} declares its seeds as final:"
+            f" write seeds: {{until_decided: {most}}} instead"
         )
     if space.scheduler.name != "fifo":
         raise AblateError(
@@ -214,6 +221,7 @@ def _read(context: Context) -> Space:
         objectives=objectives,
         strategy=read_strategy(context, levels),
         adaptive=isinstance(form.seeds, AdaptiveForm),
+        final=isinstance(form.seeds, FinalForm),
         looks=read_looks(context),
         margin=_margin(context, metric, metrics),
         primary=read_primary(context, levels),

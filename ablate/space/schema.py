@@ -77,6 +77,8 @@ def _which_comparison(value: object) -> str:
 def _which_seeds(value: object) -> str:
     if isinstance(value, dict) and "until_decided" in value:
         return "<until>"
+    if isinstance(value, dict) and "final" in value:
+        return "<final>"
     if isinstance(value, list):
         return "<list>"
     if isinstance(value, dict | BaseModel):
@@ -243,6 +245,9 @@ DesignForm = _form_of(Design, "DesignForm")
 StrategyForm = _form_of(Strategy, "StrategyForm")
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
     """In a search: the most seeds that a cell gets; it gets the next one only while it
@@ -263,6 +268,17 @@ class UntilDecidedForm(Form):
     """
 
 
+class FinalForm(Form):
+    final: Annotated[
+        Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
+        | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
+        Discriminator(_which_seeds),
+    ]
+    """Number of seeds, or the seeds themselves. None will be added, so verdicts use the
+    whole 5 % instead of 4.5 %; what is added later has no verdict.
+    """
+
+
 class DiagnosticsForm(Form):
     names: Annotated[list[str], Field(min_length=1)] | None = None
     """Which diagnostics; by default all that are cheap to take and to store."""
@@ -277,7 +293,6 @@ Metrics = Annotated[
     dict[str, Literal["max", "min"]],
     Field(min_length=1, examples=[{"top1": "max"}, {"loss": "min"}]),
 ]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 # The forms of records are made at run time (`_form_of`), so mypy does not accept them
@@ -363,11 +378,13 @@ class SpaceForm(Form):
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
         | Annotated[AdaptiveForm, Tag("<full>")]
-        | Annotated[UntilDecidedForm, Tag("<until>")],
+        | Annotated[UntilDecidedForm, Tag("<until>")]
+        | Annotated[FinalForm, Tag("<final>")],
         Discriminator(_which_seeds),
     ] = 3
     """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with
-    each. In a design also {until_decided: N}, in a search {adaptive: N}.
+    each. If you will not add any, {final: N} finds more. In a design also
+    {until_decided: N}, in a search {adaptive: N}.
     """
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""

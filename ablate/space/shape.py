@@ -22,6 +22,10 @@ def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
     ]
 
 
+# What the discriminators of the forms add to a location.
+TAGS = ("<short>", "<full>", "<list>", "<flag>", "<until>", "<final>", "<row>")
+
+
 def _one_a_place(errors: list[Any]) -> list[Any]:
     """A level that is of none of the four types is one mistake, not four."""
     kept: dict[tuple[Any, ...], Any] = {}
@@ -41,11 +45,7 @@ def _one_a_place(errors: list[Any]) -> list[Any]:
 
 def _shape_problem(document: Document, details: Any) -> Problem:
     """Pydantic's finding in our words."""
-    where: Where = tuple(
-        part
-        for part in details["loc"]
-        if part not in ("<short>", "<full>", "<list>", "<flag>", "<until>", "<row>")
-    )
+    where: Where = tuple(part for part in details["loc"] if part not in TAGS)
     # pydantic adds types of a union to the location too, so parts that are no place in
     # the document are removed. A missing key is no place, but the message needs it.
     while where and where not in document.lines and details["type"] != "missing":
@@ -54,9 +54,13 @@ def _shape_problem(document: Document, details: Any) -> Problem:
     value = details["input"]
     path = ".".join(map(str, where))
     if kind == "extra_forbidden":
-        return document.problem(
-            where, partial(unknown_key, str(where[-1]), _keys_of(where[:-1]))
-        )
+        beside = {
+            str(place[-1])
+            for place in document.lines
+            if place[:-1] == where[:-1] and place not in ((), where)
+        }
+        known = _keys_of(where[:-1], frozenset(beside))
+        return document.problem(where, partial(unknown_key, str(where[-1]), known))
     if kind == "missing":
         inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
@@ -83,8 +87,12 @@ def _not_allowed(path: str, value: object, expected: str) -> str:
 
 
 @cache
-def _keys_of(where: Where) -> list[str]:
-    """The keys that a mapping of the document may have."""
+def _keys_of(where: Where, given: frozenset[str]) -> list[str]:
+    """The keys that a mapping of the document may have.
+
+    Args:
+        given: the keys that it has. Of several forms, the one with most of them counts.
+    """
     model: Any = SpaceForm
     for part in where:
         if part in getattr(model, "model_fields", {}):
@@ -98,7 +106,7 @@ def _keys_of(where: Where) -> list[str]:
         ]
         if not forms:
             return []
-        model = forms[0]
+        model = max(forms, key=lambda form: len(given & set(form.model_fields)))
     return list(model.model_fields)
 
 

@@ -13,16 +13,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ablate.primary import CONTROLS
-from ablate.records import History, Looks, Phase, Primary, confirmation_seeds
+from ablate.records import (
+    CellResult,
+    History,
+    Looks,
+    Phase,
+    Primary,
+    confirmation_seeds,
+)
 from ablate.redeclared import changed_parts, changes
 from ablate.store.declarations import Declaration
 
 # Changes that begin no phase: they give no row another chance. Narrower and wider
-# margins are settled by `Phase.margin`, another order by `_primary`.
-ONLY_NOTED = {"margin", "primary"}
+# margins are settled by `Phase.margin`, another order by `_primary`. Only the first
+# declaration says whether its seeds are final.
+ONLY_NOTED = {"margin", "primary", "final"}
 # The most seeds that a sentence lists.
 MOST_SEEDS = 8
 
@@ -63,6 +72,16 @@ def history_of(declarations: Sequence[Declaration]) -> History:
     )
 
 
+def with_cells(history: History, cells: Sequence[CellResult]) -> History:
+    """Returns the history with what the cells had when the study was declared first.
+
+    Args:
+        cells: row 0 first.
+    """
+    before = any(phase < 0 for cell in cells[1:] for phase in cell.phase_of.values())
+    return replace(history, had_results=before)
+
+
 def _phase(space: Mapping[str, Any]) -> Phase:
     """Returns the phase that a space declares before any verdict was possible."""
     return Phase(
@@ -70,6 +89,7 @@ def _phase(space: Mapping[str, Any]) -> Phase:
         margin=_margin(space),
         primary=_primary(space),
         seeds=_seeds(space),
+        final=bool(space.get("final")),
     )
 
 
@@ -86,6 +106,7 @@ def _next(phase: Phase, space: Mapping[str, Any]) -> Phase:
         primary=primary if primary == phase.primary else (),
         rows=phase.rows,
         seeds=_seeds(space),
+        final=phase.final,
     )
 
 
@@ -98,6 +119,7 @@ def _ended(phase: Phase, by: Declaration) -> Phase:
         rows=max(phase.rows, by.compared),
         finished=by.unfinished == 0,
         seeds=phase.seeds,
+        final=phase.final,
     )
 
 

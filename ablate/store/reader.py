@@ -35,7 +35,12 @@ from ablate.store.declarations import (
     seeds_of_row_0_left_out,
     was_a_variant,
 )
-from ablate.store.history import fresh_seeds, history_of, seeds_left_out
+from ablate.store.history import (
+    fresh_seeds,
+    history_of,
+    seeds_left_out,
+    with_cells,
+)
 from ablate.store.images import images_of
 from ablate.store.known_trials import known_when_declared
 from ablate.store.moment import now
@@ -249,6 +254,16 @@ class Reader(TrialReader):
                 " space does not have, so it was changed by hand; use a backup copy"
             )
         metric = by_name[study["metric"]]
+        cell_results = tuple(
+            _cell_result(
+                row,
+                by_cell_levels[row["id"]],
+                unread[row["id"]],
+                by_cell_trials[row["id"]],
+                fresh,
+            )
+            for row in found
+        )
         return StudyResults(
             name=study["name"],
             question=study["question"],
@@ -259,17 +274,8 @@ class Reader(TrialReader):
             direction=study["direction"],
             document=study["document"],
             factors=tuple(dict.fromkeys(factor for _, factor, _, _ in told)),
-            cells=tuple(
-                _cell_result(
-                    row,
-                    by_cell_levels[row["id"]],
-                    unread[row["id"]],
-                    by_cell_trials[row["id"]],
-                    fresh,
-                )
-                for row in found
-            ),
-            history=history,
+            cells=cell_results,
+            history=with_cells(history, cell_results),
             searching=searching,
             confirmation_seeds=tuple(sorted(fresh)),
             labels=(study["space"] or {}).get("labels") or {},

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.records import Looks, Status
+from ablate.records import History, Looks, Phase, Status
 from ablate.report import noise
 from ablate.report.effects import Judge, effects
 from ablate.report.effects_table import effects_table
 from ablate.report.noise import Family, family_of, null_of, standardise
 from ablate.report.seeds_needed import chances
-from ablate.report.verdicts import LEVEL, Verdict, level_of_look
+from ablate.report.verdicts import LEVEL, Verdict, Withheld, level_of_look
+from ablate.report.wording import sentence, verdict_text
 from tests.benchmarks import load
 
 Array = np.ndarray[Any, Any]
@@ -283,6 +284,27 @@ def test_rows_without_a_difference_still_count_at_later_looks(
     assert alone.judged is not None and counted.judged is not None
     assert counted.judged.p == pytest.approx(min(1.0, 3 * alone.judged.p))
     assert counted.judged.p_same == alone.judged.p_same
+
+
+@pytest.mark.parametrize("looks", [None, Looks(3, 6, 3)])
+def test_a_primary_row_whose_differences_are_equal_has_no_verdict(
+    trust: ModuleType, looks: Looks | None
+) -> None:
+    """A network that learns nothing may have the same accuracy with every seed."""
+    values = drawn(3, 6)
+    values[1] = values[0] + 3
+    results = trust.made(values, trust.names(4))
+    history = History(phases=(Phase(primary=(1, 2), looks=looks),))
+    first, second, third = effects(replace(results, history=history), 0.5, looks)
+    assert first.primary
+    assert first.estimate is None
+    assert first.verdict is Verdict.INCONCLUSIVE
+    # The next comparisons are tested only if the first one differs.
+    assert second.withheld is Withheld.NOT_TESTED
+    assert third.withheld is Withheld.NOT_TESTED
+    said = sentence(first, results.metric, 0.5)
+    assert "all differences are equal" in said
+    assert verdict_text(first) == "inconclusive: no spread"
 
 
 def test_a_decided_row_keeps_the_verdict_of_its_look(trust: ModuleType) -> None:

@@ -12,8 +12,10 @@ from ablate.errors import AblateError, StoreError
 from ablate.pipeline import Options
 from ablate.records import Epoch, History, Trial
 from ablate.report.effects import effects as effects_of
+from ablate.report.factorial import Factorial
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
+from ablate.review import review
 from ablate.study import Study
 from tests.store.desk import (
     HELPS,
@@ -70,6 +72,74 @@ def test_seeds_that_are_added_are_tested_at_their_own_level(desk: Desk) -> None:
         assert effect.judged.level == pytest.approx(0.0025)
     table = study.effects_table()
     assert "tested at 0.25 %" in " ".join(table.notes)
+
+
+FINAL = TEXT.replace("seeds: 4", "seeds: {final: 4}")
+
+
+def test_final_seeds_have_the_whole_level(desk: Desk) -> None:
+    study = desk.run(FINAL)
+    effect = by_row(study)[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.level == pytest.approx(0.05)
+    undecided = [one for one in study.effects() if one.verdict is Verdict.INCONCLUSIVE]
+    assert undecided
+    # Further seeds would give no verdict, so none are recommended.
+    assert {one.further for one in undecided} == {None}
+    assert {one.withheld for one in undecided} == {None}
+
+
+@pytest.mark.parametrize("seeds", ["6", "{final: 6}"])
+def test_what_is_added_to_final_seeds_has_no_verdict(desk: Desk, seeds: str) -> None:
+    first = by_row(desk.run(FINAL))[HELPS]
+    study = desk.run(with_seeds(seeds))
+    effects = by_row(study)
+    assert effects[HELPS].verdict is Verdict.HELPS
+    assert effects[HELPS].p_adjusted == first.p_adjusted
+    others = [effect for row, effect in effects.items() if not helps(row)]
+    assert {effect.withheld for effect in others} == {Withheld.FINAL}
+    table = render(study.effects_table(), "md")
+    assert "after final seeds" in table
+    assert "tested at" not in table
+    found = {finding.name: finding.text for finding in review(study.name, study.store)}
+    assert "what is new has no verdict" in found["declared again"]
+
+
+def test_main_effects_after_final_seeds_have_no_verdict(desk: Desk) -> None:
+    desk.run(FINAL)
+    study = desk.run(with_seeds("6"))
+    results, declared = study.read()
+    model = Factorial(results, declared.baseline)
+    terms = [*model.main_effects(0.5, "max"), *model.interactions(0.5, "max")]
+    assert {one.judged.withheld for one in terms if one.judged} == {Withheld.FINAL}
+
+
+def test_seeds_that_become_final_after_results_do_not_gain(desk: Desk) -> None:
+    desk.run(TEXT)
+    study = desk.run(FINAL)
+    effect = by_row(study)[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.level == pytest.approx(0.045)
+    later = by_row(desk.run(with_seeds("{final: 6}")))[HELPS]
+    assert later.judged is not None
+    assert later.judged.level == pytest.approx(0.0025)
+
+
+def test_final_seeds_of_rows_that_had_results_do_not_gain(desk: Desk) -> None:
+    """One seed of each row may be the reason for those that are declared."""
+    desk.run(with_seeds("1"))
+    study = desk.run(FINAL)
+    effect = by_row(study)[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.level == pytest.approx(0.045)
+    assert "use 4.5 % instead of 5 %" in render(study.effects_table(), "md")
+
+
+def test_final_seeds_can_be_changed_before_any_row_is_compared(desk: Desk) -> None:
+    desk.run(FINAL, most=1)
+    effect = by_row(desk.run(TEXT))[HELPS]
+    assert effect.judged is not None
+    assert effect.judged.level == pytest.approx(0.045)
 
 
 def test_what_one_phase_has_shown_survives_an_unfinished_next_one(desk: Desk) -> None:
