@@ -428,12 +428,16 @@ def importance_chart(
 
 
 def coordinates(results: StudyResults) -> Coordinates:
-    """Returns completed cells as lines over their factors, FLOPs and the metric."""
+    """Returns completed cells as lines over their factors, FLOPs and the metric.
+
+    Raises AblateError if there are fewer than two.
+    """
     cells = [cell for cell in results.cells if cell.values and cell.same_as is None]
-    if not cells:
+    if len(cells) < 2:
+        number = len(cells) or "no"
         raise AblateError(
-            f"{results.name} has no completed cell to draw; go on with:"
-            f" {advice.command('resume', results.name)}"
+            f"{results.name} has {number} completed cell, and a figure of lines compares"
+            f" two or more; go on with: {advice.command('resume', results.name)}"
         )
     axes = [_level_axis(name, cells, results.labels) for name in results.factors]
     flops = [cell.cost.flops if cell.cost else 0 for cell in cells]

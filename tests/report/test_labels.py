@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ablate import pipeline, space
-from ablate.errors import SpaceError
+from ablate.errors import AblateError, SpaceError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.html_report import write_report
 from ablate.pipeline import Options
@@ -64,6 +65,14 @@ def test_programs_get_the_real_names(study: Study) -> None:
         assert "kernel & co" not in text
         assert "layout" in text
     assert json.loads(study.table("json"))[0]["ffn.kernel"] == "none"
+
+
+def test_lines_of_one_row_are_no_figure(study: Study) -> None:
+    results = study.results()
+    with pytest.raises(
+        AblateError, match="has 1 completed cell, and a figure of lines"
+    ):
+        coordinates(replace(results, cells=results.cells[:1]))
 
 
 def test_figures_sentences_and_the_report_show_labels(
