@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from collections.abc import Set
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -54,13 +55,7 @@ def _shape_problem(document: Document, details: Any) -> Problem:
     value = details["input"]
     path = ".".join(map(str, where))
     if kind == "extra_forbidden":
-        beside = {
-            str(place[-1])
-            for place in document.lines
-            if place[:-1] == where[:-1] and place not in ((), where)
-        }
-        known = _keys_of(where[:-1], frozenset(beside))
-        return document.problem(where, partial(unknown_key, str(where[-1]), known))
+        return document.problem(where, partial(_unknown_key, document, where))
     if kind == "missing":
         inside = f" in {'.'.join(map(str, where[:-1]))}" if where[:-1] else ""
         return document.problem(where, f"missing key '{where[-1]}'{inside}")
@@ -77,6 +72,16 @@ def _shape_problem(document: Document, details: Any) -> Problem:
     )
 
 
+def _unknown_key(document: Document, where: Where) -> str:
+    """The message for a key that the form at its place does not have."""
+    beside = {
+        str(place[-1])
+        for place in document.lines
+        if place[:-1] == where[:-1] and place not in ((), where)
+    }
+    return unknown_key(str(where[-1]), _keys_of(where[:-1], beside))
+
+
 def _not_allowed(path: str, value: object, expected: str) -> str:
     """The message for a word that is none of those expected."""
     allowed = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
@@ -86,8 +91,7 @@ def _not_allowed(path: str, value: object, expected: str) -> str:
     )
 
 
-@cache
-def _keys_of(where: Where, given: frozenset[str]) -> list[str]:
+def _keys_of(where: Where, given: Set[str]) -> list[str]:
     """The keys that a mapping of the document may have.
 
     Args:
