@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-prior bench-peers agreement docs reference tutorials lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -111,6 +111,10 @@ bench-pairing: $(READY)
 # What the noise of earlier studies would add to a comparison.
 bench-prior: $(READY)
 	@$(BIN)/python benchmarks/prior.py
+
+# The noise of a training by its source; STORE keeps the trainings (about 12 minutes).
+bench-sources: $(READY)
+	@$(BIN)/python benchmarks/sources.py $(or $(STORE),runs/sources.db)
 
 # Verdicts with few seeds against those of twenty, on stored trainings; TRAIN=STORE trains them again (about 8 minutes), WRITE=1 writes docs/results/agreement.md.
 agreement: $(READY)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ablate.records import VARIED
+
 # The parts of a space that decide which rows are compared, by what, and on what.
 DECISIVE = (
     "metric",
@@ -14,6 +16,7 @@ DECISIVE = (
     "margin",
     "primary",
     "seeds",
+    "vary",
     "looks",
     "adaptive",
     "final",
@@ -90,6 +93,9 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "final":
             # Stores of older versions lack it.
             value = bool(value)
+        elif name == "vary":
+            # So do these.
+            value = list(value or VARIED)
         _add(leaves, name, value)
     return leaves
 

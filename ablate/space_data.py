@@ -15,6 +15,7 @@ from typing import Any
 from ablate import tasks
 from ablate.records import (
     METRIC_NAME,
+    VARIED,
     Arithmetic,
     CostOf,
     Data,
@@ -72,6 +73,7 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     values["rows"] = tuple(values.get("rows", ()))
     values["parts"] = tuple(values.get("parts", ()))
     values["primary"] = tuple(values.get("primary", ()))
+    values["vary"] = tuple(values.get("vary", VARIED))
     values["metrics"] = metrics_of(data)
     values["limits"] = tuple(_limit(limit) for limit in values["limits"])
     return Space(**values)

@@ -85,6 +85,7 @@ FORMS = {
     "strategy": "StrategyForm",
     "scheduler": "SchedulerForm",
     "resources": "ResourcesForm",
+    "seeds": "SeedsForm",
     "seeds (final)": "FinalForm",
     "seeds (design)": "UntilDecidedForm",
     "seeds (search)": "AdaptiveForm",

@@ -26,6 +26,8 @@ from ablate.records import MOST_CLASSES, MOST_SIDE, Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 # The most images of a split that are held in memory: a hundred times ImageNet.
+# Both draws of a split have a generator each: the subset, and the images held out.
+SUBSET, HELD_OUT = 0, 1
 MOST_IMAGES = 100_000_000
 # The largest factor by which DEFLATE can shrink data: a file that claims more is wrong.
 DEFLATED = 1_040
@@ -71,7 +73,9 @@ def load(data: Data) -> Arrays:
             raise DataError(
                 f"data: {split}_images = {wanted}, but {data.name} has {got}"
             )
-    train, held_out = parted(drawn(len(images), data.train_images), data.validation)
+    train, held_out = parted(
+        drawn(len(images), data.train_images, data.split), data.validation, data.split
+    )
     test = drawn(len(test_images), data.test_images)
     return Arrays(
         train=images[train],
@@ -83,29 +87,36 @@ def load(data: Data) -> Arrays:
     )
 
 
-def drawn(available: int, wanted: int | None) -> Tensor:
+def drawn(available: int, wanted: int | None, seed: int = 0) -> Tensor:
     """Returns the indices of a subset; all, in order, if `wanted` is None.
 
-    The draw is uniform and always the same. A subset of the first images would not do,
-    as files are often ordered by class.
+    The draw is uniform and depends on the numbers and the seed alone. A subset of the
+    first images would not do, as files are often ordered by class.
     """
     if not wanted:
         return torch.arange(available)
-    return torch.randperm(available, generator=torch.Generator().manual_seed(0))[
-        :wanted
-    ]
+    order = torch.randperm(available, generator=_generator(seed, SUBSET))
+    return order[:wanted]
 
 
-def parted(indices: Tensor, validation: float) -> tuple[Tensor, Tensor]:
+def parted(indices: Tensor, validation: float, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Splits training indices into those that stay and those that are held out.
 
-    The draw is uniform and always the same.
+    The draw is uniform and depends on the numbers and the seed alone.
     """
     if not validation:
         return indices, indices[:0]
-    order = torch.randperm(len(indices), generator=torch.Generator().manual_seed(1))
+    order = torch.randperm(len(indices), generator=_generator(seed, HELD_OUT))
     count = held_out(len(indices), validation)
     return indices[order[count:].sort().values], indices[order[:count].sort().values]
+
+
+def _generator(seed: int, draw: int) -> torch.Generator:
+    """Returns the generator of one of the two draws of a split.
+
+    Two draws of different seeds never share their numbers.
+    """
+    return torch.Generator().manual_seed(2 * seed + draw)
 
 
 def repeated(count: int, repeats: int, order: torch.Generator) -> Tensor:

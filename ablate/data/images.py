@@ -191,9 +191,11 @@ def _split(data: Data, split: str) -> Any:
         )
     if not count and not data.validation:
         return images
-    indices = drawn(len(images), count)
-    if split != "test":
-        indices = parted(indices, data.validation)[split == "validation"]
+    if split == "test":
+        return Drawn(images, drawn(len(images), count).tolist())
+    used = drawn(len(images), count, data.split)
+    kept, held = parted(used, data.validation, data.split)
+    indices = held if split == "validation" else kept
     return Drawn(images, indices.tolist())
 
 

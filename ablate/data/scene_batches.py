@@ -92,7 +92,9 @@ class SceneBatches:
         self._is_file = find(data.name).kind == "scenes" and data.name != "digit-scenes"
         train = scenes(data, "train", shows)
         test = scenes(data, "test", shows)
-        kept, held = parted(_subset(len(train), data, "train"), data.validation)
+        kept, held = parted(
+            _subset(len(train), data, "train"), data.validation, data.split
+        )
         self._train = _Part(train, kept.tolist())
         self._splits = {
             "validation": _Part(train, held.tolist()),
@@ -251,7 +253,7 @@ def _subset(available: int, data: Data, split: str) -> Tensor:
         raise DataError(
             f"data: {split}_images = {wanted}, but the data set has {available}"
         )
-    return drawn(available, wanted)
+    return drawn(available, wanted, data.split if split == "train" else 0)
 
 
 def _size(scene: Scene) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from ablate.plan.limits import violated, violations
 from ablate.plan.teacher import find_teacher
 from ablate.records import (
     LOSSES,
+    VARIED,
     Architecture,
     Cell,
     Cost,
@@ -25,6 +26,7 @@ from ablate.records import (
     Recipe,
     Role,
     Settings,
+    Source,
     Space,
     Teacher,
     Trial,
@@ -48,6 +50,8 @@ class _Built:
     code: Mapping[str, str]
     # Fields of the recipe that the user's trainer reads.
     reads: tuple[str, ...] = ()
+    # What a seed decides.
+    vary: tuple[Source, ...] = VARIED
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -65,15 +69,22 @@ class _Built:
             Trial(
                 architecture=self.architecture,
                 recipe=self.recipe,
-                data=self.data,
+                data=self._data_of(seed),
                 seed=seed,
                 start=self.start,
                 teacher=self.teacher,
                 code=self.code,
                 reads=self.reads,
+                vary=self.vary,
             )
             for seed in seeds
         )
+
+    def _data_of(self, seed: int) -> Data:
+        if "split" not in self.vary:
+            return self.data
+        # 0 is the split that does not depend on the seed.
+        return replace(self.data, split=seed + 1)
 
 
 @dataclass(frozen=True)
@@ -237,6 +248,7 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
         teacher=find_teacher(space.teacher, recipe, images),
         cost=cost,
         code=_code(space, recipe),
+        vary=space.vary,
     )
 
 

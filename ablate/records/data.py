@@ -56,6 +56,9 @@ class Data:
     # The longer side of images that keep their proportions, at most; 0: they are
     # square.
     image_width: int = 0
+    # Which training images are held out, and which are used if not all are. 0: the split
+    # of trials whose seed does not decide it; otherwise the seed plus 1.
+    split: int = 0
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""
@@ -71,6 +74,7 @@ class Data:
             "crop_mode": self.crop_mode,
             "interpolation": self.interpolation,
             "image_width": self.image_width,
+            "split": self.split,
         }
         return {"name": self.name, "image_size": self.image_size} | {
             k: v for k, v in subset.items() if v

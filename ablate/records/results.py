@@ -9,7 +9,7 @@ from ablate.records.base import Settings
 from ablate.records.history import History
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
-from ablate.records.trial import Status
+from ablate.records.trial import VARIED, Source, Status
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class StudyResults:
     searching: bool = False
     # The fresh seeds on which a search confirms its best cells.
     confirmation_seeds: tuple[int, ...] = ()
+    # What a seed decides.
+    vary: tuple[Source, ...] = VARIED
 
     @property
     def baseline(self) -> CellResult | None:

@@ -12,6 +12,7 @@ from ablate.records.base import MOST_AT_ONCE, MOST_CELLS, MOST_WHOLE, Level, Set
 from ablate.records.data import Data
 from ablate.records.metric import Direction, Metric
 from ablate.records.recipe import Recipe
+from ablate.records.trial import VARIED, Source
 
 # How many of the best cells of a search are confirmed, unless the space says otherwise.
 CONFIRMED_CELLS = 3
@@ -309,6 +310,8 @@ class Space:
     objectives: Mapping[str, Direction] = field(default_factory=dict)
     # A cell gets its next seed only while it is no worse than the best cell so far.
     adaptive: bool = False
+    # What a seed decides.
+    vary: tuple[Source, ...] = VARIED
     # No seeds will be added, so that the first declaration has the whole 5 %.
     final: bool = False
     # Each variant also gets the baseline in the width at which this cost is equal.

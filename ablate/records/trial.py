@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from ablate.identity import canonical_json, text_hash
 from ablate.records.base import Level
@@ -14,6 +15,16 @@ from ablate.records.recipe import Recipe
 
 # Stands in place of a file for the weights that timm publishes for a backbone.
 PUBLISHED_WEIGHTS = "timm"
+
+# What a seed decides. init: the initial weights. order: all that is drawn while training,
+# such as the order of the images, augmentation and dropout. split: which training images
+# are held out, and which are used if not all are.
+Source: TypeAlias = Literal["init", "order", "split"]
+SOURCES: tuple[Source, ...] = ("init", "order", "split")
+# What a seed decides unless the space says otherwise.
+VARIED: tuple[Source, ...] = ("init", "order")
+# The seed of a source that is the same in all trials.
+SHARED_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -74,8 +85,24 @@ class Trial:
     code: Mapping[str, str] = field(default_factory=dict)
     # The fields of the recipe that the user's trainer reads, beside the epochs.
     reads: tuple[str, ...] = ()
+    # What the seed decides. The seed of the split is in the data.
+    vary: tuple[Source, ...] = VARIED
     # A slot, and no cached property: a plan may have a million trials.
     _hash: str = field(default="", init=False, repr=False, compare=False)
+
+    @property
+    def init_seed(self) -> int:
+        """The seed of the initial weights."""
+        if "init" in self.vary:
+            return self.seed
+        return SHARED_SEED
+
+    @property
+    def order_seed(self) -> int:
+        """The seed of all that is drawn while training."""
+        if "order" in self.vary:
+            return self.seed
+        return SHARED_SEED
 
     @property
     def canonical_recipe(self) -> dict[str, Level]:
@@ -112,6 +139,8 @@ class Trial:
             parts.append(f'"teacher":{canonical_json(self.teacher.identity)}')
         if self.code:
             parts.append(f'"code":{canonical_json(self.code)}')
+        if self.vary != VARIED:
+            parts.append(f'"vary":{canonical_json(self.vary)}')
         corrections = _corrections(self.architecture, self.recipe, self.data)
         if corrections:
             parts.append(f'"corrections":{canonical_json(corrections)}')

@@ -25,6 +25,7 @@ from ablate.report.wording import (
     effect_data,
     interval_text,
     no_difference,
+    vary_text,
     verdict_text,
     withheld_notes,
 )
@@ -99,6 +100,9 @@ def effects_table(
             " verdict."
         ),
     ]
+    unusual = vary_text(results.vary)
+    if unusual:
+        notes.append(f"{unusual[0].upper()}{unusual[1:]}.")
     share = None if controls else seed_share(confirmed_study(results))
     if share is not None:
         notes.append(

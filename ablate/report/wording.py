@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ablate.records import (
@@ -11,6 +11,7 @@ from ablate.records import (
     History,
     Level,
     Metric,
+    Source,
     Space,
     StudyResults,
 )
@@ -44,7 +45,19 @@ def policy(space: Space) -> str:
             f"test set after the last epoch, {100 * space.data.validation:g} % of the"
             " training images held out"
         )
-    return ", ".join(filter(None, (text, weights)))
+    return ", ".join(filter(None, (text, weights, vary_text(space.vary))))
+
+
+def vary_text(vary: Collection[Source]) -> str:
+    """Returns what is unusual in what a seed decides; empty if nothing is."""
+    texts = []
+    if "init" not in vary:
+        texts.append("the same initial weights for all seeds")
+    if "order" not in vary:
+        texts.append("the same order of images and augmentation for all seeds")
+    if "split" in vary:
+        texts.append("another split of the training images for each seed")
+    return ", ".join(texts)
 
 
 def change_text(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ablate.records import History, share_of_phase
 from ablate.redeclared import changes
 from ablate.report.verdicts import LEVEL, Withheld
 from ablate.review.finding import Finding, Read, rows_text
-from ablate.store.declarations import IDENTITY
+from ablate.store.declarations import but_for_the_seed
 
 # The least number of seeds that gives a verdict.
 FEWEST_SEEDS = 2
@@ -85,13 +83,13 @@ def left_out_seeds(study: Read) -> Iterator[Finding]:
     own: dict[int, str] = {}
     for trial in study.trained:
         if trial["own"] and trial["ended_at"] < begin:
-            own[trial["row"]] = _planned(trial)
+            own[trial["row"]] = but_for_the_seed(trial)
     left_out: dict[int, set[int]] = {}
     for trial in study.trained:
         row, seed = trial["row"], trial["seed"]
         known = trial["ended_at"] < begin
         declared = study.by_row[row].statuses
-        if known and _planned(trial) == own.get(row) and seed not in declared:
+        if known and but_for_the_seed(trial) == own.get(row) and seed not in declared:
             left_out.setdefault(row, set()).add(seed)
     if left_out:
         seeds = sorted(set().union(*left_out.values()))
@@ -102,8 +100,3 @@ def left_out_seeds(study: Read) -> Iterator[Finding]:
             f" all seeds in {study.file}.",
             study.again(),
         )
-
-
-def _planned(trial: Mapping[str, Any]) -> str:
-    """Returns what identifies a trial beside its network and its seed."""
-    return json.dumps([trial[key] for key in IDENTITY], sort_keys=True)

@@ -9,9 +9,11 @@ from typing import Any
 
 from ablate import escape
 from ablate.records import (
+    VARIED,
     CellResult,
     Level,
     Settings,
+    Source,
     Status,
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
@@ -27,6 +29,11 @@ FEW_SEEDS = 3
 MOST_MORE = 50
 # A variant counts as more expensive from one per cent on.
 COSTS_MORE = 1.01
+# What a seed usually decides, in words.
+WORDS_OF: Mapping[Source, str] = {
+    "init": "initial weights",
+    "order": "order of images and augmentation",
+}
 # Prefixes of factors that define how a cell is trained, not what its network is.
 TRAINING = ("recipe.", "data.", "pretrained")
 # The least number of cells, row 0 included, of which one is chosen.
@@ -407,6 +414,19 @@ def _collapsed(study: Read) -> Iterator[Finding]:
         )
 
 
+def _noise_left_out(study: Read) -> Iterator[Finding]:
+    """A source of noise is the same for all seeds."""
+    same = [WORDS_OF[source] for source in VARIED if source not in study.results.vary]
+    if same:
+        yield Finding(
+            "noise left out",
+            f"All seeds have the same {' and '.join(same)}, so intervals and verdicts do"
+            " not contain the noise of it. Others who train these models have it."
+            f" Leave vary out of the seeds in {study.file}.",
+            study.again(),
+        )
+
+
 QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _near_chance,
     _collapsed,
@@ -418,6 +438,7 @@ QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _baseline_differs,
     _mixed,
     _left_out,
+    _noise_left_out,
     _too_few_seeds,
     _no_control,
     _never_alone,

@@ -1,4 +1,4 @@
-"""The sections that say which cells there are, and with how many seeds."""
+"""The sections that say which cells there are."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from ablate.records import (
     Design,
     Level,
     Limit,
-    Looks,
     Strategy,
 )
 from ablate.space import limits as limit_rules
 from ablate.space.context import Context, level_key, literal, shown
-from ablate.space.schema import AdaptiveForm, FinalForm, UntilDecidedForm
+from ablate.space.schema import AdaptiveForm, UntilDecidedForm
 
 
 def read_rows(
@@ -292,46 +291,6 @@ def _check_cmaes(context: Context, levels: Mapping[str, tuple[Level, ...]]) -> N
             ("strategy",),
             "cmaes needs two factors or more, and one metric; use tpe",
         )
-
-
-def read_seeds(context: Context) -> tuple[int, ...]:
-    """The seeds that a cell has, or may get."""
-    seeds = context.form.seeds
-    if isinstance(seeds, AdaptiveForm):
-        return tuple(range(seeds.adaptive))
-    if isinstance(seeds, UntilDecidedForm):
-        return tuple(range(seeds.until_decided))
-    if isinstance(seeds, FinalForm):
-        seeds = seeds.final
-    if isinstance(seeds, int):
-        return tuple(range(seeds))
-    seen: set[int] = set()
-    for seed in seeds:
-        if seed in seen:
-            context.wrong(("seeds",), f"seeds: {seed} is a duplicate")
-            break
-        seen.add(seed)
-    return tuple(seeds)
-
-
-def read_looks(context: Context) -> Looks | None:
-    """The looks of a study that adds seeds until it is decided, or None."""
-    seeds = context.form.seeds
-    if not isinstance(seeds, UntilDecidedForm):
-        return None
-    if seeds.start >= seeds.until_decided:
-        context.wrong(
-            ("seeds",),
-            f"until_decided = {seeds.until_decided} is the most seeds of a cell, and"
-            f" must be more than start = {seeds.start}, the seeds that every cell gets",
-        )
-    if context.form.scheduler != "fifo":
-        context.wrong(
-            ("seeds",),
-            "seeds: {until_decided: N} compares trials that are trained to their end;"
-            " leave the scheduler out",
-        )
-    return Looks(seeds.start, seeds.until_decided, seeds.step)
 
 
 def read_limits(context: Context) -> tuple[Limit, ...]:

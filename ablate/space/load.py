@@ -40,10 +40,8 @@ from ablate.space.cells import (
     read_corner,
     read_design,
     read_limits,
-    read_looks,
     read_published,
     read_rows,
-    read_seeds,
     read_strategy,
 )
 from ablate.space.context import Context
@@ -57,6 +55,7 @@ from ablate.space.schema import (
     FinalForm,
     SpaceForm,
 )
+from ablate.space.seeds import read_looks, read_seeds, read_vary
 from ablate.space.shape import shape_problems
 from ablate.space.task import check_task, read_head, read_task
 from ablate.space.training import (
@@ -213,6 +212,7 @@ def _read(context: Context) -> Space:
         full=full,
         design=design,
         seeds=read_seeds(context),
+        vary=read_vary(context),
         data=read_data(context, task),
         recipe=read_recipe(context, task),
         metric=metric,

@@ -26,6 +26,7 @@ from ablate.records import (
     Recipe,
     Resources,
     Scheduler,
+    Source,
     Strategy,
 )
 from ablate.space.recipes import RECIPES
@@ -79,6 +80,8 @@ def _which_seeds(value: object) -> str:
         return "<until>"
     if isinstance(value, dict) and "final" in value:
         return "<final>"
+    if isinstance(value, dict) and "adaptive" not in value and _SEEDS & set(value):
+        return "<count>"
     if isinstance(value, list):
         return "<list>"
     if isinstance(value, dict | BaseModel):
@@ -86,6 +89,8 @@ def _which_seeds(value: object) -> str:
     return "<short>"
 
 
+# Keys that only the full form of a number of seeds has.
+_SEEDS = frozenset({"count", "vary"})
 T = TypeVar("T")
 # A text is the short form of a mapping. The discriminator chooses the form by type, so
 # that pydantic reports the mistakes of that form only.
@@ -248,11 +253,30 @@ StrategyForm = _form_of(Strategy, "StrategyForm")
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
+Vary = Annotated[list[Source], Field(min_length=1)] | None
+
+
+class SeedsForm(Form):
+    count: Annotated[
+        Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
+        | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
+        Discriminator(_which_seeds),
+    ] = 3
+    """Number of seeds (0, 1, ...), or the seeds themselves."""
+    vary: Vary = None
+    """What a seed decides: init, the initial weights; order, the order of the images
+    and all else that is drawn while training; split, which training images are held out
+    or used. By default [init, order]; what is left out is the same for all seeds.
+    """
+
+
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
     """In a search: the most seeds that a cell gets; it gets the next one only while it
     is no worse than the best so far.
     """
+    vary: Vary = None
+    """What a seed decides, as beside count."""
 
 
 class UntilDecidedForm(Form):
@@ -266,6 +290,8 @@ class UntilDecidedForm(Form):
     """Seeds that a cell gets between two looks; at each look, verdicts are taken. All
     looks share the risk of a false verdict.
     """
+    vary: Vary = None
+    """What a seed decides, as beside count."""
 
 
 class FinalForm(Form):
@@ -277,6 +303,8 @@ class FinalForm(Form):
     """Number of seeds, or the seeds themselves. None will be added, so verdicts use the
     whole 5 % instead of 4.5 %; what is added later has no verdict.
     """
+    vary: Vary = None
+    """What a seed decides, as beside count."""
 
 
 class DiagnosticsForm(Form):
@@ -379,12 +407,14 @@ class SpaceForm(Form):
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
         | Annotated[AdaptiveForm, Tag("<full>")]
         | Annotated[UntilDecidedForm, Tag("<until>")]
-        | Annotated[FinalForm, Tag("<final>")],
+        | Annotated[FinalForm, Tag("<final>")]
+        | Annotated[SeedsForm, Tag("<count>")],
         Discriminator(_which_seeds),
     ] = 3
     """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with
     each. If you will not add any, {final: N} finds more. In a design also
-    {until_decided: N}, in a search {adaptive: N}.
+    {until_decided: N}, in a search {adaptive: N}. {count: N, vary: [order]} says what
+    seeds decide.
     """
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""

@@ -24,7 +24,16 @@ def shape_problems(document: Document, error: ValidationError) -> list[Problem]:
 
 
 # What the discriminators of the forms add to a location.
-TAGS = ("<short>", "<full>", "<list>", "<flag>", "<until>", "<final>", "<row>")
+TAGS = (
+    "<short>",
+    "<full>",
+    "<list>",
+    "<flag>",
+    "<until>",
+    "<final>",
+    "<count>",
+    "<row>",
+)
 
 
 def _one_a_place(errors: list[Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from ablate.store.known_trials import copy_known_trials
 from ablate.store.tables import cell_trials, cells, declarations, studies, trials
 
 # What identifies a trial beside its architecture and its seed.
-IDENTITY = ("recipe", "data", "code", "start", "teacher")
+IDENTITY = ("recipe", "data", "code", "start", "teacher", "vary")
 # Fewer seeds give no verdict.
 FEWEST_SEEDS = 2
 
@@ -293,5 +293,22 @@ def seeds_of_row_0_left_out(
         trials.c.status == Status.COMPLETED,
         trials.c.ended_at < begin,
     )
-    known = {row.seed for row in connection.execute(other) if row[1:] == mine[0][1:]}
+    wanted = but_for_the_seed(mine[0]._mapping)
+    known = {
+        row.seed
+        for row in connection.execute(other)
+        if but_for_the_seed(row._mapping) == wanted
+    }
     return known - {row.seed for row in mine}
+
+
+def but_for_the_seed(trial: Mapping[str, Any]) -> str:
+    """Returns what identifies a trial beside its network and what its seed decides."""
+    identity = {key: trial[key] for key in IDENTITY}
+    identity["data"] = without_split(trial["data"])
+    return json.dumps(identity, sort_keys=True)
+
+
+def without_split(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns data without the seed of their split."""
+    return {key: value for key, value in data.items() if key != "split"}

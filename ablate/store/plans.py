@@ -27,7 +27,7 @@ from sqlalchemy import Connection, Insert, Table, delete, func, insert, select, 
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.records import Cell, Space, Status, Trial
+from ablate.records import VARIED, Cell, Space, Status, Trial
 from ablate.space_data import to_data
 from ablate.store import views
 from ablate.store.declarations import put_declaration, put_first_declaration
@@ -260,6 +260,7 @@ def _trials(
             "code": dict(trial.code),
             "start": trial.start.identity if trial.start else None,
             "teacher": trial.teacher.identity if trial.teacher else None,
+            "vary": trial.vary if trial.vary != VARIED else None,
             "seed": trial.seed,
             "epochs": trial.recipe.epochs,
             "status": Status.PLANNED,

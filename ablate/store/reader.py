@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, select
 from ablate.errors import StoreError
 from ablate.records import (
     KNOWN,
+    VARIED,
     CellResult,
     CorrectImages,
     Cost,
@@ -34,6 +35,7 @@ from ablate.store.declarations import (
     new_declaration,
     seeds_of_row_0_left_out,
     was_a_variant,
+    without_split,
 )
 from ablate.store.history import (
     fresh_seeds,
@@ -141,11 +143,12 @@ class Reader(TrialReader):
             .order_by(trials.c.ended_at.desc())
             .limit(1000)
         )
+        mine = without_split(data)
         with self._engine.connect() as connection:
             rates = sorted(
                 float(rate)
                 for rate, trained_on in connection.execute(wanted)
-                if trained_on == data
+                if without_split(trained_on) == mine
             )
         if rates:
             return rates[len(rates) // 2]
@@ -278,6 +281,7 @@ class Reader(TrialReader):
             history=with_cells(history, cell_results),
             searching=searching,
             confirmation_seeds=tuple(sorted(fresh)),
+            vary=tuple((study["space"] or {}).get("vary") or VARIED),
             labels=(study["space"] or {}).get("labels") or {},
             chance=chance_of(study["space"], study["metric"]),
         )

@@ -324,6 +324,12 @@ trials = Table(
         nullable=True,
         comment="the network that the trial learns from, and its weights",
     ),
+    Column(
+        "vary",
+        JSON(none_as_null=True),
+        nullable=True,
+        comment="what the seed decides; NULL if it is the initial weights and the order",
+    ),
     Column("seed", BigInteger, nullable=False),
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
     Column("status", String(10), nullable=False),

@@ -31,6 +31,7 @@ from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
 from ablate.models.initial_weights import read_start
 from ablate.records import (
+    VARIED,
     CorrectImages,
     Diagnostics,
     Epoch,
@@ -125,7 +126,7 @@ class Training:
         # The data are read before seeding: their imports may draw random numbers,
         # depending on whether this process has imported them before.
         self._work: Work = self._task.work(self._trial, self._device, self._group.share)
-        self._order = seed_everything(self._trial.seed)
+        self._order = seed_everything(self._trial.init_seed)
         # Right after seeding, so that initial weights depend on the seed and the
         # architecture alone.
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
@@ -165,9 +166,13 @@ class Training:
         self.tested: Tested | None = None
         self.correct: CorrectImages | None = None
         self._best: State = {}
+        if not set(VARIED) <= set(self._trial.vary):
+            # Building has drawn from torch's state. With one seed for the order, all
+            # trials draw the same only if they begin again here.
+            self._order = seed_everything(self._trial.order_seed)
         # Building may have imported modules that draw from these states. A warm and a
         # fresh process must continue alike.
-        reseed_python(self._trial.seed)
+        reseed_python(self._trial.order_seed)
         # Only the leader reads the file; every process restores the same state, random
         # states included, before they start to share gradients.
         state = self._group.state(self._load())
@@ -360,7 +365,7 @@ class Training:
     def _train(self) -> float:
         """Makes one pass over the training set; returns the mean loss per image."""
         self._model.train()
-        self._group.begin_epoch(self._trial.seed, len(self.epochs))
+        self._group.begin_epoch(self._trial.order_seed, len(self.epochs))
         self._work.begin_epoch(len(self.epochs))
         # The sum stays on the device: reading it after each update would make a GPU
         # wait.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.space.schema import FinalForm, SpaceForm, UntilDecidedForm
+from ablate.space.schema import FinalForm, SeedsForm, SpaceForm, UntilDecidedForm
 from ablate.store.tables import metadata
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def names(cell: str) -> list[str]:
 @pytest.mark.parametrize("row", TERMS, ids=lambda row: row["term"])
 def test_the_names_of_a_term_exist(row: dict[str, str]) -> None:
     keys = {*SpaceForm.model_fields}
-    for form in (UntilDecidedForm, FinalForm):
+    for form in (UntilDecidedForm, FinalForm, SeedsForm):
         keys |= {f"seeds.{name}" for name in form.model_fields}
     assert set(names(row["YAML"])) <= keys
     columns = {

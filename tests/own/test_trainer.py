@@ -368,6 +368,7 @@ def test_a_scheduler_stops_trials_of_a_trainer(
             "mse is better when it is smaller",
         ),
         ("seeds: 2", "seeds: 2\nresources: {processes: 2}", "runs in one process"),
+        ("seeds: 2", "seeds: {vary: [init]}", "decides itself what a seed stands for"),
         ("{act: [relu, tanh]}", "{recipe.flip: [0, 0.5]}", "does not read recipe.flip"),
     ],
 )

@@ -33,7 +33,8 @@ def to_revision_8(connection: sqlite3.Connection) -> None:
             " m.trial_hash = epochs.trial_hash AND m.epoch = epochs.number AND"
             f" m.name = '{name}')"
         )
-    connection.execute("ALTER TABLE trials DROP COLUMN code")
+    for name in ("code", "vary"):
+        connection.execute(f"ALTER TABLE trials DROP COLUMN {name}")
     for name in ("code", "head", "image_width"):
         connection.execute(f"ALTER TABLE architectures DROP COLUMN {name}")
     connection.execute("DROP TABLE epoch_metrics")

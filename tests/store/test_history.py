@@ -404,6 +404,7 @@ def test_an_older_store_keeps_what_it_knows(desk: Desk) -> None:
         drop_views(connection)
         for name in ("compared", "unfinished", "trained"):
             connection.execute(f"ALTER TABLE declarations DROP COLUMN {name}")
+        connection.execute("ALTER TABLE trials DROP COLUMN vary")
         connection.execute("DROP TABLE correct_images")
         connection.execute("DROP TABLE known_trials")
         connection.execute("UPDATE alembic_version SET version_num = '0011'")

@@ -185,6 +185,7 @@ def test_a_store_of_the_revision_before_opens_and_has_none(
     file = options.runs / "ablate.db"
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE correct_images")
+        connection.execute("ALTER TABLE trials DROP COLUMN vary")
         connection.execute("UPDATE alembic_version SET version_num = '0012'")
     connection.close()
     assert run_text(TINY, SimulatedExecutor()).trained == 0

@@ -1,3 +1,3 @@
 """Alembic migrations of the store. `HEAD` is the newest revision."""
 
-HEAD = "0013"
+HEAD = "0014"
