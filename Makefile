@@ -112,7 +112,7 @@ bench-pairing: $(READY)
 bench-prior: $(READY)
 	@$(BIN)/python benchmarks/prior.py
 
-# The noise of a training by its source; STORE keeps the trainings (about 12 minutes).
+# The noise of a training by its source; STORE keeps the trainings (about 15 minutes).
 bench-sources: $(READY)
 	@$(BIN)/python benchmarks/sources.py $(or $(STORE),runs/sources.db)
 

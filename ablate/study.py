@@ -363,10 +363,13 @@ class Study:
 
         columns, rows = self.wide()
         frame = pd.DataFrame(rows, columns=columns)
+        factors = self.declared().factors
         for name, values in zip(columns, zip(*rows, strict=True), strict=False):
-            # Where a value is missing, pandas turns whole numbers into 0.0.
-            kinds = {type(value) for value in values}
-            if kinds == {int, type(None)}:
+            # SQL has numeric levels as 0.0, and pandas turns whole numbers into 0.0
+            # where a value is missing.
+            kinds = {type(value) for value in factors.get(name) or values}
+            known = [value for value in values if value is not None]
+            if kinds <= {int, type(None)} and all(value % 1 == 0 for value in known):
                 frame[name] = pd.array(values, dtype="Int64")
         return frame
 

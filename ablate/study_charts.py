@@ -10,6 +10,7 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Space, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates
+from ablate.report.curves import curves_chart, curves_of
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.tables import Table
@@ -99,7 +100,7 @@ def chart(
             "Contributions",
         ),
         "pareto": front,
-        "curves": lambda: charts.curves_chart(
+        "curves": lambda: curves_chart(
             results, curves(study), metric or results.metric.name, rows
         ),
         "importance": lambda: charts.importance_chart(
@@ -117,7 +118,7 @@ def curves(study: Drawable) -> dict[int, list[Any]]:
         for trial in reader.trials(study.name):
             cells.setdefault(trial["row"], []).append(trial["trial"])
         known = reader.known(itertools.chain.from_iterable(cells.values()))
-    return charts.curves_of(cells, known)
+    return curves_of(cells, known)
 
 
 def averages(study: Drawable) -> bool:

@@ -18,6 +18,11 @@ from failures import tell
 from links import register
 from streamlit.errors import StreamlitAPIException
 
+# Streamlit leaves six rem above a page, and lets choices scroll out of a phone.
+STYLE = """
+[data-testid="stMainBlockContainer"] { padding-top: 4rem; padding-bottom: 2rem; }
+[data-testid="stButtonGroup"] > div { flex-wrap: wrap; }
+"""
 ICONS = {
     "studies": ":material/science:",
     "study": ":material/analytics:",
@@ -81,6 +86,7 @@ def main() -> None:
         page_icon=str(Path(__file__).parent / "icon.png"),
         layout="wide",
     )
+    st.html(f"<style>{STYLE}</style>")
     chosen = st.navigation(pages(), position="top")
     if not allowed():
         return

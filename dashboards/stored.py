@@ -6,6 +6,7 @@ The connection itself refuses to write.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,17 +17,20 @@ import streamlit as st
 
 from ablate import study_charts
 from ablate.records import Epoch, Known, Space, StudyResults
-from ablate.report.charts import Chart, Coordinates, curves_of
+from ablate.report.charts import Chart, Coordinates
+from ablate.report.curves import curves_of
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.tables import Table
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
+from ablate.store.notes import STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
 from ablate.study import Study
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")
+NOTES = notes_file(URL, Path(os.environ.get("ABLATE_RUNS", "runs")))
 # Effects for which further seeds are predicted: some milliseconds each.
 MOST_PREDICTED = 60
 
@@ -38,7 +42,11 @@ def stamp() -> str:
     file = sqlite_file(URL)
     if file is None:
         return str(int(time.time() / 2))
-    parts = [part.stat() for part in (file, Path(f"{file}-wal")) if part.exists()]
+    return _stamp(file, Path(f"{file}-wal"))
+
+
+def _stamp(*files: Path) -> str:
+    parts = [file.stat() for file in files if file.exists()]
     return "/".join(f"{part.st_mtime_ns}-{part.st_size}" for part in parts)
 
 
@@ -53,7 +61,7 @@ def studies() -> list[StudyStatus]:
     return list(reversed(_studies(stamp())))
 
 
-@st.cache_resource(max_entries=3, show_spinner="Reading the study ...")
+@st.cache_resource(max_entries=3, show_spinner=False)
 def _results(name: str, stamp: str) -> tuple[StudyResults, Space]:
     return Study(name, URL).read()
 
@@ -63,7 +71,7 @@ def results(name: str) -> tuple[StudyResults, Space]:
     return _results(name, stamp())
 
 
-@st.cache_resource(max_entries=3, show_spinner="Comparing ...")
+@st.cache_resource(max_entries=3, show_spinner=False)
 def _effects(name: str, stamp: str) -> list[Effect]:
     found, declared = _results(name, stamp)
     return effects(
@@ -79,7 +87,7 @@ def verdicts(name: str) -> list[Effect]:
     return _effects(name, stamp())
 
 
-@st.cache_resource(max_entries=3, show_spinner="Computing the table ...")
+@st.cache_resource(max_entries=3, show_spinner=False)
 def _grid(name: str, of: str, stamp: str) -> Table:
     study = Study(name, URL)
     if of == "table":
@@ -106,7 +114,7 @@ def frame(name: str, of: str) -> pd.DataFrame:
     return _frame(name, of, stamp())
 
 
-@st.cache_resource(max_entries=6, show_spinner="Drawing ...")
+@st.cache_resource(max_entries=6, show_spinner=False)
 def _chart(name: str, of: str, cost: str, stamp: str) -> Chart | Coordinates:
     return study_charts.chart(Study(name, URL), of, cost=cost)
 
@@ -116,7 +124,7 @@ def chart(name: str, of: str, cost: str = "flops") -> Chart | Coordinates:
     return _chart(name, of, cost, stamp())
 
 
-@st.cache_resource(max_entries=3, show_spinner="Reading the trials ...")
+@st.cache_resource(max_entries=3, show_spinner=False)
 def _trials(name: str, stamp: str) -> list[dict[str, Any]]:
     with Reader(URL) as reader:
         return reader.trials(name)
@@ -125,6 +133,72 @@ def _trials(name: str, stamp: str) -> list[dict[str, Any]]:
 def trials(name: str) -> list[dict[str, Any]]:
     """The trials of a study: row, seed, state, metrics, hash."""
     return _trials(name, stamp())
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _trial_frame(name: str, stamp: str) -> pd.DataFrame:
+    found = Study(name, URL).frame().rename(columns={"cell": "row"})
+    return found[["trial", *found.columns.drop("trial")]]
+
+
+def trial_frame(name: str) -> pd.DataFrame:
+    """The trials of a study: a column for each factor, metric and cost, and the tags
+    and notes if there are any.
+    """
+    found = _trial_frame(name, stamp())
+    mine = {trial: note for (study, trial), note in notes().items() if study == name}
+    if not mine.keys() - {STUDY}:
+        return found
+    written = [mine.get(trial, Note()) for trial in found["trial"]]
+    return found.assign(
+        tags=[", ".join(note.tags) for note in written],
+        note=[note.text for note in written],
+    )
+
+
+@st.cache_resource(max_entries=6, show_spinner=False)
+def _diagnostic_values(name: str, diagnostic: str, stamp: str) -> Mapping[str, float]:
+    with Reader(URL) as reader:
+        rows = reader.layers(name, diagnostic)
+    keys = {(trial["row"], trial["seed"]): trial["trial"] for trial in trials(name)}
+    by_trial: dict[str, list[float]] = {}
+    for row in rows:
+        if row["value"] is not None:
+            key = keys[row["cell"], row["seed"]]
+            by_trial.setdefault(key, []).append(row["value"])
+    return {key: statistics.fmean(values) for key, values in by_trial.items()}
+
+
+def diagnostic_values(name: str, diagnostic: str) -> Mapping[str, float]:
+    """The mean over layers of a diagnostic, by trial."""
+    return _diagnostic_values(name, diagnostic, stamp())
+
+
+def scalar_diagnostics(name: str) -> list[str]:
+    """The diagnostics of a study that have one number per layer."""
+    with Reader(URL) as reader:
+        stored = reader.diagnostics(name)
+    return [diagnostic for diagnostic in stored if diagnostic_values(name, diagnostic)]
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _notes(stamp: str) -> Mapping[tuple[str, str], Note]:
+    return Notes(NOTES).all()
+
+
+def notes() -> Mapping[tuple[str, str], Note]:
+    """What people wrote on studies and trials."""
+    return _notes(_stamp(NOTES))
+
+
+def note(study: str, trial: str = STUDY) -> Note:
+    """What people wrote on a study or on a trial."""
+    return notes().get((study, trial), Note())
+
+
+def put_note(study: str, trial: str, note: Note) -> None:
+    """Replaces what people wrote on a study or on a trial."""
+    Notes(NOTES).put(study, trial, note)
 
 
 def curves(name: str, rows: Sequence[int]) -> Mapping[int, Sequence[Sequence[Epoch]]]:

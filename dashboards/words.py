@@ -8,6 +8,7 @@ literally in a label.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import streamlit as st
 from markupsafe import Markup
@@ -35,6 +36,25 @@ def heading(text: str, level: int = 1) -> None:
             level, escape.html(text)
         )
     )
+
+
+def title(text: str) -> None:
+    """The heading of a page."""
+    style = "font-size: 1.5rem; padding: 0; margin: 0; overflow-wrap: anywhere"
+    _show(Markup('<h1 style="{}">{}</h1>').format(style, escape.html(text)))
+
+
+def tags(texts: Iterable[str]) -> None:
+    """Tags, each in a box."""
+    style = (
+        "display: inline-block; border: 1px solid; border-radius: .6rem; opacity: .8;"
+        " padding: 0 .5rem; margin: 0 .3rem .2rem 0; font-size: .875rem"
+    )
+    boxes = (
+        Markup('<span style="{}">{}</span>').format(style, escape.html(text))
+        for text in texts
+    )
+    _show(Markup("").join(boxes))
 
 
 def paragraph(text: str) -> None:

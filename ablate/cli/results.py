@@ -427,6 +427,7 @@ def dashboard(
     serve(
         url_of(store, runs),
         place_of(store, runs),
+        runs,
         host,
         port,
         token_of(token, token_file),

@@ -58,7 +58,7 @@ def token_of(word: str, file: Path | None) -> str:
 
 
 def serve(
-    url: str, where: str, host: str, port: int, token: str, browser: bool
+    url: str, where: str, runs: Path, host: str, port: int, token: str, browser: bool
 ) -> NoReturn:
     """Replaces this process by the server of the pages, so that every signal reaches
     the server itself.
@@ -116,6 +116,7 @@ def serve(
         **os.environ,
         "ABLATE_STORE": url,
         "ABLATE_WHERE": where,
+        "ABLATE_RUNS": str(runs),
         TOKEN_VARIABLE: token,
     }
     command = [sys.executable, "-m", "streamlit", "run", str(script()), *flags]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ablate import advice
 from ablate.errors import AblateError
-from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
+from ablate.records import CellResult, Level, StudyResults
 from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
@@ -24,6 +24,8 @@ from ablate.report.wording import change_text
 
 # Up to this many points of a cloud have error bars; of a larger cloud, only the front.
 MOST_SPREADS = 300
+# Up to this many points of a front are labelled.
+MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Series:
     Attributes:
         low, high: interval of each point, of `y`, or of `x` in a sideways chart.
         keys: what each point stands for, such as the number of a row.
+        texts: what a page shows if the pointer is on a point.
+        labels: what stands beside each point.
         joined: whether a line joins the points.
         steps: whether the line goes in steps: a value holds until the next point.
     """
@@ -44,6 +48,7 @@ class Series:
     high: Sequence[float] | None = None
     keys: Sequence[Any] = ()
     texts: Sequence[str] = ()
+    labels: Sequence[str] = ()
     joined: bool = False
     steps: bool = False
 
@@ -55,6 +60,8 @@ class Chart:
     Attributes:
         form: `points`, `bars`, or `lines` with intervals as bands.
         zero: whether to mark the value at which nothing changes.
+        log_x, log_y: whether an axis is logarithmic.
+        ticks_x: where the x axis has ticks; by default at round numbers.
     """
 
     title: str
@@ -65,6 +72,9 @@ class Chart:
     sideways: bool = False
     zero: bool = False
     note: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    ticks_x: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -288,12 +298,23 @@ def pareto_chart(
         title=results.question,
         x=f"{heading} ({unit.letter})",
         y=results.metric.title,
-        series=[
-            _with_details(_cloud("front", front, x_of), front, results, rows),
-            cloud,
-        ],
+        # The front is drawn last, above all others.
+        series=[cloud, _named_front(front, x_of, results, rows)],
         note="Bars: ± sd over seeds.",
     )
+
+
+def _named_front(
+    front: Sequence[CellResult],
+    x_of: Mapping[int, float],
+    results: StudyResults,
+    rows: Sequence[Mapping[str, Any]],
+) -> Series:
+    """Returns the front, with the numbers of its rows beside its points."""
+    series = _with_details(_cloud("front", front, x_of), front, results, rows)
+    if len(front) > MOST_NAMED:
+        return series
+    return replace(series, labels=[f"row {cell.index}" for cell in front])
 
 
 def _cloud(name: str, cells: Sequence[CellResult], x_of: Mapping[int, float]) -> Series:
@@ -341,64 +362,6 @@ def _point_text(
     if probability is None:
         return text
     return f"{text}; P(front) {probability:.2f}"
-
-
-def curves_chart(
-    results: StudyResults,
-    curves: Mapping[int, Sequence[Sequence[Epoch]]],
-    metric: str,
-    rows: Iterable[int] | None = None,
-) -> Chart:
-    """Draws learning curves: mean over seeds by epoch, with the range of the seeds.
-
-    Args:
-        curves: the epochs of each trial, by row.
-        metric: the name of one of the study's metrics.
-        rows: the rows to draw; all if None.
-    """
-    chosen = curves.keys() if rows is None else set(rows)
-    titles = {one.name: one.title for one in results.metrics}
-    series = []
-    for cell in results.cells:
-        trials = [epochs for epochs in curves.get(cell.index, ()) if epochs]
-        if trials and cell.index in chosen:
-            name = f"{cell.index}: {label(results, cell)}"
-            series.append(_curve(name, cell.index, trials, metric))
-    if not series:
-        raise AblateError(
-            f"{results.name} has no epoch to draw yet; go on with:"
-            f" {advice.command('resume', results.name)}"
-        )
-    return Chart(
-        title=results.question,
-        x="epoch",
-        y=titles.get(metric, metric),
-        series=series,
-        form="lines",
-        note="Bands: range over seeds.",
-    )
-
-
-def _curve(
-    name: str, row: int, trials: Sequence[Sequence[Epoch]], metric: str
-) -> Series:
-    """Returns the mean over trials by epoch, with their range."""
-    by_epoch: dict[int, list[float]] = {}
-    for epoch in itertools.chain.from_iterable(trials):
-        # An older trial may lack a metric that was added later.
-        if metric in epoch.metrics:
-            by_epoch.setdefault(epoch.number, []).append(epoch.metrics[metric])
-    numbers = sorted(by_epoch)
-    values = [by_epoch[number] for number in numbers]
-    return Series(
-        name=name,
-        x=numbers,
-        y=list(map(statistics.fmean, values)),
-        low=list(map(min, values)),
-        high=list(map(max, values)),
-        keys=[row] * len(numbers),
-        joined=True,
-    )
 
 
 def importance_chart(
@@ -475,21 +438,6 @@ def layers_chart(title: str, axis: str, lines: Sequence[Line]) -> Chart:
         for line in lines
     ]
     return Chart(title=title, x="layer", y=axis, series=series)
-
-
-def curves_of(
-    cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]
-) -> dict[int, list[Sequence[Epoch]]]:
-    """Returns the epochs of the trials by row.
-
-    Diverged and failed trials are left out, as they would distort the mean.
-    """
-    kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
-    curves: dict[int, list[Sequence[Epoch]]] = {}
-    for row, keys in cells.items():
-        trials = [known[key] for key in keys if key in known]
-        curves[row] = [trial.epochs for trial in trials if trial.status in kept]
-    return curves
 
 
 def _grouped(items: Sequence[Any], by: Any) -> dict[Any, list[Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,14 @@ from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
-from ablate.report.palette import COLOURS, GREY, VERDICTS
+from ablate.report.palette import (
+    COLOURS,
+    GREY,
+    NAMED,
+    SCALE,
+    SCALE_FROM,
+    SCALE_TO,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +155,7 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
     names = _categories(chart)
     for index, series in enumerate(chart.series):
         look: dict[str, Any] = {
-            "color": VERDICTS.get(series.name, COLOURS[index % len(COLOURS)]),
+            "color": NAMED.get(series.name, COLOURS[index % len(COLOURS)]),
             "label": escape.figure(series.name),
         }
         mark = MARKS[index % len(MARKS)]
@@ -273,6 +280,12 @@ def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> N
     if chart.zero:
         draw_zero = place.axvline if chart.sideways else place.axhline
         draw_zero(0, color=GREY, linestyle=":")
+    if chart.log_x:
+        place.set_xscale("log")
+    if chart.log_y:
+        place.set_yscale("log")
+    if chart.ticks_x:
+        place.set_xticks(list(chart.ticks_x))
     note = chart.note
     if _shows_rows(chart) and any(series.keys for series in chart.series):
         note = f"{note} Numbers: rows of the table.".strip()
@@ -324,13 +337,11 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
 
     Each axis is scaled from its least to its largest value.
     """
-    import matplotlib
-
     figure = _figure(style.width or max(6, 1.4 * len(chart.axes)), 4)
     place = figure.add_subplot()
 
     columns = [_stretched(axis) for axis in chart.axes]
-    shades = matplotlib.colormaps["cividis"]
+    shades = _add_colour_bar(place, chart.axes[-1])
     for line in zip(*columns, strict=True):
         place.plot(range(len(line)), line, color=shades(line[-1]), linewidth=1)
     for at, axis in enumerate(chart.axes):
@@ -355,14 +366,26 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
     place.set_xlim(-0.4, len(chart.axes) - 0.9)
     if style.title:
         place.set_title(
-            escape.figure(
-                f"{chart.title}\nOne line a row; the lighter, the larger"
-                f" {chart.axes[-1].name}."
-            ),
-            fontsize=9,
-            wrap=True,
+            escape.figure(f"{chart.title}\nOne line per row."), fontsize=9, wrap=True
         )
     return figure
+
+
+def _add_colour_bar(place: Axes, axis: Axis) -> Callable[[float], Any]:
+    """Adds the scale of the values of an axis; returns the colour of 0 to 1 on it."""
+    import matplotlib
+    import numpy as np
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    whole = matplotlib.colormaps[SCALE]
+    part = ListedColormap(whole(np.linspace(SCALE_FROM, SCALE_TO, 256)))
+    scale = ScalarMappable(Normalize(min(axis.values), max(axis.values)), part)
+    figure: Any = place.figure
+    bar = figure.colorbar(scale, ax=place, pad=0.02)
+    bar.set_label(escape.figure(axis.name), fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    return part
 
 
 def _stretched(axis: Axis) -> list[float]:

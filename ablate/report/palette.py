@@ -13,6 +13,9 @@ COLOURS = (
     "#56B4E9",
     "#882255",
 )
+# The part of matplotlib's scale cividis that lines take. Its first colours are too dark for
+# a dark page, and its last ones too pale for a white one.
+SCALE, SCALE_FROM, SCALE_TO = "cividis", 0.2, 0.85
 # What is neutral, on light and dark pages.
 GREY = "#8C8C8C"
 # A verdict has the same colour in every figure.
@@ -22,3 +25,5 @@ VERDICTS = {
     "no difference": "#009E73",
     "inconclusive": GREY,
 }
+# Series that have the same colour in every figure.
+NAMED = {**VERDICTS, "front": "#0072B2", "dominated": GREY}

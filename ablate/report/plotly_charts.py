@@ -13,7 +13,14 @@ from plotly.subplots import make_subplots
 from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.layers import Line
-from ablate.report.palette import COLOURS, GREY, VERDICTS
+from ablate.report.palette import (
+    COLOURS,
+    GREY,
+    NAMED,
+    SCALE,
+    SCALE_FROM,
+    SCALE_TO,
+)
 
 SYMBOLS = (
     "circle",
@@ -37,7 +44,7 @@ def draw(chart: Chart | Coordinates) -> Any:
     figure = go.Figure()
     for index, series in enumerate(chart.series):
         # Skip black, which is invisible on a dark page.
-        colour = VERDICTS.get(series.name, _colour(index))
+        colour = NAMED.get(series.name, _colour(index))
         if chart.form == "bars":
             x = _shown(series.x)
             y = _shown(series.y)
@@ -64,7 +71,11 @@ def draw(chart: Chart | Coordinates) -> Any:
             },
             line={"color": colour, "shape": "hv" if series.steps else "linear"},
             customdata=list(series.keys) or None,
-            text=_shown(series.texts) or None,
+            hovertext=_shown(series.texts) or None,
+            text=_shown(series.labels) or None,
+            textposition="top left",
+            # Labels beside the first points reach beyond the axes.
+            cliponaxis=not series.labels if len(series.x) <= MOST_SVG else None,
             hovertemplate=_hover(series),
             **_bars(chart, series),
         )
@@ -89,6 +100,12 @@ def draw(chart: Chart | Coordinates) -> Any:
     )
     if chart.sideways:
         figure.update_yaxes(autorange="reversed", automargin=True)
+    if chart.log_x:
+        figure.update_xaxes(type="log")
+    if chart.log_y:
+        figure.update_yaxes(type="log")
+    if chart.ticks_x:
+        figure.update_xaxes(tickvals=list(chart.ticks_x))
     return figure
 
 
@@ -110,7 +127,7 @@ def _shown(values: Sequence[Any]) -> list[Any]:
 
 def _hover(series: Series) -> str | None:
     if series.texts:
-        return "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
+        return "%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
     if series.keys:
         return "row %{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>"
     return None
@@ -119,6 +136,8 @@ def _hover(series: Series) -> str | None:
 def _mode(chart: Chart, series: Series) -> str:
     if chart.form == "lines" and len(series.x) > 30:
         return "lines"
+    if series.labels:
+        return "lines+markers+text"
     if series.joined:
         return "lines+markers"
     return "markers"
@@ -149,6 +168,7 @@ def _band(figure: Any, series: Series, colour: str) -> None:
     figure.add_scatter(
         x=x,
         y=y,
+        mode="lines",
         fill="toself",
         fillcolor=colour,
         opacity=0.15,
@@ -172,11 +192,22 @@ def _parallel(chart: Coordinates) -> Any:
         dimensions.append(dimension)
     line = {
         "color": list(chart.axes[-1].values),
-        "colorscale": "Cividis",
+        "colorscale": sample_colorscale(
+            SCALE, [SCALE_FROM + (SCALE_TO - SCALE_FROM) * i / 10 for i in range(11)]
+        ),
         "showscale": True,
     }
-    figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
-    figure.update_layout(title=escape.plotly(chart.title), height=440)
+    # Sloping labels do not overlap on a phone.
+    lines = go.Parcoords(
+        dimensions=dimensions, line=line, labelangle=-20, labelside="top"
+    )
+    figure = go.Figure(lines)
+    # Half of a label, and the ticks left of the first axis, are beside the axes.
+    figure.update_layout(
+        title=escape.plotly(chart.title),
+        height=480,
+        margin={"l": 60, "r": 60, "t": 140 if chart.title else 100, "b": 30},
+    )
     return figure
 
 
@@ -191,7 +222,7 @@ def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
         for rank, (layer, values) in enumerate(line.layers.items()):
             # Both ends of the scale are left out: one is invisible on a dark page, the
             # other on a light page.
-            colour = sample_colorscale("Cividis", 0.3 + 0.55 * rank / last)[0]
+            colour = sample_colorscale(SCALE, 0.3 + 0.55 * rank / last)[0]
             figure.add_scatter(
                 **place,
                 y=values,
@@ -214,7 +245,7 @@ def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
     figure, places = _panels([line.label for line in having])
     for number, (line, place) in enumerate(zip(having, places, strict=True)):
         figure.add_heatmap(
-            **place, z=line.layers[layer], zmin=-1, zmax=1, colorscale="Cividis"
+            **place, z=line.layers[layer], zmin=-1, zmax=1, colorscale=SCALE
         )
         figure.update_yaxes(
             autorange="reversed",

@@ -293,11 +293,11 @@ def seeds_of_row_0_left_out(
         trials.c.status == Status.COMPLETED,
         trials.c.ended_at < begin,
     )
-    wanted = but_for_the_seed(mine[0]._mapping)
+    wanted = but_for_the_seed(mine[0]._asdict())
     known = {
         row.seed
         for row in connection.execute(other)
-        if but_for_the_seed(row._mapping) == wanted
+        if but_for_the_seed(row._asdict()) == wanted
     }
     return known - {row.seed for row in mine}
 

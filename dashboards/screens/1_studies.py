@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import notes
 import streamlit as st
 import words
 from failures import live
 from links import keep, link, state
-from stored import URL, studies
+from stored import URL, note, studies
 
 from ablate.masking import masked
 from ablate.records import Status
@@ -25,6 +26,7 @@ def card(study: StudyStatus) -> None:
     with st.container(border=True):
         link(study.name, "study", icon=":material/analytics:", study=study.name)
         words.paragraph(study.question)
+        notes.written(study.name)
         others = " · ".join(
             f"{number:,} {state}" for state, number in study.by_status.items() if number
         )
@@ -38,11 +40,17 @@ def card(study: StudyStatus) -> None:
         )
 
 
+def searched(study: StudyStatus) -> str:
+    """The text in which the filter looks, in small letters."""
+    tags = " ".join(note(study.name).tags)
+    return f"{study.name} {study.question} {tags}".lower()
+
+
 def overview() -> None:
     """The cards, refreshed every two seconds."""
     st.session_state.setdefault("filter", state("filter"))
     wanted = st.text_input(
-        "Filter", placeholder="part of a name or question", key="filter"
+        "Filter", placeholder="part of a name, a question or a tag", key="filter"
     )
     keep({"filter": wanted})
     found = studies()
@@ -53,26 +61,22 @@ def overview() -> None:
         )
         return
     running = sum(study.by_status.get(Status.RUNNING, 0) for study in found)
-    columns = st.columns(4)
-    columns[0].metric("studies", f"{len(found):,}")
-    columns[1].metric(
-        "trials", f"{sum(sum(study.by_status.values()) for study in found):,}"
-    )
-    columns[2].metric("running now", f"{running:,}")
-    columns[3].metric(
-        "failed", f"{sum(study.by_status.get(Status.FAILED, 0) for study in found):,}"
-    )
-    matching = [
-        study
-        for study in found
-        if wanted.lower() in f"{study.name} {study.question}".lower()
-    ]
+    trials = sum(sum(study.by_status.values()) for study in found)
+    failed = sum(study.by_status.get(Status.FAILED, 0) for study in found)
+    with st.container(horizontal=True):
+        for title, number in (
+            ("studies", len(found)),
+            ("trials", trials),
+            ("running now", running),
+            ("failed", failed),
+        ):
+            st.metric(title, f"{number:,}", width=110)
+    matching = [study for study in found if wanted.lower() in searched(study)]
     for study in matching[:SHOWN]:
         card(study)
     if len(matching) > SHOWN:
         st.caption(f"{len(matching) - SHOWN} more; use the filter to see them.")
 
 
-st.title("Studies")
 words.caption(f"store: {masked(URL)}")
 live(overview)()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import inside
+import notes
 import pandas as pd
 import streamlit as st
 import words
@@ -145,13 +146,16 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
 
 def body(key: str) -> None:
     trial, known, attempts, circumstances, layers = read(key, stamp())
-    words.heading(f"Trial {trial['hash'][:8]}")
-    link(
-        f"{trial['study']}, row {trial['row']}",
-        "study",
-        icon=":material/analytics:",
-        study=trial["study"],
-    )
+    words.title(f"Trial {trial['hash'][:8]}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        link(
+            f"{trial['study']}, row {trial['row']}",
+            "study",
+            icon=":material/analytics:",
+            study=trial["study"],
+        )
+        notes.edited(trial["study"], trial["hash"])
+    notes.written(trial["study"], trial["hash"])
     columns = st.columns(5)
     columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))

@@ -6,12 +6,14 @@ import statistics
 
 import pandas as pd
 import streamlit as st
+import words
 from links import keep, state
 from stored import curves, results, studies
 
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart
+from ablate.report.curves import curves_chart
 from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import level_text, shown_levels
@@ -71,7 +73,7 @@ def beside(
 
 
 def page() -> None:
-    st.title("Compare")
+    words.title("Compare")
     names = [study.name for study in studies()]
     said = [
         part for part in state("rows").split(",") if part.rpartition(":")[0] in names
@@ -112,7 +114,7 @@ def page() -> None:
         )
         if cell.statuses:
             try:
-                series += charts.curves_chart(
+                series += curves_chart(
                     found, curves(found.name, [cell.index]), found.metric.name
                 ).series
             except charts.AblateError:

@@ -27,7 +27,7 @@ def quoted(name: str) -> str:
 
 
 def page() -> None:
-    st.title("SQL")
+    words.title("SQL")
     views = [study.results_view for study in studies()]
     if views:
         first = f"SELECT * FROM {quoted(views[0])}"

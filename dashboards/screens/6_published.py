@@ -29,7 +29,7 @@ def declaring(stamp: str) -> dict[str, list[str]]:
 
 
 def page() -> None:
-    st.title("Published tables")
+    words.title("Published tables")
     every = tables()
     here = declaring(stamp())
     names = sorted(every, key=lambda name: (name not in here, name))

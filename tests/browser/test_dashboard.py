@@ -188,7 +188,7 @@ def test_filter_by_factor_and_share_the_address(
 
 def test_a_point_of_the_front_leads_to_its_trial(page: Page, address: str) -> None:
     page.goto(f"{address}/study?study=shortcuts&view=pareto")
-    points = page.locator(".scatterlayer .trace").first.locator(".point")
+    points = page.locator(".scatterlayer .trace").last.locator(".point")
     points.last.wait_for()
     settled(page)
     shot(page, "dashboard-pareto")

@@ -59,3 +59,11 @@ def test_whole_numbers_stay_whole_beside_missing_ones(
     assert frame["whole"].isna().tolist() == [False, True]
     assert str(frame["whole"][0]) == "0"
     assert frame["part"].dtype == "float64"
+
+
+def test_whole_levels_are_whole(shown: Study) -> None:
+    """SQL has them as 0.0."""
+    frame = shown.frame()
+    assert frame["shortcuts.count"].dtype == "Int64"
+    assert set(frame["shortcuts.count"]) == {0, 1}
+    assert frame["top1"].dtype == "float64"

@@ -1,0 +1,153 @@
+"""Learning curves: the mean over trials by epoch, for rows or for levels of a factor."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from ablate import advice
+from ablate.errors import AblateError
+from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
+from ablate.report.charts import Chart, Series, label
+from ablate.report.summary import shown_levels
+from ablate.report.wording import change_text
+
+# The epochs of each trial, by row.
+Curves = Mapping[int, Sequence[Sequence[Epoch]]]
+
+
+def curves_chart(
+    results: StudyResults,
+    curves: Curves,
+    metric: str,
+    rows: Iterable[int] | None = None,
+    *,
+    by: str = "",
+    smoothing: float = 0.0,
+) -> Chart:
+    """Draws learning curves: mean over trials by epoch, with their range.
+
+    Args:
+        curves: the epochs of each trial, by row.
+        metric: the name of one of the study's metrics.
+        rows: the rows to draw; all if None.
+        by: a factor of which each level is one line, over the trials of all rows that
+            have it; by default each row is one line.
+        smoothing: the weight of earlier epochs in a moving average, from 0 to below 1.
+
+    Raises:
+        AblateError: none of the rows has an epoch yet.
+    """
+    chosen = curves.keys() if rows is None else set(rows)
+    drawn = [cell for cell in results.cells if cell.index in chosen]
+    grouped = _by_level(results, drawn, by) if by else _by_row(results, drawn)
+    titles = {one.name: one.title for one in results.metrics}
+    series = []
+    for name, cells in grouped.items():
+        trials = [
+            epochs for cell in cells for epochs in curves.get(cell.index, ()) if epochs
+        ]
+        if trials:
+            series.append(_curve(name, cells[0].index, trials, metric, smoothing))
+    if not series:
+        raise AblateError(
+            f"{results.name} has no epoch to draw yet; go on with:"
+            f" {advice.command('resume', results.name)}"
+        )
+    note = "Bands: range over trials." if by else "Bands: range over seeds."
+    if smoothing:
+        note += f" Smoothed with weight {smoothing:g}."
+    return Chart(
+        title=results.question,
+        x="epoch",
+        y=titles.get(metric, metric),
+        series=series,
+        form="lines",
+        note=note,
+    )
+
+
+def _by_row(
+    results: StudyResults, cells: Sequence[CellResult]
+) -> dict[str, list[CellResult]]:
+    return {f"{cell.index}: {label(results, cell)}": [cell] for cell in cells}
+
+
+def _by_level(
+    results: StudyResults, cells: Sequence[CellResult], factor: str
+) -> dict[str, list[CellResult]]:
+    """Returns the cells with each level of a factor, that of row 0 first."""
+    grouped: dict[Level | None, list[CellResult]] = {}
+    for cell in cells:
+        if cell.same_as is None:
+            grouped.setdefault(shown_levels(cell).get(factor), []).append(cell)
+    named = {}
+    for level, cells_of_level in grouped.items():
+        if level is None:
+            named[f"without {factor}"] = cells_of_level
+        else:
+            named[change_text({factor: level}, results.labels)] = cells_of_level
+    return named
+
+
+def _curve(
+    name: str,
+    row: int,
+    trials: Sequence[Sequence[Epoch]],
+    metric: str,
+    smoothing: float,
+) -> Series:
+    """Returns the mean over trials by epoch, with their range."""
+    by_epoch: dict[int, list[float]] = {}
+    for epochs in trials:
+        # An older trial may lack a metric that was added later.
+        known = [epoch for epoch in epochs if metric in epoch.metrics]
+        values = smoothed([epoch.metrics[metric] for epoch in known], smoothing)
+        for epoch, value in zip(known, values, strict=True):
+            by_epoch.setdefault(epoch.number, []).append(value)
+    numbers = sorted(by_epoch)
+    values_of = [by_epoch[number] for number in numbers]
+    return Series(
+        name=name,
+        x=numbers,
+        y=list(map(statistics.fmean, values_of)),
+        low=list(map(min, values_of)),
+        high=list(map(max, values_of)),
+        keys=[row] * len(numbers),
+        joined=True,
+    )
+
+
+def smoothed(values: Sequence[float], weight: float) -> list[float]:
+    """Returns the exponential moving average of a curve.
+
+    Each value is the mean of all values so far, weighted by `weight` to the power of
+    their age. Without the division by the sum of these weights, the first values would
+    lean towards zero (as Adam's moments do; Kingma and Ba 2015, section 3).
+
+    Args:
+        weight: from 0, which changes nothing, to below 1.
+    """
+    total = 0.0
+    weights = 0.0
+    averages = []
+    for value in values:
+        total = weight * total + value
+        weights = weight * weights + 1
+        averages.append(total / weights)
+    return averages
+
+
+def curves_of(
+    cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]
+) -> dict[int, list[Sequence[Epoch]]]:
+    """Returns the epochs of the trials by row.
+
+    Diverged and failed trials are left out, as they would distort the mean.
+    """
+    kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
+    curves: dict[int, list[Sequence[Epoch]]] = {}
+    for row, keys in cells.items():
+        trials = [known[key] for key in keys if key in known]
+        curves[row] = [trial.epochs for trial in trials if trial.status in kept]
+    return curves

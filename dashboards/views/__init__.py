@@ -1,0 +1,1 @@
+"""The views of a study: each file draws one of them with `show`."""

@@ -1,0 +1,94 @@
+"""The table of a study, and the tables and charts of its effects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+
+import streamlit as st
+import words
+from links import state
+from stored import chart, frame, grid
+
+from ablate.records import StudyResults
+from ablate.report import charts
+from ablate.report.tables import comma_separated
+from views.shown import Shown, only, show_chart
+
+# Of larger tables, no value is bold: a browser takes seconds to style them.
+MOST_BOLD = 500
+KINDS = (
+    "rows",
+    "factors",
+    "interactions",
+    "contributions",
+    "importance",
+    "controls",
+)
+
+
+def show_table(study: Shown) -> None:
+    """Draws the table."""
+    show_grid(study.name, "table", study.rows)
+
+
+def show_effects(study: Shown) -> None:
+    """Draws the effects of rows or of factors."""
+    said = state("of")
+    of = (
+        st.segmented_control(
+            "Effects of", KINDS, default=said if said in KINDS else "rows", key="of"
+        )
+        or "rows"
+    )
+    if of == "interactions":
+        _show_interaction(study.results)
+    if of == "rows":
+        show_chart(only(chart(study.name, "effects"), study.rows))
+    elif of != "controls":
+        show_chart(chart(study.name, of))
+    rows = study.rows if of in ("rows", "controls") else None
+    show_grid(study.name, of, rows)
+
+
+def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
+    """The table, or a table of effects, with its notes; highlighted values are bold if
+    there are few rows.
+    """
+    made = grid(name, of)
+    whole = frame(name, of)
+    if rows is None or "row" not in whole:
+        shown = whole
+    else:
+        shown = whole[whole["row"].isin(rows)]
+    if len(shown) <= MOST_BOLD:
+        bold = {
+            (number, column) for number, column in made.bold if number in shown.index
+        }
+        styled = shown.style.apply(
+            lambda row: [
+                "font-weight: bold" if (row.name, c) in bold else ""
+                for c in shown.columns
+            ],
+            axis=1,
+        )
+        st.dataframe(styled, hide_index=True, width="stretch")
+    else:
+        st.dataframe(shown, hide_index=True, width="stretch")
+    for note in made.notes:
+        words.caption(note)
+    file = f"{name.replace('/', '-')}-{of}.csv"
+    st.download_button(
+        "Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}"
+    )
+
+
+def _show_interaction(found: StudyResults) -> None:
+    """Means over the levels of one factor, one line per level of another; parallel
+    lines mean no interaction.
+    """
+    pairs = [f"{a} x {b}" for a, b in itertools.combinations(found.factors, 2)]
+    if not pairs:
+        return
+    one, _, other = st.selectbox("Factors", pairs, key="pair").partition(" x ")
+    show_chart(charts.interaction_chart(found, one, other), key="interaction")
