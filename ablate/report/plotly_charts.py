@@ -72,12 +72,9 @@ def draw(chart: Chart | Coordinates) -> Any:
             line={"color": colour, "shape": "hv" if series.steps else "linear"},
             customdata=list(series.keys) or None,
             hovertext=_shown(series.texts) or None,
-            text=_shown(series.labels) or None,
-            textposition="top left",
-            # Labels beside the first points reach beyond the axes.
-            cliponaxis=not series.labels if len(series.x) <= MOST_SVG else None,
             hovertemplate=_hover(series),
             **_bars(chart, series),
+            **_labels(series),
         )
     if chart.zero:
         (figure.add_vline if chart.sideways else figure.add_hline)(
@@ -141,6 +138,19 @@ def _mode(chart: Chart, series: Series) -> str:
     if series.joined:
         return "lines+markers"
     return "markers"
+
+
+def _labels(series: Series) -> dict[str, Any]:
+    """Returns the texts beside the points; those of the first points may reach beyond
+    the axes.
+    """
+    if not series.labels:
+        return {}
+    return {
+        "text": _shown(series.labels),
+        "textposition": "top left",
+        "cliponaxis": False,
+    }
 
 
 def _bars(chart: Chart, series: Series) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
+from ablate.store.notes import notes_file
 from ablate.store.reader import Reader
 from tests.benchmarks import load
 from tests.conftest import TINY, RunText
@@ -283,7 +284,8 @@ def test_every_view_draws(page: Page, address: str) -> None:
         ("curves", "train_loss"),
         ("parallel", "top-1 (%)"),
         ("layers", "No diagnostics are stored"),
-        ("trials", "seed 3: completed"),
+        ("trials", "40 trials. Click a heading to sort"),
+        ("scatter", "Each point is a trial"),
         ("review", "no iso-cost control"),
     ):
         page.goto(f"{address}/study?study=shortcuts&view={view}")
@@ -331,6 +333,147 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
         page.goto(f"{address}/trial?trial={trials[0]}&diagnostic=token_similarity")
         expect(page.locator(".js-plotly-plot .hm").first).to_be_attached()
         expect(page.get_by_text("This page has an error")).to_have_count(0)
+
+
+@pytest.fixture(params=["laptop, light", "phone, dark"])
+def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
+    """A page of a wide and of a narrow screen. Nothing may hang over its side."""
+    wide = request.param == "laptop, light"
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}
+        if wide
+        else {"width": 390, "height": 844},
+        color_scheme="light" if wide else "dark",
+    )
+    page = context.new_page()
+    page.set_default_timeout(90_000)
+    yield page
+    expect(page.get_by_text("This page has an error")).to_have_count(0)
+    width = 1440 if wide else 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+
+def cells(page: Page) -> list[str]:
+    """The texts of a table's cells: the table itself is drawn on a canvas."""
+    found = page.locator("[data-testid=stDataFrame] [role=gridcell]")
+    found.first.wait_for(state="attached")
+    settled(page)
+    return found.all_inner_texts()
+
+
+def test_the_first_screen_has_the_answer(reader: Page, address: str) -> None:
+    reader.goto(f"{address}/study?study=shortcuts")
+    settled(reader)
+    verdict = reader.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first
+    box = verdict.bounding_box()
+    size = reader.viewport_size
+    assert box is not None
+    assert size is not None
+    # The question and the ways through the page are above it.
+    for above in (reader.get_by_role("heading"), reader.get_by_text("scatter")):
+        place = above.first.bounding_box()
+        assert place is not None
+        assert place["y"] < box["y"]
+    first = reader.locator("p", has_text="helps by").first.bounding_box()
+    assert first is not None
+    assert first["y"] < size["height"] / 2
+
+
+def test_trials_are_a_table_of_chosen_columns(reader: Page, address: str) -> None:
+    reader.goto(f"{address}/study?study=shortcuts&view=trials")
+    settled(reader)
+    headings = reader.locator("[data-testid=stDataFrame] [role=columnheader]")
+    headings.first.wait_for(state="attached")
+    assert headings.all_inner_texts()[:3] == ["trial", "row", "seed"]
+    columns = "seed,top1,shortcuts.count"
+    reader.goto(f"{address}/study?study=shortcuts&view=trials&columns={columns}")
+    expect(headings).to_have_count(3)
+    titles = ["seed", "top-1 (%)", "shortcuts.count"]
+    assert headings.all_inner_texts() == titles
+    texts = cells(reader)
+    # Whole levels are whole.
+    assert texts[2] == "0"
+    assert texts[1].startswith("80.7")
+
+
+def test_trials_are_filtered_by_a_value(reader: Page, address: str) -> None:
+    reader.goto(f"{address}/study?study=shortcuts&view=trials&where=status")
+    reader.get_by_role("button", name="Filter by value").click()
+    reader.get_by_label("Values").click()
+    reader.get_by_role("option", name="failed").click()
+    expect(reader.get_by_text("1 trials. Click a heading")).to_be_visible()
+    assert "where=status" in reader.url
+
+
+def test_a_quantity_against_another(
+    reader: Page, address: str, finished: Options
+) -> None:
+    reader.goto(f"{address}/study?study=shortcuts&view=scatter&x=loss&colour=layout")
+    traces = reader.locator(".scatterlayer .trace")
+    expect(traces).to_have_count(2)
+    settled(reader)
+    assert reader.locator(".scatterlayer .point").count() == 39
+    reader.get_by_role("button", name="y", exact=True).click()
+    reader.wait_for_url(re.compile("log=y"))
+    settled(reader)
+    point = traces.first.locator(".point").first.bounding_box()
+    assert point is not None
+    reader.mouse.click(
+        point["x"] + point["width"] / 2, point["y"] + point["height"] / 2
+    )
+    expect(
+        reader.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))
+    ).to_be_visible()
+
+
+def test_curves_are_grouped_and_smoothed(reader: Page, address: str) -> None:
+    reader.goto(
+        f"{address}/study?study=shortcuts&view=curves&metric=loss&by=layout&smooth=0.5"
+        "&log=metric"
+    )
+    expect(reader.get_by_text("Smoothed with weight 0.5")).to_be_visible()
+    expect(reader.get_by_text("layout = parallel").first).to_be_attached()
+    settled(reader)
+    # A line and a band for each level.
+    assert reader.locator(".scatterlayer .trace").count() == 4
+    reader.get_by_role("slider").press("Home")
+    expect(reader.get_by_text("Smoothed with weight")).to_have_count(0)
+    assert "smooth" not in reader.url
+
+
+def test_the_front_is_labelled(reader: Page, address: str) -> None:
+    reader.goto(f"{address}/study?study=shortcuts&view=pareto")
+    labels = reader.locator(".scatterlayer .textpoint")
+    labels.first.wait_for()
+    assert all(re.fullmatch(r"row \d", text) for text in labels.all_text_contents())
+
+
+def test_tags_and_notes_leave_the_results_as_they_are(
+    reader: Page, address: str, finished: Options
+) -> None:
+    before = Path(finished.url).read_bytes()
+    reader.goto(f"{address}/study?study=shortcuts")
+    reader.get_by_role("button", name="Notes").click()
+    reader.get_by_label("Tags").fill("paper, <b>bold</b>")
+    reader.get_by_label("Note", exact=True).fill("see *Monday's* run")
+    reader.get_by_role("button", name="Save").click()
+    expect(reader.get_by_text("see *Monday's* run", exact=True)).to_be_visible()
+    expect(reader.get_by_text("<b>bold</b>", exact=True)).to_be_visible()
+    # The overview shows them, and finds the study by a tag.
+    reader.goto(f"{address}/?filter=PAPER")
+    expect(reader.get_by_text("see *Monday's* run", exact=True)).to_be_visible()
+    with Reader(finished.url) as store:
+        key = store.trials("shortcuts")[0]["trial"]
+    reader.goto(f"{address}/trial?trial={key}")
+    reader.get_by_role("button", name="Notes").click()
+    reader.get_by_label("Tags").fill("odd")
+    reader.get_by_role("button", name="Save").click()
+    expect(reader.get_by_text("odd", exact=True)).to_be_visible()
+    reader.goto(f"{address}/study?study=shortcuts&view=trials&columns=trial,tags,note")
+    assert "odd" in cells(reader)
+    assert Path(finished.url).read_bytes() == before
+    notes_file(finished.url, finished.runs).unlink()
 
 
 def test_it_is_readable_on_a_phone_and_in_the_dark(
@@ -419,7 +562,7 @@ def test_others_need_the_token(
     from ablate.errors import AblateError
 
     with pytest.raises(AblateError, match="--host 0.0.0.0 gives access to anyone"):
-        serve(finished.url, "", "0.0.0.0", 8501, "", False)
+        serve(finished.url, "", finished.runs, "0.0.0.0", 8501, "", False)
     with serving.served(finished, "--token", "sesame") as (address, _):
         page.goto(f"{address}/study?study=shortcuts")
         page.get_by_role("textbox", name="Token").fill("wrong")

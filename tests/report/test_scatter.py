@@ -73,3 +73,10 @@ def test_both_libraries_draw_it(x: str) -> None:
     ]
     (axes,) = drawn(chart).axes
     assert axes.get_yscale() == "log"
+
+
+def test_thousands_of_points_are_drawn_by_the_graphics_card() -> None:
+    many = [point(number, width=number, loss=1.0) for number in range(3000)]
+    (trace,) = draw(scatter_chart(many, "width", "loss")).data
+    assert trace.type == "scattergl"
+    assert len(trace.x) == 3000
