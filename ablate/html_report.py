@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,17 @@ from ablate import escape, study_charts
 from ablate.errors import AblateError
 from ablate.records import Status
 from ablate.report.charts import Chart, Coordinates
-from ablate.report.matplotlib_charts import svg
-from ablate.report.tables import html, plain
+from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
+from ablate.report.palette import GREY
+from ablate.report.tables import Table, html, plain
 from ablate.report.wording import policy, sentence
 from ablate.review import command, review, with_parts
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
 from ablate.study import Study
 
-HEADINGS = {
-    "effects": "Each row compared with row 0",
-    "factors": "Main effects",
+# The figures of a report below its tables, with their headings.
+FIGURES = {
     "interactions": "Interactions",
     "contributions": "Contributions",
     "pareto": "Metric versus cost",
@@ -30,8 +33,31 @@ HEADINGS = {
     "importance": "Importance of factors",
     "parallel": "All cells",
 }
+UNTITLED = FigureStyle(title=False)
+NOTHING = Markup()
+# What each trial ran on, in the order of the report.
+FACTS = (*(key for key in PROVENANCE if key != "started_at"), "device", "threads")
 # Rows of a table that a person reads.
 MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: a figure, a table, or both.
+
+    Attributes:
+        live: whether the figure can be zoomed.
+        caption: what a reader of the figure has to know.
+        folded: the title under which the table is hidden until a reader wants it.
+    """
+
+    heading: str
+    figure: Markup = NOTHING
+    live: bool = False
+    caption: str = ""
+    table: Markup = NOTHING
+    notes: Sequence[Markup] = ()
+    folded: str = ""
 
 
 def write_report(
@@ -106,14 +132,13 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             " paired by seed; verdicts are at 5 % for all rows together; the"
             f" margin is {declared.margin:g}."
         ),
-        "tables": _tables(study, bool(verdicts)),
-        "figures": [
-            (HEADINGS[of], _figure(of, chart, interactive), interactive)
-            for of, chart in study_charts.drawable(study).items()
-        ],
+        "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
         "script": _script() if interactive else Markup(),
-        "findings": review(study.name, study.store, where),
+        "findings": [
+            (finding.name, _with_code(finding.text), finding.command)
+            for finding in review(study.name, study.store, where)
+        ],
         "costs": _costs(spent),
         "provenance": _ran_on(circumstances),
         "commands": (
@@ -128,35 +153,93 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     }
 
 
-def _tables(study: Study, compared: bool) -> list[tuple[str, Markup]]:
-    made = [("Table", study.results_table())]
+def _sections(study: Study, compared: bool, interactive: bool) -> list[Section]:
+    """Returns the parts of the report, the verdicts first."""
+    drawable = study_charts.drawable(study)
+    figures = {of: _figured(of, chart, interactive) for of, chart in drawable.items()}
+    nothing = Section("")
+    made = []
     if compared:
-        made.append(("Differences from row 0", study.effects_table()))
-    more = [
+        verdicts = _tabled("Verdicts", study.effects_table())
+        figure = figures.get("effects", nothing)
+        numbers = "The numbers behind the verdicts"
+        made.append(_joined(verdicts, figure, folded=numbers))
+    made.append(_tabled("Table", study.results_table()))
+    for of, heading in (
         ("images", "Differences on new images"),
         ("controls", "Differences from controls of the same cost"),
-    ]
-    more += [("factors", "Main effects")] if study_charts.averages(study) else []
-    for of, heading in more:
-        try:
-            made.append((heading, study.effects_table(of)))
-        except AblateError:
-            # Its design has none.
-            continue
-    return [(heading, html(grid)) for heading, grid in made]
+    ):
+        # Some designs have none.
+        with contextlib.suppress(AblateError):
+            made.append(_tabled(heading, study.effects_table(of)))
+    if study_charts.averages(study):
+        with contextlib.suppress(AblateError):
+            effects = _tabled("Main effects", study.effects_table("factors"))
+            made.append(_joined(effects, figures.get("factors", nothing)))
+    for of, heading in FIGURES.items():
+        if of in figures:
+            made.append(replace(figures[of], heading=heading))
+    return made
+
+
+def _tabled(heading: str, grid: Table) -> Section:
+    return Section(
+        heading,
+        table=html(grid, notes=False),
+        notes=[_with_code(note) for note in grid.notes],
+    )
+
+
+def _figured(of: str, chart: Chart | Coordinates, interactive: bool) -> Section:
+    return Section(
+        "",
+        figure=_figure(of, chart, interactive),
+        live=interactive,
+        caption=note_of(chart),
+    )
+
+
+def _joined(table: Section, figure: Section, folded: str = "") -> Section:
+    """Returns a section with the table of one and the figure of another."""
+    return replace(
+        table,
+        figure=figure.figure,
+        live=figure.live,
+        caption=figure.caption,
+        folded=folded,
+    )
+
+
+def _with_code(text: str) -> Markup:
+    """Returns a text in which words in backticks are code."""
+    escaped = str(escape.html(text))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escaped))
 
 
 def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:
+    """Returns a figure that follows the theme of the page, without a title."""
     if not interactive:
-        return Markup(svg(chart))
+        still = svg(chart, UNTITLED)
+        # Black and white are what the page writes with, and on. matplotlib leaves out
+        # black where it fills: the style sheet sets it.
+        still = still.replace("stroke: #000000", "stroke: currentColor")
+        return Markup(still.replace("#ffffff", "var(--paper)"))
     from ablate.report.plotly_charts import draw
 
+    untitled = replace(chart, title="")
+    if isinstance(untitled, Chart):
+        untitled = replace(untitled, note="")
+    figure = draw(untitled)
+    clear = "rgba(0,0,0,0)"
+    figure.update_layout(
+        paper_bgcolor=clear, plot_bgcolor=clear, font_color=GREY, margin_t=30
+    )
+    figure.update_xaxes(gridcolor=f"{GREY}55", zerolinecolor=f"{GREY}55")
+    figure.update_yaxes(gridcolor=f"{GREY}55", zerolinecolor=f"{GREY}55")
     # Plotly writes its data into a script of the page, where it writes a less-than sign
     # as \u003c.
     return Markup(
-        draw(chart).to_html(
-            include_plotlyjs=False, full_html=False, div_id=f"figure-{of}"
-        )
+        figure.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}")
     )
 
 
@@ -187,14 +270,28 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
 
 
 def _ran_on(circumstances: list[dict[str, Any]]) -> Markup:
-    """One row for each set of circumstances that trials ended in, and how many did."""
+    """One column for each set of circumstances that trials ended in, and how many did."""
     kinds: dict[tuple[Any, ...], int] = {}
-    shown = [key for key in PROVENANCE if key != "started_at"]
     for one in circumstances:
-        key = (*(one[name] for name in shown), one["device"], one["threads"])
+        key = tuple(_fact(name, one[name]) for name in FACTS)
         kinds[key] = kinds.get(key, 0) + 1
-    data = [
-        {"trials": n, **dict(zip((*shown, "device", "threads"), key, strict=True))}
-        for key, n in kinds.items()
+    headings = [f"{number} trials" for number in kinds.values()]
+    # Sets may have equal numbers of trials, and columns need names of their own.
+    headings = [
+        heading if headings.count(heading) == 1 else f"{heading} ({place})"
+        for place, heading in enumerate(headings, 1)
     ]
+    data = []
+    for place, name in enumerate(FACTS):
+        values = [key[place] for key in kinds]
+        data.append({"": name, **dict(zip(headings, values, strict=True))})
     return html(plain(data))
+
+
+def _fact(name: str, value: Any) -> Any:
+    """Returns what a person wants to know of a circumstance; SQL has the whole."""
+    if name == "commit":
+        return str(value)[:10]
+    if name == "platform":
+        return re.sub(r"-with-glibc[0-9.]+$", "", str(value))
+    return value

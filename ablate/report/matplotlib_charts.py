@@ -109,9 +109,18 @@ def save_chart(
     _save(drawn(chart, style), file, ending)
 
 
-def svg(chart: Chart | Coordinates) -> str:
+def svg(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> str:
     """Returns a chart as an SVG element that can be embedded in a page."""
-    return drawn(chart).svg()
+    return drawn(chart, style).svg()
+
+
+def note_of(chart: Chart | Coordinates) -> str:
+    """Returns what a reader of a chart has to know; empty if there is nothing."""
+    if isinstance(chart, Coordinates):
+        return "One line per row."
+    if _shows_rows(chart) and any(series.keys for series in chart.series):
+        return f"{chart.note} Numbers: rows of the table.".strip()
+    return chart.note
 
 
 def drawn(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> ShownFigure:
@@ -286,9 +295,7 @@ def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> N
         place.set_yscale("log")
     if chart.ticks_x:
         place.set_xticks(list(chart.ticks_x))
-    note = chart.note
-    if _shows_rows(chart) and any(series.keys for series in chart.series):
-        note = f"{note} Numbers: rows of the table.".strip()
+    note = note_of(chart)
     title = f"{chart.title}\n{note}" if note else chart.title
     place.set_xlabel(escape.figure(chart.x), fontsize=9)
     place.set_ylabel(escape.figure(chart.y), fontsize=9)
@@ -366,7 +373,7 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
     place.set_xlim(-0.4, len(chart.axes) - 0.9)
     if style.title:
         place.set_title(
-            escape.figure(f"{chart.title}\nOne line per row."), fontsize=9, wrap=True
+            escape.figure(f"{chart.title}\n{note_of(chart)}"), fontsize=9, wrap=True
         )
     return figure
 
@@ -379,7 +386,8 @@ def _add_colour_bar(place: Axes, axis: Axis) -> Callable[[float], Any]:
     from matplotlib.colors import ListedColormap, Normalize
 
     whole = matplotlib.colormaps[SCALE]
-    part = ListedColormap(whole(np.linspace(SCALE_FROM, SCALE_TO, 256)))
+    # Of more colours, matplotlib makes a picture inside the SVG.
+    part = ListedColormap(whole(np.linspace(SCALE_FROM, SCALE_TO, 48)))
     scale = ScalarMappable(Normalize(min(axis.values), max(axis.values)), part)
     figure: Any = place.figure
     bar = figure.colorbar(scale, ax=place, pad=0.02)

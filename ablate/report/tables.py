@@ -163,8 +163,12 @@ def latex(grid: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def html(grid: Table) -> Markup:
-    """Returns a table element; the rows of each group are a tbody of their own."""
+def html(grid: Table, *, notes: bool = True) -> Markup:
+    """Returns a table element; the rows of each group are a tbody of their own.
+
+    Args:
+        notes: whether the notes are the foot of the table.
+    """
     from markupsafe import Markup
 
     def row(tag: str, texts: Sequence[str]) -> Markup:
@@ -191,10 +195,10 @@ def html(grid: Table) -> Markup:
         if number in grid.groups:
             lines.append(Markup("</tbody><tbody>"))
         lines.append(row("td", texts))
-    if grid.notes:
-        notes = Markup("<br>").join(map(escape.html, grid.notes))
+    if grid.notes and notes:
+        text = Markup("<br>").join(map(escape.html, grid.notes))
         foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
-        lines.append(foot.format(len(grid.columns), notes))
+        lines.append(foot.format(len(grid.columns), text))
     else:
         lines.append(Markup("</tbody>"))
     return Markup("\n").join([*lines, Markup("</table>")]) + "\n"

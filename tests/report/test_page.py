@@ -4,11 +4,13 @@ report asks nothing of the network.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,6 +214,62 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
     assert [
         url for url in asked if not url.startswith(("file:", "data:", "blob:"))
     ] == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+@pytest.mark.parametrize("interactive", [False, True])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_report_is_readable_on_a_phone(
+    study: Study, tmp_path: Path, interactive: bool, theme: Any
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    write_report(study, file, interactive=interactive)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(
+            viewport={"width": 390, "height": 844}, color_scheme=theme
+        )
+        page.goto(file.as_uri())
+        page.locator(
+            ".plotly .main-svg" if interactive else "figure svg"
+        ).first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        text = page.locator("body").inner_text()
+        assert text.count("Does a shortcut help a very small ViT?") == 2, (
+            "once as the heading, and once in the declaration"
+        )
+        assert "`" not in text
+        # The first column of a table stays while the others scroll.
+        first = page.locator(".scroll:visible td").first
+        before = first.bounding_box()
+        page.locator(".scroll:visible").first.evaluate("box => box.scrollLeft = 200")
+        assert first.bounding_box() == before
+        # Words of a figure are dark on a light page, and light on a dark one.
+        label = page.locator("figure text").first
+        fill = label.evaluate("text => getComputedStyle(text).fill")
+        browser.close()
+    shade = max(map(int, re.findall(r"\d+", fill)[:3]))
+    if interactive:
+        assert 100 < shade < 180, "one grey for both"
+    else:
+        assert (shade > 200) == (theme == "dark")
+
+
+def test_a_report_tells_a_commit_and_a_platform_in_short(
+    study: Study, tmp_path: Path
+) -> None:
+    write_report(study, tmp_path / "tiny.html")
+    text = (tmp_path / "tiny.html").read_text()
+    (one, *_) = Reader(study.store).circumstances("tiny")
+    assert len(one["commit"]) > 10
+    assert f"<td>{one['commit'][:10]}</td>" in text
+    assert "-with-glibc" not in text
 
 
 @pytest.mark.slow
