@@ -147,6 +147,7 @@ reference: $(READY)
 
 tutorials: $(READY)
 	@$(BIN)/python docs/make_tutorials.py
+	@$(BIN)/python -m docs.make_recording
 
 lock:
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra agents --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock

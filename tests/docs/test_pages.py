@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from ablate import registry, space
-from docs import make_tutorials
+from docs import make_recording, make_tutorials
 
 DOCS = Path(make_tutorials.__file__).parent
 PAGES = sorted(DOCS.glob("**/*.md"))
@@ -103,3 +104,14 @@ def test_every_page_can_be_reached(page: Path) -> None:
     index = (DOCS / "index.md").read_text()
     name = page.relative_to(DOCS).with_suffix("").as_posix()
     assert name == "index" or f"\n{name}\n" in index
+
+
+def test_the_recording_shows_what_the_tutorial_shows() -> None:
+    """The tutorial's own output is compared with the commands above."""
+    page = (DOCS / make_recording.PAGE).read_text()
+    stored = (DOCS / make_recording.PICTURE).read_text()
+    assert make_recording.picture(page) == stored, "run: python -m docs.make_recording"
+    commands = {screen.command for screen in make_recording.screens(page)}
+    assert {"ablate plan first.yaml", "ablate effects first"} <= commands
+    ElementTree.fromstring(stored)
+    assert "http" not in stored.replace("http://www.w3.org/2000/svg", "")
