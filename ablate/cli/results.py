@@ -112,6 +112,10 @@ def table(
             help="Heading of a column, or COLUMN:LEVEL=LATEX; repeatable; with latex.",
         ),
     ] = None,
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Span both columns of a page, with latex."),
+    ] = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
@@ -133,6 +137,7 @@ def table(
             caption=caption,
             label=label,
             group=group,
+            wide=wide,
         )
         sys.stdout.write(stored.paper_table(style, published=published))
         return
@@ -141,6 +146,7 @@ def table(
         "--label": label,
         "--columns": columns,
         "--labels": labels,
+        "--wide": wide,
     }
     for name, value in said.items():
         if value:

@@ -47,6 +47,7 @@ class PaperStyle:
         caption: LaTeX; by default the question of the study.
         label: for `\\ref`; by default `tab:` and the name of the study.
         group: a factor; rows with the same level of it stand together.
+        wide: whether the table spans both columns of a page (`table*`).
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class PaperStyle:
     caption: str = ""
     label: str = ""
     group: str = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,10 @@ class _PaperTable:
         name = _key_of(self._results.name)
         usual = self._results.question.strip() or self._results.name
         caption = style.caption or escape.latex(usual)
+        environment = "table*" if style.wide else "table"
         return [
             r"% \usepackage{booktabs,threeparttable}",
-            r"\begin{table}[t]",
+            rf"\begin{{{environment}}}[t]",
             r"  \centering",
             rf"  \caption{{{caption}}}",
             rf"  \label{{{style.label or f'tab:{name}'}}}",
@@ -214,7 +217,7 @@ class _PaperTable:
             *[rf"      \item {note}" for note in self._notes()],
             r"    \end{tablenotes}",
             r"  \end{threeparttable}",
-            r"\end{table}",
+            rf"\end{{{environment}}}",
         ]
 
     def _body(self, columns: Sequence[_Column]) -> list[str]:

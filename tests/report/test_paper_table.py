@@ -22,8 +22,13 @@ from tests.report.test_effects import study
 from tests.report.test_tables import GOLDEN, RESULTS
 
 PACKAGES = "\\usepackage{booktabs,threeparttable}\n"
-TWO_COLUMNS = "\\documentclass[twocolumn]{article}\n"
-ONE_COLUMN = "\\documentclass{article}\n"
+# The classes of two publishers, and LaTeX's own in one and two columns.
+CLASSES = (
+    "\\documentclass{article}\n",
+    "\\documentclass[twocolumn]{article}\n",
+    "\\documentclass[conference]{IEEEtran}\n",
+    "\\documentclass{llncs}\n",
+)
 
 
 @pytest.fixture(scope="module")
@@ -228,14 +233,15 @@ def test_the_smallest_difference_of_a_cost_is_shown(trust: ModuleType) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    shutil.which("pdflatex") is None, reason="needs Debian's texlive-latex-extra"
+    shutil.which("pdflatex") is None,
+    reason="needs Debian's texlive-latex-extra and texlive-publishers",
 )
-@pytest.mark.parametrize("kind", [ONE_COLUMN, TWO_COLUMNS])
+@pytest.mark.parametrize("kind", CLASSES)
 def test_it_compiles_unedited(kind: str, tmp_path: Path, trust: ModuleType) -> None:
     hostile = {"a_b%": "#1 {x} \\input{/etc/passwd} $& ~^"}
     tables = [
         paper_table(RESULTS, PaperStyle()),
-        paper_table(RESULTS, PaperStyle(group="shortcuts.b", label="tab:b")),
+        paper_table(RESULTS, PaperStyle(group="shortcuts.b", label="tab:b", wide=True)),
         paper_table(
             study(trust, [[1.0, 2], [2.0, 3]], [hostile, {"a_b%": "[*"}]),
             PaperStyle(
