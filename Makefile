@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 BIN := .venv/bin
@@ -148,6 +148,10 @@ reference: $(READY)
 tutorials: $(READY)
 	@$(BIN)/python docs/make_tutorials.py
 	@$(BIN)/python -m docs.make_recording
+
+# Runs the studies that train on a workstation and writes docs/gallery (five minutes); STORE=FILE keeps their trials.
+gallery: $(READY)
+	@$(BIN)/python docs/make_gallery.py $(STORE)
 
 lock:
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra agents --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock

@@ -10,6 +10,7 @@ from ablate import advice, factors, pipeline, registry, space
 from ablate.budget import Budget
 from ablate.errors import AblateError
 from ablate.pipeline import Options, Preview
+from ablate.progress_bar import ProgressBar, in_notebook
 from ablate.records import Cost, Settings, Space
 from ablate.study import Study
 
@@ -84,6 +85,7 @@ def run(
     max_joules: float | None = None,
     max_price: float | None = None,
     device_hour: float | None = None,
+    progress: bool | None = None,
 ) -> Study:
     """Trains the trials of a space that have no result, and returns its results.
 
@@ -104,6 +106,7 @@ def run(
         max_price: the most that all runs may cost; it needs `device_hour`.
         device_hour: the price of a GPU for an hour, or of a CPU core if trials use no
             GPU.
+        progress: show a bar on stderr; by default only in notebooks.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials
@@ -127,7 +130,13 @@ def run(
             device_hour=device_hour,
         ),
     )
-    outcome = pipeline.run(found, file, options)
+    if progress is None:
+        progress = in_notebook()
+    if progress:
+        with ProgressBar() as bar:
+            outcome = pipeline.run(found, file, options, bar.hooks())
+    else:
+        outcome = pipeline.run(found, file, options)
     if outcome.failed:
         raise AblateError(
             f"{outcome.failed} trials of {outcome.study} failed:"

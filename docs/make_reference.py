@@ -99,7 +99,8 @@ study = ablate.run("search_spaces/quickstart.yaml")
 print(study.table())
 # One row per cell and seed, a column for each factor, metric and cost.
 frame = study.frame()
-# A notebook shows studies, tables, effects and figures.
+# A notebook shows studies, tables, effects and figures, and a bar while
+# `ablate.run` trains.
 study.plot("effects").savefig("effects.pdf")
 model = ablate.create_model("deit_small_patch16_224", {"shortcuts.count": 2})
 """

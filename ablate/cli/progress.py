@@ -195,7 +195,11 @@ class Progress:
                 told = f"{self._word} {value:.{self._digits}f}"
             else:
                 told = happened.status.value
-            self._say(f"[{self._done}/{len(self._trials)}] {self._labels[key]}: {told}")
+            left = self._seconds_left()
+            time_ = f", {duration(left)} left" if left else ""
+            self._say(
+                f"[{self._done}/{len(self._trials)}{time_}] {self._labels[key]}: {told}"
+            )
         if happened.status == Status.FAILED:
             last_line = (happened.error.strip().splitlines() or ["no message"])[-1]
             self._say(f"failed: {self._labels[key]}: {last_line}")
@@ -246,11 +250,8 @@ class Progress:
         if self._bars is None:
             return
         done = sum(self._epochs.values())
-        total = sum(trial.recipe.epochs for trial in self._trials.values())
-        if done:
-            left = (time.monotonic() - self._start) * (total - done) / done
-        else:
-            left = None
+        total = self._all_epochs()
+        left = self._seconds_left()
         if self._best:
             value = f"{self._sign * self._best[0]:.{self._digits}f}"
             best = f", best {self._word} {value} ({self._best[1]})"
@@ -268,6 +269,18 @@ class Progress:
             completed=done,
             note=f"{duration(left)} left" if left is not None else "",
         )
+
+    def _all_epochs(self) -> int:
+        return sum(trial.recipe.epochs for trial in self._trials.values())
+
+    def _seconds_left(self) -> float | None:
+        """The time that the epochs that are left take, if they take as long as those so
+        far; None before the first one.
+        """
+        done = sum(self._epochs.values())
+        if not done:
+            return None
+        return (time.monotonic() - self._start) * (self._all_epochs() - done) / done
 
     def _stop_bars(self) -> None:
         if self._bars is not None:

@@ -393,6 +393,8 @@ def _add_colour_bar(place: Axes, axis: Axis) -> Callable[[float], Any]:
     bar = figure.colorbar(scale, ax=place, pad=0.02)
     bar.set_label(escape.figure(axis.name), fontsize=8)
     bar.ax.tick_params(labelsize=7)
+    # Otherwise a viewer shows white seams between the colours.
+    bar.solids.set_edgecolor("face")
     return part
 
 
