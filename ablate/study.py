@@ -110,7 +110,29 @@ class Study:
             published=self.published() if published else None,
             looks=declared.looks,
             policy=policy(declared),
+            others=self._other_metrics(results),
         )
+
+    def _other_metrics(
+        self, results: StudyResults
+    ) -> dict[str, dict[int, list[float]]]:
+        """Returns the final values of all metrics but the one that is compared.
+
+        They are by metric and row, over the seeds that count for the row.
+        """
+        seeds = {cell.index: cell.values.keys() for cell in results.cells}
+        with Reader(self.store) as reader:
+            trials = reader.trials(self.name)
+        found: dict[str, dict[int, list[float]]] = {}
+        for metric in results.metrics:
+            if metric.name == results.metric.name:
+                continue
+            for trial in trials:
+                value = trial.get(metric.name)
+                if value is not None and trial["seed"] in seeds[trial["row"]]:
+                    by_row = found.setdefault(metric.name, {})
+                    by_row.setdefault(trial["row"], []).append(value)
+        return found
 
     def effects(self, margin: float | None = None) -> list[Effect]:
         """Returns the effect of each row compared with row 0.

@@ -11,12 +11,13 @@ import hashlib
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.records import Looks, StudyResults
+from ablate.records import Looks, Metric, StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -74,6 +75,7 @@ def paper_table(
     published: Mapping[int, float] | None = None,
     looks: Looks | None = None,
     policy: str = "last epoch, test set",
+    others: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
 ) -> str:
     """Returns a LaTeX table with caption, label and notes, ending with a line feed.
 
@@ -82,11 +84,12 @@ def paper_table(
     Args:
         published: values of the metric from a paper, by row.
         looks, policy: as for `results_table`.
+        others: values of other metrics over the seeds of each row, by metric and row.
 
     Raises:
         UnknownName: a column or a label is unknown.
     """
-    table = _PaperTable(results, style, published, looks, policy)
+    table = _PaperTable(results, style, published, looks, policy, others or {})
     return "\n".join(table.lines()) + "\n"
 
 
@@ -100,6 +103,7 @@ class _PaperTable:
         published: Mapping[int, float] | None,
         looks: Looks | None,
         policy: str,
+        others: Mapping[str, Mapping[int, Sequence[float]]],
     ) -> None:
         self._results = results
         self._called = results.labels
@@ -107,6 +111,12 @@ class _PaperTable:
         self._published = published
         self._looks = looks
         self._policy = policy
+        self._values_of = others
+        self._others = {
+            self._own(metric.name): metric
+            for metric in results.metrics
+            if metric.name in others
+        }
         self._rows = self._ordered(summarise(results))
         found = effects(results, 1.0, looks, predict=False)
         self._effects = {effect.row: effect for effect in found}
@@ -146,7 +156,7 @@ class _PaperTable:
         names = [ROW, *self._results.factors, self._metric, self._own(DELTA)]
         if self._has_controls:
             names.append(self._own(GAIN))
-        names += [SEEDS, *self._units]
+        names += [*self._others, SEEDS, *self._units]
         if self._published is not None:
             names.append(self._own(PUBLISHED))
         return names
@@ -183,6 +193,7 @@ class _PaperTable:
                 left_out.add(factor)
         if self._number_of_seeds() is not None:
             left_out.add(SEEDS)
+        left_out |= self._others.keys()
         return [name for name in names if name not in left_out]
 
     def _number_of_seeds(self) -> int | None:
@@ -250,6 +261,10 @@ class _PaperTable:
                 "r",
                 lambda row: _cost(row, name, unit, decimals),
             )
+        if name in self._others:
+            other = self._others[name]
+            heading = self._heading(name, escape.latex(other.title))
+            return _Column(heading, "r", lambda row: self._other_mean(other, row))
         plain: dict[str, tuple[str, Callable[[Row], str]]] = {
             ROW: ("row", lambda row: str(row.index)),
             self._metric: (escape.latex(metric.title), self._mean),
@@ -275,6 +290,16 @@ class _PaperTable:
             text += rf" \pm {self._sd(row.sd)}"
         if row.index in self._best and len(self._rows) > 1:
             return rf"$\mathbf{{{text}}}$"
+        return f"${text}$"
+
+    def _other_mean(self, metric: Metric, row: Row) -> str:
+        """Returns the mean of another metric, without bold: it has no verdicts."""
+        values = self._values_of[metric.name].get(row.index, ())
+        if not values:
+            return "--"
+        text = f"{statistics.fmean(values):.{metric.digits}f}"
+        if len(values) > 1:
+            text += rf" \pm {statistics.stdev(values):.{metric.digits}f}"
         return f"${text}$"
 
     def _sd(self, sd: float) -> str:
@@ -344,6 +369,8 @@ class _PaperTable:
             )
         if self._metric in chosen and len(self._best) and len(self._rows) > 1:
             sentences.append(self._bold_note(seeds))
+        if self._others.keys() & set(chosen):
+            sentences.append("Other metrics: the same seeds, not tested.")
         if "flops" in chosen:
             sentences.append("FLOPs: executed multiply-adds of one image.")
         return [" ".join(sentences), *self._missing()]

@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 from ablate.errors import AblateError, UnknownName
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Options
 from ablate.records import StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.report.paper_table import PaperStyle, labels_of, paper_table
+from ablate.study import Study
 from tests.benchmarks import load
+from tests.conftest import TINY, RunText
 from tests.report.test_effects import study
 from tests.report.test_tables import GOLDEN, RESULTS
 
@@ -260,3 +264,26 @@ def test_it_compiles_unedited(kind: str, tmp_path: Path, trust: ModuleType) -> N
     )
     assert done.returncode == 0, done.stdout[-2000:]
     assert "multiply defined" not in done.stdout
+
+
+@pytest.mark.slow
+def test_other_metrics_are_columns_without_verdicts(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(TINY, SimulatedExecutor())
+    study_ = Study("tiny", options.url)
+    frame = study_.frame()
+    style = PaperStyle(columns=("shortcuts.count", "top1", "loss", "top5"))
+    text = study_.paper_table(style)
+    assert headings_of(text)[2:] == ["loss", r"top-5 (\%)"]
+    for number, row in enumerate(rows_of(text)):
+        losses = frame[frame["cell"] == number]["loss"]
+        assert row[2] == rf"${losses.mean():.4f} \pm {losses.std():.4f}$"
+        assert "mathbf" not in row[2] + row[3]
+    assert "Other metrics: the same seeds, not tested." in text
+    # They are printed on demand only.
+    usual = study_.paper_table()
+    assert "loss" not in headings_of(usual)
+    assert "Other metrics" not in usual
+    with pytest.raises(UnknownName, match="did you mean 'loss'"):
+        study_.paper_table(PaperStyle(columns=("los",)))
