@@ -33,6 +33,16 @@ def state(key: str, default: str = "") -> str:
     return found
 
 
+def number(key: str, low: float, high: float) -> float:
+    """A number in this page's address; the lowest one if there is no such number."""
+    try:
+        found = float(state(key) or low)
+    except ValueError:
+        return low
+    # Not a number compares as false.
+    return found if low <= found <= high else low
+
+
 def keep(values: Mapping[str, str]) -> None:
     """Puts a page's state into its address; what is empty is left out."""
     wanted = {key: value for key, value in values.items() if value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import streamlit as st
-from links import state
+from links import number, state
 from stored import curves
 
 from ablate.report.curves import curves_chart
@@ -15,6 +15,7 @@ MOST_LINES = 12
 # To group rows, the epochs of all their trials are read.
 MOST_GROUPED = 500
 AXES = ("epoch", "metric")
+MOST_SMOOTH = 0.95
 
 
 def show(study: Shown) -> None:
@@ -31,7 +32,12 @@ def show(study: Shown) -> None:
         key="by",
     )
     smoothing = places[1].slider(
-        "Smoothing", 0.0, 0.95, float(state("smooth", "0") or 0), 0.05, key="smooth"
+        "Smoothing",
+        0.0,
+        MOST_SMOOTH,
+        number("smooth", 0.0, MOST_SMOOTH),
+        0.05,
+        key="smooth",
     )
     logarithmic = places[2].segmented_control(
         "Logarithmic",

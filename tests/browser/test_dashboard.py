@@ -442,6 +442,27 @@ def test_curves_are_grouped_and_smoothed(reader: Page, address: str) -> None:
     assert "smooth" not in reader.url
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "view=curves&smooth=abc&by=nothing&log=all&metric=no",
+        "view=curves&smooth=7",
+        "view=curves&smooth=nan",
+        "view=scatter&x=no&y=layout&colour=trial",
+        "view=trials&columns=no,,trial&where=no",
+        "view=no&of=no&f.layout=no",
+    ],
+)
+def test_a_wrong_address_shows_what_is_usual(
+    page: Page, address: str, query: str
+) -> None:
+    page.goto(f"{address}/study?study=shortcuts&{query}")
+    expect(page.get_by_role("heading", name="Does a shortcut help")).to_be_visible()
+    settled(page)
+    expect(page.get_by_text("This page has an error")).to_have_count(0)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+
+
 def test_the_front_is_labelled(reader: Page, address: str) -> None:
     reader.goto(f"{address}/study?study=shortcuts&view=pareto")
     labels = reader.locator(".scatterlayer .textpoint")
