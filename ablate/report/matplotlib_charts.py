@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from ablate.report.palette import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
     from ablate.report.shown_figure import ShownFigure
 
@@ -39,6 +41,10 @@ MOST_NAMED = 40
 MOST_MARKED = 30
 # The height of a line of a legend, in inches.
 LEGEND_LINE = 0.15
+# The width of the key of a legend and of a letter beside it, in inches.
+KEY_WIDTH, LETTER_WIDTH = 0.45, 0.06
+# Names of parallel axes that are nearer than this, in inches, are steep.
+STEEP = 0.8
 # The usual width in inches.
 WIDTH = 7.0
 
@@ -178,9 +184,9 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
                 shift = _shift(chart, index, shared=len(names) < points)
                 y = [names.index(name) + shift for name in series.y]
             _draw_points(place, chart, series, y, mark, look)
+    _dress(place, chart, names, style)
     if _shows_rows(chart):
         _write_rows(place, chart)
-    _dress(place, chart, names, style)
     return figure
 
 
@@ -265,15 +271,27 @@ def _shows_rows(chart: Chart) -> bool:
 
 
 def _write_rows(place: Axes, chart: Chart) -> None:
-    for series in chart.series:
+    """Writes the number of its row beside each point, where there is room for it.
+
+    The series that is drawn last is the most important one, so it has the first choice.
+    """
+    figure: Any = place.figure
+    figure.draw_without_rendering()
+    taken: list[Bbox] = []
+    for series in reversed(chart.series):
         for key, x, y in zip(series.keys, series.x, series.y, strict=False):
-            place.annotate(
+            written = place.annotate(
                 escape.figure(str(key)),
                 (x, y),
                 (4, 3),
                 textcoords="offset points",
                 fontsize=7,
             )
+            box = written.get_window_extent()
+            if any(box.overlaps(other) for other in taken):
+                written.remove()
+            else:
+                taken.append(box)
 
 
 def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:
@@ -310,15 +328,24 @@ def _add_legend(place: Axes, width: float) -> None:
     """Puts the legend below the axes, where it covers nothing."""
     handles, labels = place.get_legend_handles_labels()
     # The width of an entry in inches, at 7 points.
-    widest = 0.45 + 0.06 * max(map(len, labels), default=0)
+    widest = KEY_WIDTH + LETTER_WIDTH * max(map(len, labels), default=0)
     columns = max(1, min(len(labels), int(width / widest)))
+    letters = int((width - KEY_WIDTH) / LETTER_WIDTH)
+    # Words stay whole, because a break could part a sign from its escape.
+    texts = [
+        textwrap.fill(label, letters, break_long_words=False, break_on_hyphens=False)
+        for label in labels
+    ]
     figure: Any = place.figure
     # The figure grows by the lines of its legend.
-    further = math.ceil(len(labels) / columns) - 1
-    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * max(0, further))
+    rows = math.ceil(len(labels) / columns)
+    wrapped = sum(text.count("\n") for text in texts)
+    figure.set_figheight(
+        figure.get_figheight() + LEGEND_LINE * max(0, rows + wrapped - 1)
+    )
     figure.legend(
         handles,
-        labels,
+        texts,
         fontsize=7,
         loc="outside lower center",
         ncols=columns,
@@ -344,7 +371,9 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
 
     Each axis is scaled from its least to its largest value.
     """
-    figure = _figure(style.width or max(6, 1.4 * len(chart.axes)), 4)
+    width = style.width or max(6, 1.4 * len(chart.axes))
+    apart = width / len(chart.axes)
+    figure = _figure(width, 4)
     place = figure.add_subplot()
 
     columns = [_stretched(axis) for axis in chart.axes]
@@ -367,7 +396,9 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
         range(len(chart.axes)),
         [escape.figure(axis.name) for axis in chart.axes],
         fontsize=8,
-        rotation=20,
+        rotation=20 if apart > STEEP else 50,
+        ha="center" if apart > STEEP else "right",
+        rotation_mode="default" if apart > STEEP else "anchor",
     )
     place.set_yticks([])
     place.set_xlim(-0.4, len(chart.axes) - 0.9)

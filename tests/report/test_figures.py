@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ablate.report.charts import Chart, Series
+from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.matplotlib_charts import FigureStyle, drawn, save_chart, svg
 from ablate.report.palette import COLOURS, GREY
 from ablate.report.plotly_charts import draw as interactive
@@ -63,8 +65,24 @@ def test_rows_are_in_the_order_of_the_table() -> None:
     assert labels == ROWS
 
 
+# Rows of a search, which differ from row 0 in many factors.
+LONG = replace(
+    CURVES,
+    series=[
+        replace(
+            series,
+            name=f"{number}: shortcuts.count = 2, shortcuts.b = 2, ffn.activation ="
+            " swish, ffn.kernel = 3, recipe.lr = 0.004",
+        )
+        for number, series in enumerate(CURVES.series)
+    ],
+)
+
+
 @pytest.mark.parametrize("width", [3.25, 7.0])
-@pytest.mark.parametrize("chart", [FOREST, CURVES], ids=["forest", "curves"])
+@pytest.mark.parametrize(
+    "chart", [FOREST, CURVES, LONG], ids=["forest", "curves", "long names"]
+)
 def test_the_legend_covers_nothing(chart: Chart, width: float) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -76,8 +94,35 @@ def test_the_legend_covers_nothing(chart: Chart, width: float) -> None:
     assert axes is not None
     assert below.y1 <= axes.y0 + 1
     assert below.y0 >= -1
+    assert below.x0 >= -1
+    assert below.x1 <= figure.bbox.x1 + 1
     assert figure.axes[0].get_window_extent().height > 72, "an inch is left"
     assert len(legend.get_texts()) == len(chart.series)
+
+
+@pytest.mark.parametrize("width", [3.25, 7.0])
+def test_numbers_of_rows_do_not_overlap(width: float) -> None:
+    """The front has the first choice, as it is drawn last."""
+    cloud = Series("dominated", [1.0, 1.01, 2.0], [1.0, 1.01, 0.5], keys=[11, 12, 13])
+    front = Series("front", [1.0, 3.0], [1.02, 3.0], keys=[21, 22], joined=True)
+    figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
+    written = {text.get_text(): text for text in figure.axes[0].texts}
+    assert set(written) == {"21", "22", "13"}
+    boxes = [text.get_window_extent() for text in written.values()]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+
+
+def test_names_of_parallel_axes_do_not_overlap() -> None:
+    axes = [Axis(f"a.long.name.{number}", [0.0, 1.0, 2.0]) for number in range(7)]
+    chart = Coordinates("", axes, [0, 1, 2])
+    figure = drawn(chart, FigureStyle(width=3.25))
+    names = figure.axes[0].get_xticklabels()
+    assert {name.get_rotation() for name in names} == {50.0}
+    assert {
+        name.get_rotation()
+        for name in drawn(chart, FigureStyle(width=14)).axes[0].get_xticklabels()
+    } == {20.0}
 
 
 def test_a_row_has_the_same_colour_in_every_figure() -> None:
