@@ -46,6 +46,26 @@ def validated_space(study: StudyStatus) -> Space:
     return validated
 
 
+def as_last_run(space: Space, reader: Reader) -> Space:
+    """Returns a space with the seeds until it is decided that its last run had.
+
+    They may come from an option, which the text does not have. The same text run again
+    without the option goes on as it was: another rule for seeds would be another
+    declaration.
+    """
+    from ablate.space import until_decided
+
+    if space.looks is not None:
+        return space
+    for study in reader.studies():
+        if study.name != space.name or study.document != space.document:
+            continue
+        before = study.space.looks if study.space is not None else None
+        if before is not None:
+            return until_decided(space, before.most)
+    return space
+
+
 def was_search(name: str, reader: Reader) -> bool:
     """Whether a study was a search when it was last run."""
     return any(

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ablate import execution, provenance, registry
 from ablate.budget import Meter
-from ablate.declared import validated_space, was_search
+from ablate.declared import as_last_run, validated_space, was_search
 from ablate.errors import StoreError
 from ablate.filesystems import remove_checkpoint
 from ablate.options import Options
@@ -116,6 +116,8 @@ def preview(
         probe: time a few training steps if the store holds no times.
     """
     with Reader(url) if exists(url) else nullcontext() as reader:
+        if reader is not None:
+            declared = as_last_run(declared, reader)
         return make_preview(declared, reader, options or Options(), probe=probe)
 
 
@@ -153,6 +155,8 @@ def run(
     """
     hooks = hooks or Hooks()
     with StoreSession(options.url) as store:
+        if store.is_open:
+            declared = as_last_run(declared, store.reader)
         # This also closes an executor that the caller has passed.
         with closing(executor or _executor(declared, options)) as work:
             # Ray starts in the background while the costs of the plan are counted.

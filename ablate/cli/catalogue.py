@@ -102,7 +102,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             results.query,
             "Run a read-only SQL query on the store.",
-            ("query 'SELECT * FROM results LIMIT 5'",),
+            ("query 'SELECT * FROM study_results LIMIT 5'",),
         ),
     ),
     "Explain": (

@@ -28,7 +28,9 @@ def power_lines(shown: Preview) -> list[str]:
     metric = plan.space.compared
     seeds = max(len(cell.trials) for cell in plan.cells)
     more = [number for number in LADDER if number > seeds][:2]
-    lines = [f"Differences that are found with {100 * POWER:g} % probability:"]
+    # A later phase has a smaller level, and no simulation of its own.
+    once = " by a study that is declared once" if shown.history.last else ""
+    lines = [f"Differences that are found{once} with {100 * POWER:g} % probability:"]
     for number in (seeds, *more):
         line = f"  {_seeds(number)}: {_difference(plan, number, sd)}"
         if primary and number > 1:

@@ -11,6 +11,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from ablate import escape
+from ablate.cli.declared_again import declared_again_lines
 from ablate.cli.output import duration, tell_line
 from ablate.records import (
     Cell,
@@ -114,6 +115,8 @@ class Progress:
             f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
             f" {trials}{time_}{more}"
         )
+        for line in declared_again_lines(shown):
+            self._say(line)
         if space.data.validation:
             self._word = f"validation {space.metric}"
         else:

@@ -105,6 +105,9 @@ def serve(
         "server.fileWatcherType": "none",
         "server.enableXsrfProtection": "true",
         "browser.gatherUsageStats": "false",
+        # Otherwise Streamlit may advertise files for coding agents on our pages, and
+        # install them.
+        "logger.hideWelcomeMessage": "true",
         "client.toolbarMode": "viewer",
         "client.showErrorLinks": "false",
         "theme.light.primaryColor": "#0072B2",

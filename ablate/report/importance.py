@@ -54,14 +54,14 @@ def exact_shares(model: Factorial) -> list[Share] | None:
     shares = []
     for axis, name in enumerate(model.names):
         others = np.delete(places, axis, axis=1)
-        share = Share(
-            factor=name,
-            # The means over all other factors, around the mean of all cells.
-            main=_variance(_averaging(places[:, [axis]]) - mean, means, noise) / total,
-            # The cells, around their means over the levels of this factor.
-            total=_variance(every - _averaging(others), means, noise) / total,
-        )
-        shares.append(share)
+        # The means over all other factors, around the mean of all cells.
+        by_level = _averaging(places[:, [axis]]) - mean
+        # The cells, around their means over the levels of this factor.
+        around = every - _averaging(others)
+        # The parts are estimates: less the noise, one can be larger than the whole.
+        whole = min(1.0, _variance(around, means, noise) / total)
+        main = min(whole, _variance(by_level, means, noise) / total)
+        shares.append(Share(factor=name, main=main, total=whole))
     return sorted(shares, key=lambda share: -share.total)
 
 

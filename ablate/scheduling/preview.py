@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
@@ -39,6 +39,7 @@ class Preview:
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided; otherwise None.
+        history: the phases of the study, as if it was declared now.
     """
 
     plan: Plan
@@ -47,6 +48,7 @@ class Preview:
     seconds: float | None
     more: int | None = 0
     full_plan: Plan | None = None
+    history: History = field(default_factory=History)
 
     @property
     def has_work(self) -> bool:
@@ -84,11 +86,11 @@ def make_preview(
     known = reader.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
+    history = reader.history(space, plan.code) if reader else History()
     if space.looks:
         from ablate.scheduling.until_decided import granted
 
         full_plan = plan
-        history = reader.history(space, plan.code) if reader else History()
         plan, _ = granted(
             full_plan,
             {
@@ -108,6 +110,7 @@ def make_preview(
         seconds=_seconds(plan, to_train, reader, options, probe=probe),
         more=more,
         full_plan=full_plan,
+        history=history,
     )
 
 

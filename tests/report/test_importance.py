@@ -137,3 +137,14 @@ def test_there_is_none_without_a_grid_or_noise(trust: ModuleType) -> None:
     results = grid(trust, together, 3, 0.5, 3)
     assert shares_table(replace(results, cells=results.cells[:-1]), BASE) is None
     assert shares_table(grid(trust, together, 1, 0.5, 3), BASE) is None
+
+
+def test_a_share_is_never_more_than_the_whole(trust: ModuleType) -> None:
+    """Less the noise, the part of a factor can be larger than the whole by chance."""
+    largest = 0.0
+    for draw in range(50):
+        results = grid(trust, lambda cell: 2.0 * cell["a"], 2, 1.0, draw)
+        for share in exact_shares(Factorial(results, BASE)) or []:
+            assert 0 <= share.main <= share.total <= 1
+            largest = max(largest, share.main)
+    assert largest == 1, "some part would have been larger"

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from ablate import pipeline, space
+from ablate.cli.declared_again import declared_again_lines
+from ablate.cli.power import power_lines
+from ablate.cli.progress import Progress
 from ablate.errors import AblateError, StoreError
+from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, History, Trial
 from ablate.report.effects import effects as effects_of
@@ -481,3 +486,70 @@ def test_primary_factors_have_no_verdict_on_survivors(desk: Desk) -> None:
         row["factor"]: row["verdict"] for row in study.effects_table("factors").data
     }
     assert set(verdicts.values()) == {"inconclusive"}
+
+
+def test_a_rerun_of_the_same_text_keeps_the_option(desk: Desk) -> None:
+    """Otherwise a plain `ablate run FILE` would be another declaration."""
+    declared = space.load(TEXT, "parts.yaml")
+    by_option = space.until_decided(declared, 8)
+    pipeline.run(by_option, "parts.yaml", desk.options, None, SimulatedExecutor(epoch))
+    study = Study("parts", desk.options.url)
+    before = render(study.effects_table(), "md")
+    outcome = pipeline.run(
+        declared, "parts.yaml", desk.options, None, SimulatedExecutor(epoch)
+    )
+    assert outcome.trained == 0
+    assert render(study.effects_table(), "md") == before
+    assert len(study.results().history.phases) == 1
+    assert "declared again" not in names(study)
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    assert shown.plan.space.looks == by_option.looks
+    # Another text is another declaration, as it says so itself.
+    study = desk.run(with_seeds("9"))
+    assert study.declared().looks is None
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        ("seeds: 6", "what is new is tested at 0.25 % instead of 4.5 %"),
+        ("seeds: 3", "(seeds left out: 3), so no row gets a verdict"),
+        ("seeds: 4\nmetric: {loss: min}", "so no row gets a verdict"),
+        ("seeds: 4", ""),
+        ("seeds: 4\nmargin: 0.4", ""),
+    ],
+)
+def test_a_plan_says_what_another_declaration_costs(
+    desk: Desk, again: str, said: str
+) -> None:
+    """Before anything is declared, and not only in the table afterwards."""
+    desk.run(TEXT)
+    declared = space.load(TEXT.replace("seeds: 4", again), "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    assert said in "\n".join(declared_again_lines(shown))
+    assert bool(said) == bool(declared_again_lines(shown))
+    assert len(Study("parts", desk.options.url).results().history.phases) == 1
+
+
+def test_a_plan_after_final_seeds_says_that_there_will_be_no_verdict(
+    desk: Desk,
+) -> None:
+    desk.run(with_seeds("{final: 4}"))
+    declared = space.load(with_seeds("6"), "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    (line,) = declared_again_lines(shown)
+    assert line == (
+        "parts has results of final seeds, so what is added now gets no verdict."
+    )
+    assert "declared once" in power_lines(shown)[0]
+
+
+def test_a_run_says_it_before_it_trains(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.run(TEXT)
+    declared = space.load(with_seeds("6"), "parts.yaml")
+    Progress().planned(
+        pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    )
+    assert "is tested at 0.25 % instead of 4.5 %" in capsys.readouterr().err
