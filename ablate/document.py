@@ -161,7 +161,9 @@ def read_text(path: Path) -> str:
             reason = error.strerror
         else:
             reason = "it is not UTF-8 text"
-        raise _refused(str(path), 0, f"cannot be read: {reason}") from None
+        near = path.with_name(f"{path.name}.yaml")
+        hint = f"; did you mean {near}?" if near.is_file() else ""
+        raise _refused(str(path), 0, f"cannot be read: {reason}{hint}") from None
     if len(content) > MOST_BYTES:
         raise _refused(str(path), 0, _too_long())
     # Every kind of line ending becomes a line feed, as when Python reads a text file.

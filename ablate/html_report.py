@@ -33,10 +33,13 @@ FIGURES = {
     "importance": "Importance of factors",
     "parallel": "All cells",
 }
-UNTITLED = FigureStyle(title=False)
+# Narrow, so that its words can be read on a phone.
+UNTITLED = FigureStyle(width=5, title=False)
 NOTHING = Markup()
 # What each trial ran on, in the order of the report.
 FACTS = (*(key for key in PROVENANCE if key != "started_at"), "device", "threads")
+# Less time is said in seconds.
+LEAST_HOURS = 0.05
 # Rows of a table that a person reads.
 MOST_ROWS = 200
 
@@ -255,9 +258,12 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
         several = re.search(r" x([0-9]+)$", row["device"])
         kind = "GPU" if row["device"].startswith("cuda") else "CPU"
         hours = row["seconds"] * int(several[1] if several else 1) / 3600
+        if hours < LEAST_HOURS:
+            time = f"{3600 * hours:.0f} {kind}-seconds"
+        else:
+            time = f"{hours:.2f} {kind}-hours"
         told = (
-            f"{row['trials']} trials on {row['device']}: {hours:.2f} {kind}-hours of"
-            " training and testing"
+            f"{row['trials']} trials on {row['device']}: {time} of training and testing"
         )
         if row["metered"]:
             if row["metered"] == row["epochs"]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 
 from ablate import discovery, registry
-from ablate.errors import AblateError, UnknownName, unknown
+from ablate.advice import option
+from ablate.errors import AblateError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import Factor, Parameter, Values, explain_refusal
 from ablate.records import Level, Settings
 
@@ -54,7 +55,10 @@ def find(name: str) -> tuple[Factor, Parameter]:
     try:
         return parameters()[name]
     except KeyError:
-        raise UnknownName(unknown("factor", name, parameters())) from None
+        message = unknown("factor", name, parameters())
+        if not did_you_mean(name, parameters()) and not registry.sources():
+            message += f"; a factor of your own needs its file: {option('with')} FILE"
+        raise UnknownName(message) from None
 
 
 def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:

@@ -18,7 +18,7 @@ from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
-from ablate.report.verdicts import Estimate, Verdict
+from ablate.report.verdicts import LEVEL, Estimate, Verdict
 from ablate.report.wording import (
     change_text,
     collapse_note,
@@ -37,7 +37,7 @@ NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells. This assumes that it is equal in all of them,"
     " and that an effect is the same for every seed; five seeds or more in every cell do"
-    " not need this. If `effects` and this table differ for a row, quote `effects`."
+    " not need this. If a verdict here contradicts that of a row, quote that of the row."
 )
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
@@ -421,4 +421,6 @@ def contributions_table(
 def _p(value: float) -> str:
     if value < 0.001:
         return "< 0.001"
-    return f"{value:.3f}"
+    text = f"{value:.3f}"
+    # A value that is just below the limit must not look as if it was the limit.
+    return f"{value:.4f}" if value < LEVEL and float(text) == LEVEL else text

@@ -43,6 +43,9 @@ MOST_MARKED = 30
 LEGEND_LINE = 0.15
 # The width of the key of a legend and of a letter beside it, in inches.
 KEY_WIDTH, LETTER_WIDTH = 0.45, 0.06
+# The share of the width that names beside a sideways chart may take, and the height of a
+# line of them in inches.
+NAMES_WIDTH, NAME_LINE = 0.4, 0.13
 # Names of parallel axes that are nearer than this, in inches, are steep.
 STEEP = 0.8
 # The usual width in inches.
@@ -299,8 +302,10 @@ def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> N
     from matplotlib.ticker import MaxNLocator
 
     if chart.sideways:
-        labels = [escape.figure(name) for name in names]
+        letters = int(NAMES_WIDTH * (style.width or WIDTH) / LETTER_WIDTH)
+        labels = [_wrapped(escape.figure(name), letters) for name in names]
         place.set_yticks(range(len(names)), labels, fontsize=8)
+        _grow(place, NAME_LINE * sum(label.count("\n") for label in labels))
         place.set_ylim(len(names) - 0.4, -0.6)
     elif chart.form == "lines":
         place.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -331,18 +336,11 @@ def _add_legend(place: Axes, width: float) -> None:
     widest = KEY_WIDTH + LETTER_WIDTH * max(map(len, labels), default=0)
     columns = max(1, min(len(labels), int(width / widest)))
     letters = int((width - KEY_WIDTH) / LETTER_WIDTH)
-    # Words stay whole, because a break could part a sign from its escape.
-    texts = [
-        textwrap.fill(label, letters, break_long_words=False, break_on_hyphens=False)
-        for label in labels
-    ]
-    figure: Any = place.figure
-    # The figure grows by the lines of its legend.
+    texts = [_wrapped(label, letters) for label in labels]
     rows = math.ceil(len(labels) / columns)
     wrapped = sum(text.count("\n") for text in texts)
-    figure.set_figheight(
-        figure.get_figheight() + LEGEND_LINE * max(0, rows + wrapped - 1)
-    )
+    _grow(place, LEGEND_LINE * max(0, rows + wrapped - 1))
+    figure: Any = place.figure
     figure.legend(
         handles,
         texts,
@@ -351,6 +349,20 @@ def _add_legend(place: Axes, width: float) -> None:
         ncols=columns,
         frameon=False,
     )
+
+
+def _wrapped(text: str, letters: int) -> str:
+    """Returns a text in lines of so many letters.
+
+    Words stay whole, because a break could part a sign from its escape.
+    """
+    return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
+
+
+def _grow(place: Axes, inches: float) -> None:
+    """Makes a figure higher, so that more lines of text take nothing from its axes."""
+    figure: Any = place.figure
+    figure.set_figheight(figure.get_figheight() + inches)
 
 
 def _spread(chart: Chart, series: Series) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def interval_text(estimate: Estimate, metric: Metric) -> str:
 
 
 def cost_text(effect: Effect) -> str:
-    """Returns the extra cost as `at +0.04 GFLOPs`, or that the cost is equal.
+    """Returns the extra cost as `at +0.04 GFLOPs` or `with 0.04 GFLOPs fewer`.
 
     The unit is that of the reference, so that all sentences of a study use the same.
     """
@@ -99,6 +99,8 @@ def cost_text(effect: Effect) -> str:
     unit = unit_for([effect.reference_cost.flops])
     if not 0.001 <= abs(more) / unit.size < 1000:
         unit = unit_for([abs(more)])
+    if more < 0:
+        return f"with {-more / unit.size:.3g} {unit.letter}FLOPs fewer"
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 

@@ -283,6 +283,11 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
         hint = f" Write seeds: {most} in {study.file}{fifo}."
+        if count >= FEWEST_SEEDS and declared.looks is None:
+            hint += (
+                " What they add is tested at a smaller level; next time, declare"
+                " seeds: {until_decided: N} from the start."
+            )
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"

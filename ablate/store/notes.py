@@ -1,7 +1,7 @@
 """Tags and notes that people write on studies and trials.
 
-They are in a file of their own beside the store, so whoever writes them cannot change a
-result. Two people who write the same note at the same time overwrite each other: the
+They are in a file of their own beside the store, so writing them cannot change a result.
+Two people who write the same note at the same time overwrite each other: the
 last one stays.
 """
 

@@ -33,7 +33,7 @@ def show(study: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         x = _choose("x", [*names, *diagnostics], first)
         y = _choose("y", [*numbers, *diagnostics], metric)
-        by = _choose("colour", ["", *groups], "")
+        by = _choose("colour", ["", *groups], "row" if "row" in groups else "")
         logarithmic = st.segmented_control(
             "Logarithmic",
             AXES,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+
 import streamlit as st
 import words
 from stored import verdicts
 
 from ablate.report.palette import VERDICTS
-from ablate.report.wording import policy, sentence
+from ablate.report.summary import shown_levels
+from ablate.report.wording import change_text, policy, sentence
 from views.shown import Shown
 
 MOST_SENTENCES = 60
@@ -16,12 +19,20 @@ MOST_SENTENCES = 60
 def show(study: Shown) -> None:
     """Draws the view."""
     margin = study.declared.margin
+    results = study.results
+    first = results.cells[0]
+    mean = ""
+    if first.values:
+        value = statistics.fmean(first.values.values())
+        mean = f", {value:.{results.metric.digits}f}{results.metric.unit}"
+    levels = change_text(shown_levels(first), results.labels)
+    words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
     said = [effect for effect in verdicts(study.name) if effect.row in study.rows]
     if not said:
         st.info("There is no row to compare with row 0.")
     for effect in said[:MOST_SENTENCES]:
         words.verdict(
-            sentence(effect, study.results.metric, margin),
+            sentence(effect, results.metric, margin),
             VERDICTS[str(effect.verdict)],
         )
     if len(said) > MOST_SENTENCES:

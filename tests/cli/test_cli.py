@@ -290,6 +290,7 @@ def test_another_store_and_another_folder(say: Say) -> None:
     ("words", "message"),
     [
         (("run", "none.yaml"), "none.yaml: cannot be read: No such file"),
+        (("run", "tiny"), "No such file or directory; did you mean tiny.yaml?"),
         (("run", "."), "cannot be read"),
         (("table", "tiny"), "no store at runs/ablate.db; `ablate run FILE` makes one"),
         (("status",), "no store at"),

@@ -397,3 +397,17 @@ def test_a_wrong_argument_says_what_to_write(
     file = write(tmp_path, f"import ablate\n@ablate.trainer({text})\ndef f(t): ...")
     with pytest.raises(AblateError, match=message):
         registry.load_file(file)
+
+
+def test_an_unknown_factor_may_be_one_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName) as error:
+        factors.find("zzzzzz")
+    assert str(error.value).endswith("; a factor of your own needs its file: with FILE")
+    # A word that is nearly known is a slip, and with files the user knows of them.
+    with pytest.raises(UnknownName) as error:
+        factors.find("shortcuts.coutn")
+    assert str(error.value).endswith("did you mean 'shortcuts.count'?")
+    registry.load_file(write(tmp_path, documented_factor()))
+    with pytest.raises(UnknownName) as error:
+        factors.find("zzzzzz")
+    assert "needs its file" not in str(error.value)

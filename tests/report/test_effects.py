@@ -12,6 +12,7 @@ from scipy import stats
 
 from ablate.errors import AblateError
 from ablate.records import Looks, Status, StudyResults
+from ablate.report import effects_table
 from ablate.report.charts import interaction_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
@@ -52,6 +53,28 @@ def test_an_effect_is_the_paired_t_test(trust: ModuleType) -> None:
         == f"cell = 1 helps by 0.85 points (95 % interval {low:.2f} to {high:.2f}, 4"
         " seeds) at equal FLOPs."
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(0, "at equal FLOPs"), (40, "at +0.04 MFLOPs"), (-40, "with 0.04 MFLOPs fewer")],
+)
+def test_a_sentence_says_what_the_row_costs(
+    trust: ModuleType, more: int, said: str
+) -> None:
+    flops = [1_000_000, 1_000_000 + 1000 * more]
+    results = trust.made([[80.0, 81.0], [81.5, 81.4]], trust.names(2), flops)
+    (effect,) = effects(results, 0.5)
+    assert said in sentence(effect, classification.METRICS[0], 0.5)
+
+
+def test_a_value_just_below_the_limit_does_not_look_like_it() -> None:
+    assert [effects_table._p(value) for value in (0.0496, 0.05, 0.0494, 0.0004)] == [
+        "0.0496",
+        "0.050",
+        "0.049",
+        "< 0.001",
+    ]
 
 
 def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:

@@ -100,6 +100,20 @@ def test_the_legend_covers_nothing(chart: Chart, width: float) -> None:
     assert len(legend.get_texts()) == len(chart.series)
 
 
+def test_long_names_of_rows_leave_room_for_the_effects() -> None:
+    names = [series.name for series in LONG.series][:4]
+    forest = replace(FOREST, series=[Series("helps", [1.0, 2.0, 3.0, 4.0], names)])
+    figure = drawn(forest, FigureStyle(width=3.25))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    inside = axes.get_window_extent().width / figure.bbox.width
+    assert inside > 0.4
+    assert figure.get_size_inches()[1] > drawn(FOREST).get_size_inches()[1]
+    whole = axes.get_tightbbox()
+    assert whole is not None
+    assert whole.x0 >= -1
+
+
 @pytest.mark.parametrize("width", [3.25, 7.0])
 def test_numbers_of_rows_do_not_overlap(width: float) -> None:
     """The front has the first choice, as it is drawn last."""

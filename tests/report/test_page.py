@@ -120,7 +120,7 @@ def test_the_report_says_it_all(
         "shortcuts.count = 1 helps by",
         "Main effects",
         "no iso-cost control",
-        "CPU-hours of training and testing",
+        "CPU-seconds of training and testing",
         "ablate reproduce",
         "recipe: {epochs: 3",
     ):
