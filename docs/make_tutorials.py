@@ -130,14 +130,24 @@ def run(page: str, folder: Path) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    """Runs these pages."""
-    for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            page = run((DOCS / name).read_text(), Path(folder))
-            for made, shown in FIGURES.items():
-                if (Path(folder) / made).exists():
-                    shutil.copy(Path(folder) / made, DOCS / shown)
-        (DOCS / name).write_text(page)
+    """Runs these pages, and then writes all of them.
+
+    A changed checkout is a finding of `ablate review`, which a page would show.
+    """
+    with tempfile.TemporaryDirectory() as parent:
+        ran = {}
+        for number, name in enumerate(names):
+            folder = Path(parent, str(number))
+            folder.mkdir()
+            ran[name] = run((DOCS / name).read_text(), folder)
+            for made in FIGURES:
+                if (folder / made).exists():
+                    shutil.copy(folder / made, Path(parent, made))
+        for name, page in ran.items():
+            (DOCS / name).write_text(page)
+        for made, shown in FIGURES.items():
+            if Path(parent, made).exists():
+                shutil.copy(Path(parent, made), DOCS / shown)
 
 
 if __name__ == "__main__":
