@@ -89,13 +89,15 @@ def plan(
     from ablate import pipeline, space
     from ablate.cli.declared_again import declared_again_lines
     from ablate.cli.power import power_lines
-    from ablate.cli.tables import plan_table
+    from ablate.cli.tables import data_line, plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
     with busy("counting costs"):
         shown = pipeline.preview(space.read(file), options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
+        if not shown.plan.space.trainer:
+            print(data_line(shown.plan.space.data))
         known = len(shown.plan.trials) - len(shown.to_train)
         print(
             f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import Cell, Cost, Plan, Space, Status
+from ablate.records import Cell, Cost, Data, Plan, Space, Status
 from ablate.report.folding import folding_notes
 from ablate.report.summary import level_text, shown_levels
 from ablate.report.tables import Table, plain
@@ -114,6 +114,20 @@ def _plan_notes(plan: Plan) -> list[str]:
             "The warm-up of a cell is at least one epoch shorter than its training."
         ]
     return [*notes, f"Recipe: {recipe}; all other fields are off or at their defaults."]
+
+
+def data_line(data: Data) -> str:
+    """What is trained on: a wrong file, or labels that begin at 1, show here."""
+    if data.image_width:
+        size = f"{data.image_size} x {data.image_width}"
+    else:
+        size = f"{data.image_size} x {data.image_size}"
+    count = f"{data.images:,} training images" if data.images else "images"
+    held_out = f" ({100 * data.validation:g} % are held out)" if data.validation else ""
+    return (
+        f"Data: {data.name}, {count} of {size} x {data.channels}{held_out},"
+        f" {data.classes} classes."
+    )
 
 
 def _control_notes(plan: Plan) -> list[str]:
