@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ablate import escape, registry
 from ablate.advice import option
-from ablate.errors import StoreError
+from ablate.errors import AblateError, StoreError
 from ablate.records import Space
+from ablate.redeclared import changed_parts
+from ablate.space_data import to_data
 from ablate.store.catalogue import StudyStatus
 from ablate.store.reader import Reader
 
@@ -49,20 +53,23 @@ def validated_space(study: StudyStatus) -> Space:
 def as_last_run(space: Space, reader: Reader) -> Space:
     """Returns a space with the seeds until it is decided that its last run had.
 
-    They may come from an option, which the text does not have. The same text run again
-    without the option goes on as it was: another rule for seeds would be another
-    declaration.
+    They may come from an option, which the text does not have. A space that is run
+    again without the option goes on as it was, if nothing else differs: another rule
+    for seeds would be another declaration.
     """
     from ablate.space import until_decided
 
     if space.looks is not None:
         return space
     for study in reader.studies():
-        if study.name != space.name or study.document != space.document:
+        last = study.space
+        if study.name != space.name or last is None or last.looks is None:
             continue
-        before = study.space.looks if study.space is not None else None
-        if before is not None:
-            return until_decided(space, before.most)
+        # The seeds of the file may not fit the option any more.
+        with contextlib.suppress(AblateError):
+            again = until_decided(space, last.looks.most)
+            if not changed_parts(to_data(last), to_data(again)):
+                return again
     return space
 
 

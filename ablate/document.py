@@ -8,6 +8,7 @@ large is refused at the point where it exceeds a limit, before the rest is read.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -161,8 +162,11 @@ def read_text(path: Path) -> str:
             reason = error.strerror
         else:
             reason = "it is not UTF-8 text"
-        near = path.with_name(f"{path.name}.yaml")
-        hint = f"; did you mean {near}?" if near.is_file() else ""
+        hint = ""
+        # A name may be too long for a file.
+        with contextlib.suppress(OSError, ValueError):
+            near = path.with_name(f"{path.name}.yaml")
+            hint = f"; did you mean {near}?" if near.is_file() else ""
         raise _refused(str(path), 0, f"cannot be read: {reason}{hint}") from None
     if len(content) > MOST_BYTES:
         raise _refused(str(path), 0, _too_long())

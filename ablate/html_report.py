@@ -223,10 +223,7 @@ def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:
     """Returns a figure that follows the theme of the page, without a title."""
     if not interactive:
         still = svg(chart, UNTITLED)
-        # Black and white are what the page writes with, and on. matplotlib leaves out
-        # black where it fills: the style sheet sets it.
-        still = still.replace("stroke: #000000", "stroke: currentColor")
-        return Markup(still.replace("#ffffff", "var(--paper)"))
+        return Markup(re.sub('style="[^"]*"', _themed, still))
     from ablate.report.plotly_charts import draw
 
     untitled = replace(chart, title="")
@@ -244,6 +241,15 @@ def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:
     return Markup(
         figure.to_html(include_plotlyjs=False, full_html=False, div_id=f"figure-{of}")
     )
+
+
+def _themed(style: re.Match[str]) -> str:
+    """Returns a style with the colours of the page in place of black and white.
+
+    matplotlib leaves out black where it fills: the style sheet sets it.
+    """
+    text = style.group().replace("stroke: #000000", "stroke: currentColor")
+    return text.replace("#ffffff", "var(--paper)")
 
 
 def _script() -> Markup:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any
 
-from ablate.records import VARIED
+from ablate.records import VARIED, Data, Design, Recipe, Scheduler, Strategy
 
 # The parts of a space that decide which rows are compared, by what, and on what.
 DECISIVE = (
@@ -40,6 +41,14 @@ DECISIVE = (
     "scheduler",
     "code",
 )
+# The records of those parts that have fields.
+RECORDS: Mapping[str, type] = {
+    "data": Data,
+    "design": Design,
+    "recipe": Recipe,
+    "scheduler": Scheduler,
+    "strategy": Strategy,
+}
 # The versions of the user's parts. A search meets them one after the other.
 CODE = "code "
 # What does not change the results.
@@ -96,8 +105,25 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "vary":
             # So do these.
             value = list(value or VARIED)
+        elif name in RECORDS and isinstance(value, Mapping):
+            value = _with_defaults(RECORDS[name], value)
         _add(leaves, name, value)
     return leaves
+
+
+def _with_defaults(record: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a part with the fields that the version that stored it did not have.
+
+    A study must not begin a new phase because a later version has a new field.
+    """
+    filled: dict[str, Any] = {}
+    for field in fields(record):
+        if field.default is not MISSING:
+            default = field.default
+            filled[field.name] = (
+                list(default) if isinstance(default, tuple) else default
+            )
+    return {**filled, **value}
 
 
 def _add(leaves: dict[str, Any], name: str, value: Any) -> None:

@@ -129,7 +129,7 @@ class Study:
                 continue
             for trial in trials:
                 value = trial.get(metric.name)
-                if value is not None and trial["seed"] in seeds[trial["row"]]:
+                if value is not None and trial["seed"] in seeds.get(trial["row"], ()):
                     by_row = found.setdefault(metric.name, {})
                     by_row.setdefault(trial["row"], []).append(value)
         return found
@@ -385,7 +385,11 @@ class Study:
 
         columns, rows = self.wide()
         frame = pd.DataFrame(rows, columns=columns)
-        factors = self.declared().factors
+        try:
+            factors = self.declared().factors
+        except AblateError:
+            # An older version stored it, and parts of the user are not here.
+            factors = {}
         for name, values in zip(columns, zip(*rows, strict=True), strict=False):
             # SQL has numeric levels as 0.0, and pandas turns whole numbers into 0.0
             # where a value is missing.

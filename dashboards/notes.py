@@ -21,6 +21,9 @@ def written(study: str, trial: str = STUDY) -> None:
 
 def edited(study: str, trial: str = STUDY) -> None:
     """A form to change them. Results stay as they are."""
+    problem = stored.notes_problem()
+    if problem:
+        words.notice(problem, "warning")
     note = stored.note(study, trial)
     with st.popover("Notes"), st.form(f"note-{study}-{trial}", border=False):
         tags = st.text_input(

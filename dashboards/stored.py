@@ -16,6 +16,7 @@ import pandas as pd
 import streamlit as st
 
 from ablate import study_charts
+from ablate.errors import StoreError
 from ablate.records import Epoch, Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import curves_of
@@ -31,6 +32,8 @@ from ablate.study import Study
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")
 NOTES = notes_file(URL, Path(os.environ.get("ABLATE_RUNS", "runs")))
+# Columns of the trials with what people wrote. No factor has such a name.
+TAGS, NOTE = "@tags", "@note"
 # Effects for which further seeds are predicted: some milliseconds each.
 MOST_PREDICTED = 60
 
@@ -151,20 +154,23 @@ def trial_frame(name: str) -> pd.DataFrame:
         return found
     written = [mine.get(trial, Note()) for trial in found["trial"]]
     return found.assign(
-        tags=[", ".join(note.tags) for note in written],
-        note=[note.text for note in written],
+        **{
+            TAGS: [", ".join(note.tags) for note in written],
+            NOTE: [note.text for note in written],
+        }
     )
 
 
-@st.cache_resource(max_entries=6, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False)
 def _diagnostic_values(name: str, diagnostic: str, stamp: str) -> Mapping[str, float]:
     with Reader(URL) as reader:
         rows = reader.layers(name, diagnostic)
     keys = {(trial["row"], trial["seed"]): trial["trial"] for trial in trials(name)}
     by_trial: dict[str, list[float]] = {}
     for row in rows:
-        if row["value"] is not None:
-            key = keys[row["cell"], row["seed"]]
+        key = keys.get((row["cell"], row["seed"]))
+        # A search may have added trials since they were read.
+        if row["value"] is not None and key is not None:
             by_trial.setdefault(key, []).append(row["value"])
     return {key: statistics.fmean(values) for key, values in by_trial.items()}
 
@@ -174,21 +180,39 @@ def diagnostic_values(name: str, diagnostic: str) -> Mapping[str, float]:
     return _diagnostic_values(name, diagnostic, stamp())
 
 
-def scalar_diagnostics(name: str) -> list[str]:
-    """The diagnostics of a study that have one number per layer."""
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _scalar_diagnostics(name: str, stamp: str) -> list[str]:
     with Reader(URL) as reader:
         stored = reader.diagnostics(name)
-    return [diagnostic for diagnostic in stored if diagnostic_values(name, diagnostic)]
+    return [
+        diagnostic
+        for diagnostic in stored
+        if _diagnostic_values(name, diagnostic, stamp)
+    ]
+
+
+def scalar_diagnostics(name: str) -> list[str]:
+    """The diagnostics of a study that have one number per layer."""
+    return _scalar_diagnostics(name, stamp())
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _notes(stamp: str) -> Mapping[tuple[str, str], Note]:
-    return Notes(NOTES).all()
+def _notes(stamp: str) -> tuple[Mapping[tuple[str, str], Note], str]:
+    try:
+        return Notes(NOTES).all(), ""
+    except StoreError as error:
+        # Verdicts are shown without notes.
+        return {}, str(error)
 
 
 def notes() -> Mapping[tuple[str, str], Note]:
-    """What people wrote on studies and trials."""
-    return _notes(_stamp(NOTES))
+    """What people wrote on studies and trials; nothing if it cannot be read."""
+    return _notes(_stamp(NOTES))[0]
+
+
+def notes_problem() -> str:
+    """Why the notes cannot be read; usually empty."""
+    return _notes(_stamp(NOTES))[1]
 
 
 def note(study: str, trial: str = STUDY) -> Note:

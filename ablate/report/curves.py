@@ -9,7 +9,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
 from ablate.report.charts import Chart, Series, label
-from ablate.report.summary import shown_levels
+from ablate.report.summary import level_text, shown_levels
 from ablate.report.wording import change_text
 
 # The epochs of each trial, by row.
@@ -84,9 +84,13 @@ def _by_level(
     named = {}
     for level, cells_of_level in grouped.items():
         if level is None:
-            named[f"without {factor}"] = cells_of_level
+            name = f"without {factor}"
         else:
-            named[change_text({factor: level}, results.labels)] = cells_of_level
+            name = change_text({factor: level}, results.labels)
+        if name in named:
+            # Two levels may have the same label.
+            name = f"{name} ({level_text(level)})"
+        named[name] = cells_of_level
     return named
 
 

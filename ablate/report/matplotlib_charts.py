@@ -356,7 +356,9 @@ def _wrapped(text: str, letters: int) -> str:
 
     Words stay whole, because a break could part a sign from its escape.
     """
-    return textwrap.fill(text, letters, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, max(1, letters), break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _grow(place: Axes, inches: float) -> None:

@@ -153,12 +153,12 @@ class _PaperTable:
 
     def _names(self) -> list[str]:
         """Returns the names of all columns that the table could have."""
-        names = [ROW, *self._results.factors, self._metric, self._own(DELTA)]
+        names = [ROW, *self._results.factors, self._metric, self._special(DELTA)]
         if self._has_controls:
-            names.append(self._own(GAIN))
+            names.append(self._special(GAIN))
         names += [*self._others, SEEDS, *self._units]
         if self._published is not None:
-            names.append(self._own(PUBLISHED))
+            names.append(self._special(PUBLISHED))
         return names
 
     def _own(self, name: str) -> str:
@@ -167,6 +167,11 @@ class _PaperTable:
         A user's training may have a factor of the same name.
         """
         return f"{name}_" if name in self._results.factors else name
+
+    def _special(self, name: str) -> str:
+        """Returns the name of a column that is neither a factor's nor a metric's."""
+        taken = {*self._results.factors, *self._others, self._metric}
+        return f"{name}_" if name in taken else name
 
     @property
     def _metric(self) -> str:
@@ -268,10 +273,10 @@ class _PaperTable:
         plain: dict[str, tuple[str, Callable[[Row], str]]] = {
             ROW: ("row", lambda row: str(row.index)),
             self._metric: (escape.latex(metric.title), self._mean),
-            self._own(DELTA): (r"$\Delta$", self._difference),
-            self._own(GAIN): (r"$\Delta$ control", self._gain),
+            self._special(DELTA): (r"$\Delta$", self._difference),
+            self._special(GAIN): (r"$\Delta$ control", self._gain),
             SEEDS: ("$n$", lambda row: str(row.n or "")),
-            self._own(PUBLISHED): ("published", self._printed),
+            self._special(PUBLISHED): ("published", self._printed),
         }
         usual, text = plain[name]
         return _Column(self._heading(name, usual), "r", text)
@@ -295,7 +300,8 @@ class _PaperTable:
     def _other_mean(self, metric: Metric, row: Row) -> str:
         """Returns the mean of another metric, without bold: it has no verdicts."""
         values = self._values_of[metric.name].get(row.index, ())
-        if not values:
+        # An older trial may lack a metric that was added later.
+        if not values or len(values) != row.n:
             return "--"
         text = f"{statistics.fmean(values):.{metric.digits}f}"
         if len(values) > 1:
@@ -354,7 +360,7 @@ class _PaperTable:
             rf"{metric}: mean $\pm$ standard deviation over {over},"
             f" {escape.latex(self._policy)}."
         ]
-        if self._own(DELTA) in chosen:
+        if self._special(DELTA) in chosen:
             stars = star_of(self._looks).removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
             words = test_words(comparisons(self._effects.values()))
@@ -362,7 +368,7 @@ class _PaperTable:
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."
             )
-        if self._has_controls and self._own(GAIN) in chosen:
+        if self._has_controls and self._special(GAIN) in chosen:
             sentences.append(
                 r"$\Delta$ control: mean difference from the baseline at the width"
                 " whose cost is nearest."

@@ -89,6 +89,12 @@ def _which_seeds(value: object) -> str:
     return "<short>"
 
 
+def _which_count(value: object) -> str:
+    if isinstance(value, list):
+        return "<list>"
+    return "<short>"
+
+
 # Keys that only the full form of a number of seeds has.
 _SEEDS = frozenset({"count", "vary"})
 T = TypeVar("T")
@@ -260,7 +266,7 @@ class SeedsForm(Form):
     count: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
-        Discriminator(_which_seeds),
+        Discriminator(_which_count),
     ] = 3
     """Number of seeds (0, 1, ...), or the seeds themselves."""
     vary: Vary = None
@@ -298,7 +304,7 @@ class FinalForm(Form):
     final: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
-        Discriminator(_which_seeds),
+        Discriminator(_which_count),
     ]
     """Number of seeds, or the seeds themselves. None will be added, so verdicts use the
     whole 5 % instead of 4.5 %; what is added later has no verdict.

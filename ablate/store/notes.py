@@ -7,6 +7,7 @@ last one stays.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     insert,
+    inspect,
     select,
 )
 from sqlalchemy.engine import URL
@@ -32,6 +34,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ablate.errors import AblateError, StoreError
+from ablate.masking import masked
 from ablate.store.database import BUSY_SECONDS, sqlite_file
 from ablate.store.moment import now
 
@@ -67,7 +70,9 @@ def notes_file(url: str, runs: Path) -> Path:
     """
     file = sqlite_file(url)
     if file is None:
-        return runs / "notes.db"
+        # Several servers may be used with one folder.
+        server = hashlib.sha256(masked(url).encode()).hexdigest()[:8]
+        return runs / f"notes-{server}.db"
     return file.with_name(f"{file.stem}.notes.db")
 
 
@@ -103,6 +108,9 @@ class Notes:
             return {}
         wanted = select(_notes.c.study, _notes.c.trial, _notes.c.tags, _notes.c.text)
         with self._connected() as connection:
+            # Another process may have just created the file.
+            if not inspect(connection).has_table(_notes.name):
+                return {}
             rows = connection.execute(wanted).all()
         return {(row.study, row.trial): Note(tuple(row.tags), row.text) for row in rows}
 
@@ -121,6 +129,7 @@ class Notes:
                 f"the note has {len(note.text):,} characters: {LONGEST_NOTE:,} are"
                 " allowed"
             )
+        self._file.parent.mkdir(parents=True, exist_ok=True)
         here = (_notes.c.study == study) & (_notes.c.trial == trial)
         with self._connected() as connection:
             _metadata.create_all(connection)

@@ -18,8 +18,11 @@ MOST_POINTS = 2000
 
 def show(study: Shown) -> None:
     """Draws the view."""
+    said = state("cost")
     cost = (
-        st.segmented_control("Cost", COSTS, default=state("cost", "flops"), key="cost")
+        st.segmented_control(
+            "Cost", COSTS, default=said if said in COSTS else "flops", key="cost"
+        )
         or "flops"
     )
     drawn = only(chart(study.name, "pareto", cost), study.rows)

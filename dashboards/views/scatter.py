@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 from links import go, state
-from stored import diagnostic_values, scalar_diagnostics, trial_frame
+from stored import NOTE, TAGS, diagnostic_values, scalar_diagnostics, trial_frame
 
 from ablate.report.scatter import scatter_chart
 from views.shown import Shown, show_chart
@@ -16,7 +16,7 @@ from views.shown import Shown, show_chart
 MOST_POINTS = 5000
 # More values than this are no groups that colours can show.
 MOST_GROUPS = 8
-NO_QUANTITY = ("trial", "tags", "note")
+NO_QUANTITY = ("trial", TAGS, NOTE)
 AXES = ("x", "y")
 
 
@@ -68,11 +68,12 @@ def show(study: Shown) -> None:
 
 def _choose(key: str, offered: list[str], default: str) -> str:
     """A choice that the address keeps."""
-    said = state(key, default)
+    usual = default if default in offered else offered[0]
+    said = state(key, usual)
     chosen: str = st.selectbox(
         key,
         offered,
-        index=offered.index(said) if said in offered else offered.index(default),
+        index=offered.index(said if said in offered else usual),
         format_func=lambda name: name or "one for all",
         key=key,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 from links import go, link, state
-from stored import trial_frame, trials
+from stored import NOTE, TAGS, trial_frame, trials
 
 from ablate import escape
 from views.shown import Shown
@@ -67,7 +67,7 @@ def show_links(study: Shown, rows: Collection[int]) -> None:
 
 def _columns(study: Shown, frame: pd.DataFrame) -> list[str]:
     """The columns that the user chooses; kept in the address."""
-    usual = [*USUAL, *study.results.factors, study.results.metric.name, "tags"]
+    usual = [*USUAL, *study.results.factors, study.results.metric.name, TAGS]
     said = [name for name in state("columns").split(",") if name in frame]
     offered = list(frame.columns)
     with st.popover("Columns"):
@@ -120,6 +120,8 @@ def _formats(study: Shown) -> dict[str, Any]:
     formats: dict[str, Any] = {
         "trial": st.column_config.TextColumn(width="small"),
         "seconds": st.column_config.NumberColumn(format="%.1f"),
+        TAGS: st.column_config.TextColumn("tags"),
+        NOTE: st.column_config.TextColumn("note"),
     }
     for metric in study.results.metrics:
         formats[metric.name] = st.column_config.NumberColumn(

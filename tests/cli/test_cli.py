@@ -292,6 +292,7 @@ def test_another_store_and_another_folder(say: Say) -> None:
     [
         (("run", "none.yaml"), "none.yaml: cannot be read: No such file"),
         (("run", "tiny"), "No such file or directory; did you mean tiny.yaml?"),
+        (("run", "a" * 253), "aaa: cannot be read: No such file or directory\n"),
         (("run", "."), "cannot be read"),
         (("table", "tiny"), "no store at runs/ablate.db; `ablate run FILE` makes one"),
         (("status",), "no store at"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +95,18 @@ def test_one_line_per_level(study: Study) -> None:
     assert chart.note == "Bands: range over trials."
     both = curves_chart(results, curves(study), "top1", by="layout")
     assert both.series[0].y == pytest.approx(both.series[1].y)
+
+
+def test_levels_of_one_label_are_two_lines(study: Study) -> None:
+    results, _ = study.read()
+    labels = {"layout:serial": "same", "layout:parallel": "same"}
+    chart = curves_chart(
+        replace(results, labels=labels), curves(study), "top1", by="layout"
+    )
+    assert [series.name for series in chart.series] == [
+        "layout = same",
+        "layout = same (parallel)",
+    ]
 
 
 def test_the_filter_holds_for_levels_too(study: Study) -> None:

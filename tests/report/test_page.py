@@ -261,6 +261,18 @@ def test_the_report_is_readable_on_a_phone(
         assert (shade > 200) == (theme == "dark")
 
 
+@pytest.mark.slow
+def test_the_theme_changes_no_word(
+    run_text: RunText, options: Options, tmp_path: Path
+) -> None:
+    labels = 'labels: {layout: "stroke: #000000", "layout:parallel": "#ffffff"}'
+    run_text(f"{FULL}{labels}\n", SimulatedExecutor(curve))
+    write_report(Study("tiny", options.url), tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    assert "stroke: #000000 = #ffffff" in text
+    assert "stroke: currentColor = " not in text
+
+
 def test_a_report_tells_a_commit_and_a_platform_in_short(
     study: Study, tmp_path: Path
 ) -> None:

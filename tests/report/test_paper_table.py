@@ -15,7 +15,7 @@ import pytest
 from ablate.errors import AblateError, UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
-from ablate.records import StudyResults
+from ablate.records import Metric, StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.report.paper_table import PaperStyle, labels_of, paper_table
@@ -287,3 +287,22 @@ def test_other_metrics_are_columns_without_verdicts(
     assert "Other metrics" not in usual
     with pytest.raises(UnknownName, match="did you mean 'loss'"):
         study_.paper_table(PaperStyle(columns=("los",)))
+
+
+def test_a_metric_that_seeds_lack_is_not_averaged(trust: ModuleType) -> None:
+    results = replace(
+        study(trust, [[80.0, 81, 82], [83.0, 84, 86]]),
+        metrics=(
+            Metric("top1", "top-1 (%)", " points", 2, direction="max"),
+            Metric("delta", digits=1, direction="min"),
+        ),
+    )
+    style = PaperStyle(columns=("top1", "delta", "delta_"))
+    text = paper_table(results, style, others={"delta": {0: [1.0, 2, 3], 1: [1.0, 2]}})
+    assert headings_of(text) == [r"top-1 (\%)", "delta", r"$\Delta$"]
+    first, then = rows_of(text)
+    assert first[1] == r"$2.0 \pm 1.0$"
+    assert then[1] == "--"
+    # A metric of this name does not take the place of the difference.
+    usual = paper_table(results, PaperStyle(), others={"delta": {0: [1.0], 1: [1.0]}})
+    assert r"$\Delta$" in headings_of(usual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -504,6 +505,10 @@ def test_a_rerun_of_the_same_text_keeps_the_option(desk: Desk) -> None:
     assert "declared again" not in names(study)
     shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     assert shown.plan.space.looks == by_option.looks
+    # A comment is no other declaration.
+    study = desk.run(f"{TEXT}# as discussed\n")
+    assert study.declared().looks == by_option.looks
+    assert len(study.results().history.phases) == 1
     # Another text is another declaration, as it says so itself.
     study = desk.run(with_seeds("9"))
     assert study.declared().looks is None
@@ -553,3 +558,36 @@ def test_a_run_says_it_before_it_trains(
         pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     )
     assert "is tested at 0.25 % instead of 4.5 %" in capsys.readouterr().err
+
+
+NEWER = {
+    "data": ("split", "interpolation", "image_width"),
+    "recipe": ("ema", "repeats"),
+    "design": ("resolution",),
+}
+
+
+def test_fields_that_an_older_version_did_not_have_change_nothing(desk: Desk) -> None:
+    """Otherwise each upgrade would cost every stored study most of its level."""
+    study = desk.run(TEXT)
+    desk.run(with_seeds("6"))
+    before = study.results().history
+    with closing(sqlite3.connect(desk.options.url)) as connection, connection:
+        for table in ("declarations", "studies"):
+            rows = connection.execute(f"SELECT id, space FROM {table}").fetchall()
+            for number, text in rows:
+                space_ = json.loads(text)
+                del space_["vary"]
+                for part, names_ in NEWER.items():
+                    for name in names_:
+                        space_[part].pop(name, None)
+                connection.execute(
+                    f"UPDATE {table} SET space = ? WHERE id = ?",
+                    (json.dumps(space_), number),
+                )
+    study = desk.run(with_seeds("6"))
+    after = study.results().history
+    assert len(after.phases) == len(before.phases) == 2
+    assert after.share == before.share
+    found = [one.text for one in review("parts", desk.options.url)]
+    assert not [text for text in found if "data" in text or "recipe" in text]

@@ -23,8 +23,10 @@ def test_the_file_is_beside_the_store() -> None:
     runs = Path("runs")
     assert notes_file("runs/ablate.db", runs) == Path("runs/ablate.notes.db")
     assert notes_file("sqlite:////a/b.db", runs) == Path("/a/b.notes.db")
-    server = notes_file("postgresql+psycopg://me@host/db", runs)
-    assert server == Path("runs/notes.db")
+    server = notes_file("postgresql+psycopg://me:secret@host/db", runs)
+    assert server.parent == runs
+    assert server == notes_file("postgresql+psycopg://me:other@host/db", runs)
+    assert server != notes_file("postgresql+psycopg://me@host/another", runs)
 
 
 def test_a_note_is_read_replaced_and_removed(notes: Notes, tmp_path: Path) -> None:
@@ -75,6 +77,22 @@ def test_a_foreign_file_is_named_and_not_touched(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"ablate\.notes\.db cannot be read"):
             act()
     assert file.read_text() == "a diary"
+
+
+def test_an_empty_file_has_no_notes(tmp_path: Path) -> None:
+    """Another process may have just created it."""
+    file = tmp_path / "ablate.notes.db"
+    file.touch()
+    assert Notes(file).all() == {}
+    Notes(file).put("s", "", Note(text="x"))
+    assert Notes(file).all() == {("s", ""): Note(text="x")}
+
+
+def test_the_first_note_makes_the_folder(tmp_path: Path) -> None:
+    """A store on a server needs no runs folder on this machine."""
+    notes = Notes(tmp_path / "runs" / "notes-1.db")
+    notes.put("s", "", Note(text="x"))
+    assert notes.all() == {("s", ""): Note(text="x")}
 
 
 def test_two_people_write_at_once(notes: Notes) -> None:

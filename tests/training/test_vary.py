@@ -245,3 +245,11 @@ def test_a_store_of_the_revision_before_opens_and_has_usual_seeds(
         stored = connection.execute("SELECT DISTINCT vary FROM trials").fetchall()
     connection.close()
     assert stored == [(None,)]
+
+
+@pytest.mark.parametrize("key", ["count", "final"])
+def test_a_wrong_number_of_seeds_is_named(key: str) -> None:
+    text = TEXT.replace("{count: 2, vary: VARY}", f"{{{key}: {{x: 1}}}}")
+    with pytest.raises(SpaceError) as error:
+        space.load(text, "tiny.yaml")
+    assert f"seeds.{key}: must be a valid integer" in str(error.value)
