@@ -151,7 +151,7 @@ tutorials: $(READY)
 
 # Runs the studies that train on a workstation and writes docs/gallery (five minutes); STORE=FILE keeps their trials.
 gallery: $(READY)
-	@$(BIN)/python docs/make_gallery.py $(STORE)
+	@$(BIN)/python -m docs.make_gallery $(STORE)
 
 lock:
 	@$(BIN)/uv pip compile pyproject.toml --extra dev --extra agents --extra dashboard --extra dense --extra energy --extra postgresql --extra sdp --extra mlflow --extra wandb --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header -o requirements.lock

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import ablate
-from ablate import provenance
 from ablate.report.wording import sentence
+from benchmarks.machine import machine_text
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "gallery"
@@ -50,18 +49,8 @@ def page(name: str, study: ablate.Study) -> str:
         file = FIGURES / f"{name}-{of}.svg"
         study.plot(of).savefig(file, metadata={"Date": None})
         parts.append(f"![{ALT[of]}](../figures/{file.name})")
-    parts.append(f"Command: `make gallery`, {machine()}.")
+    parts.append(f"Command: `make gallery`, {machine_text()}.")
     return "\n\n".join(parts) + "\n"
-
-
-def machine() -> str:
-    """What the studies ran on, and when."""
-    here = provenance.collect()
-    gpus = f", {here.gpus}" if here.gpus else ""
-    return (
-        f"{here.cpu}, {here.cores} cores{gpus}, Python {here.python}, torch"
-        f" {here.torch}, {datetime.now(UTC):%Y-%m-%d}"
-    )
 
 
 def main(store: str) -> None:

@@ -3,7 +3,7 @@
     make tutorials
 
 The commands and what they print are those of the tutorial "First hour", which tests
-run. The picture needs no script and no network. Whoever wants no motion sees the last
+run. The picture needs no script and no network. With reduced motion, it shows the last
 screen.
 """
 

@@ -9,7 +9,7 @@ from links import number, state
 from stored import curves
 
 from ablate.report.curves import curves_chart
-from views.shown import Shown, show_chart
+from views.shown import Shown, choose, show_chart
 
 MOST_LINES = 12
 # To group rows, the epochs of all their trials are read.
@@ -20,7 +20,8 @@ MOST_SMOOTH = 0.95
 
 def show(study: Shown) -> None:
     """Draws the view."""
-    metric = _metric(study)
+    names = [metric.name for metric in study.results.metrics]
+    metric = choose("Metric", names, study.results.metric.name, "metric")
     places = st.columns([2, 1, 1])
     factors = ["", *study.results.factors]
     said = state("by")
@@ -63,13 +64,3 @@ def show(study: Shown) -> None:
         st.caption(
             f"The first {most} of {len(study.rows)} rows; use the filter to see others."
         )
-
-
-def _metric(study: Shown) -> str:
-    said = state("metric")
-    names = [metric.name for metric in study.results.metrics]
-    main = study.results.metric.name
-    chosen: str | None = st.segmented_control(
-        "Metric", names, default=said if said in names else main, key="metric"
-    )
-    return chosen or main

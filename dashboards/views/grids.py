@@ -7,13 +7,12 @@ from collections.abc import Collection
 
 import streamlit as st
 import words
-from links import state
 from stored import chart, frame, grid
 
 from ablate.records import StudyResults
 from ablate.report import charts
 from ablate.report.tables import comma_separated
-from views.shown import Shown, only, show_chart
+from views.shown import Shown, choose, only, show_chart
 
 # Of larger tables, no value is bold: a browser takes seconds to style them.
 MOST_BOLD = 500
@@ -34,13 +33,7 @@ def show_table(study: Shown) -> None:
 
 def show_effects(study: Shown) -> None:
     """Draws the effects of rows or of factors."""
-    said = state("of")
-    of = (
-        st.segmented_control(
-            "Effects of", KINDS, default=said if said in KINDS else "rows", key="of"
-        )
-        or "rows"
-    )
+    of = choose("Effects of", KINDS, "rows", "of")
     if of == "interactions":
         _show_interaction(study.results)
     if of == "rows":

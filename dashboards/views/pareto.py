@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 import words
-from links import state
 from stored import chart
 
 from ablate.report import charts
 from ablate.report.charts import Chart, Series
-from views.shown import Shown, only, show_chart
+from views.shown import Shown, choose, only, show_chart
 from views.trials import show_links
 
 COSTS = ("flops", "params", "activations")
@@ -18,13 +17,7 @@ MOST_POINTS = 2000
 
 def show(study: Shown) -> None:
     """Draws the view."""
-    said = state("cost")
-    cost = (
-        st.segmented_control(
-            "Cost", COSTS, default=said if said in COSTS else "flops", key="cost"
-        )
-        or "flops"
-    )
+    cost = choose("Cost", COSTS, "flops", "cost")
     drawn = only(chart(study.name, "pareto", cost), study.rows)
     assert isinstance(drawn, Chart)
     # A browser takes seconds for tens of thousands of points.

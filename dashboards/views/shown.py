@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 import words
+from links import state
 
 from ablate.records import CellResult, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates
@@ -26,6 +27,15 @@ class Shown:
     def cell(self, row: int) -> CellResult:
         """The cell of a row."""
         return next(cell for cell in self.results.cells if cell.index == row)
+
+
+def choose(label: str, offered: Sequence[str], usual: str, key: str) -> str:
+    """One of a few words, side by side; kept in the address."""
+    said = state(key)
+    chosen: str | None = st.segmented_control(
+        label, offered, default=said if said in offered else usual, key=key
+    )
+    return chosen or usual
 
 
 def show_chart(drawn: Chart | Coordinates, **options: Any) -> Any:
