@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateTable
 
 from ablate.errors import AblateError, StoreError
 from ablate.masking import masked
@@ -132,7 +133,7 @@ class Notes:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         here = (_notes.c.study == study) & (_notes.c.trial == trial)
         with self._connected() as connection:
-            _metadata.create_all(connection)
+            connection.execute(CreateTable(_notes, if_not_exists=True))
             connection.execute(delete(_notes).where(here))
             if note == Note():
                 return
@@ -162,6 +163,7 @@ class Notes:
     def _engine(self) -> Engine:
         return create_engine(
             URL.create("sqlite", database=str(self._file)),
-            connect_args={"timeout": BUSY_SECONDS},
+            # A transaction that reads first cannot wait for another one that writes.
+            connect_args={"timeout": BUSY_SECONDS, "isolation_level": "IMMEDIATE"},
             poolclass=NullPool,
         )
