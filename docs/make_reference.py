@@ -346,7 +346,7 @@ def verbs_page() -> str:
         parts.append(f"## {group}")
         for verb in verbs:
             shown = CliRunner().invoke(
-                app, [verb.name, "--help"], env={"COLUMNS": "80"}
+                app, [verb.name, "--help"], prog_name="ablate", env={"COLUMNS": "80"}
             )
             parts += [f"### `{verb.name}`", f"```text\n{shown.output.strip()}\n```"]
     return page(parts)

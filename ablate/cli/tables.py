@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
@@ -122,10 +123,11 @@ def data_line(data: Data) -> str:
         size = f"{data.image_size} x {data.image_width}"
     else:
         size = f"{data.image_size} x {data.image_size}"
+    name = Path(data.path).name if data.name == "npz" else data.name
     count = f"{data.images:,} training images" if data.images else "images"
     held_out = f" ({100 * data.validation:g} % are held out)" if data.validation else ""
     return (
-        f"Data: {data.name}, {count} of {size} x {data.channels}{held_out},"
+        f"Data: {name}, {count} of {size} x {data.channels}{held_out},"
         f" {data.classes} classes."
     )
 

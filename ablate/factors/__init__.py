@@ -5,7 +5,7 @@ Each file of this package is one factor. It is found through its record `FACTOR`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ablate import discovery, registry
@@ -55,10 +55,16 @@ def find(name: str) -> tuple[Factor, Parameter]:
     try:
         return parameters()[name]
     except KeyError:
-        message = unknown("factor", name, parameters())
-        if not did_you_mean(name, parameters()) and not registry.sources():
-            message += f"; a factor of your own needs its file: {option('with')} FILE"
-        raise UnknownName(message) from None
+        raise UnknownName(unknown_factor(name, parameters())) from None
+
+
+def unknown_factor(name: str, known: Iterable[str]) -> str:
+    """Returns the message for an unknown factor, which may be one of a user's file."""
+    names = list(known)
+    message = unknown("factor", name, names)
+    if did_you_mean(name, names) or registry.sources():
+        return message
+    return f"{message}; a factor of your own needs its file: {option('with')} FILE"
 
 
 def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:

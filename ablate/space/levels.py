@@ -172,7 +172,7 @@ def _check_factor_levels(
         known = ["backbone", "data.image_size", "pretrained"]
         known += factors.parameters()
         known += [f"recipe.{field.name}" for field in fields(Recipe)]
-        context.wrong(where, partial(unknown, "factor", name, known))
+        context.wrong(where, partial(factors.unknown_factor, name, known))
         return
     for index, level in enumerate(levels):
         if not parameter.allowed.accepts(level):
