@@ -335,21 +335,20 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
         expect(page.get_by_text("This page has an error")).to_have_count(0)
 
 
-@pytest.fixture(params=["laptop, light", "phone, dark"])
+@pytest.fixture(params=itertools.product((1440, 390), ("light", "dark")), ids=str)
 def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
-    """A page of a wide and of a narrow screen. Nothing may hang over its side."""
-    wide = request.param == "laptop, light"
+    """A page of a wide and of a narrow screen, light and dark. Nothing may hang over
+    its side.
+    """
+    width, theme = request.param
     context = browser.new_context(
-        viewport={"width": 1440, "height": 900}
-        if wide
-        else {"width": 390, "height": 844},
-        color_scheme="light" if wide else "dark",
+        viewport={"width": width, "height": 900 if width == 1440 else 844},
+        color_scheme=theme,
     )
     page = context.new_page()
     page.set_default_timeout(90_000)
     yield page
     expect(page.get_by_text("This page has an error")).to_have_count(0)
-    width = 1440 if wide else 390
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
 
