@@ -53,11 +53,12 @@ def validated_space(study: StudyStatus) -> Space:
 def as_last_run(space: Space, reader: Reader) -> Space:
     """Returns a space with the seeds until it is decided that its last run had.
 
-    They may come from an option, which the text does not have. A space that is run
-    again without the option goes on as it was, if nothing else differs: another rule
-    for seeds would be another declaration.
+    They came from an option, which the text does not have. A space that is run again
+    without the option goes on as it was, if nothing else differs: another rule for
+    seeds would be another declaration. If they came from the text, and it has changed,
+    the new text counts.
     """
-    from ablate.space import until_decided
+    from ablate.space import load, until_decided
 
     if space.looks is not None:
         return space
@@ -65,8 +66,10 @@ def as_last_run(space: Space, reader: Reader) -> Space:
         last = study.space
         if study.name != space.name or last is None or last.looks is None:
             continue
-        # The seeds of the file may not fit the option any more.
+        # The stored text may not be valid today, or its seeds may not fit the option.
         with contextlib.suppress(AblateError):
+            if load(study.document, study.file).looks is not None:
+                return space
             again = until_decided(space, last.looks.most)
             if not changed_parts(to_data(last), to_data(again)):
                 return again

@@ -514,6 +514,14 @@ def test_a_rerun_of_the_same_text_keeps_the_option(desk: Desk) -> None:
     assert study.declared().looks is None
 
 
+def test_a_file_that_no_longer_adds_seeds_is_taken_at_its_word(desk: Desk) -> None:
+    """Only an option may be missing by accident; the file says what its user wants."""
+    study = desk.run(with_seeds("{until_decided: 8, start: 4}"))
+    assert study.declared().looks is not None
+    study = desk.run(with_seeds("4"))
+    assert study.declared().looks is None
+
+
 @pytest.mark.parametrize(
     ("again", "said"),
     [
