@@ -190,6 +190,11 @@ def _check_own(
         problem = f"x_{split} is empty"
     elif labels.min() < 0:
         problem = f"y_{split} has the label {labels.min()}; labels begin with 0"
+    elif labels.min() > 0 and split == "train":
+        problem = (
+            f"y_train starts at label {labels.min()}; labels begin with 0, so subtract"
+            f" {labels.min()} from y_train and y_test"
+        )
     if problem:
         raise DataError(f"data: {name}: {problem}; see docs/data.md")
 
@@ -206,15 +211,34 @@ def own_fingerprint(name: str) -> str:
     return digest.hexdigest()[:DIGITS]
 
 
-def own_shape(name: str) -> tuple[int, int, int, int]:
-    """Returns side, channels, classes and training images of a user's data set.
+@dataclass(frozen=True)
+class Shape:
+    """What the arrays of a data set have, under the names of `DataSet`.
+
+    `images` is the number of training images.
+    """
+
+    image_size: int
+    channels: int
+    classes: int
+    images: int
+    test_images: int
+
+
+def own_shape(name: str) -> Shape:
+    """Returns the shape of a user's data set.
 
     Raises:
         DataError: its function fails or returns something else.
     """
-    images, labels, _, test_labels = _own(name)
-    classes = int(max(labels.max(), test_labels.max())) + 1
-    return images.shape[-1], images.shape[1], classes, len(images)
+    images, labels, test_images, test_labels = _own(name)
+    return Shape(
+        image_size=images.shape[-1],
+        channels=images.shape[1],
+        classes=int(max(labels.max(), test_labels.max())) + 1,
+        images=len(images),
+        test_images=len(test_images),
+    )
 
 
 def _images(array: npt.NDArray[Any]) -> Tensor:
@@ -331,7 +355,8 @@ def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
     missing = [key for key in NPZ_KEYS if key not in members]
     if missing:
         raise DataError(
-            f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)}"
+            f"data: {path} lacks {', '.join(missing)}; it needs {', '.join(NPZ_KEYS)},"
+            f" and has {shortened(', '.join(members)) or 'nothing'}"
         )
     headers = {}
     for key in NPZ_KEYS:
@@ -375,10 +400,9 @@ def _header(stream: IO[bytes]) -> Header:
     return Header(shape, dtype)
 
 
-def npz_shape(path: Path) -> tuple[int, int, int, int]:
+def npz_shape(path: Path) -> Shape:
     """Returns the shape of an `.npz` in the Keras layout.
 
-    The shape is image side, channels, number of classes and number of training images.
     Only headers and labels are read.
 
     Raises:
@@ -402,11 +426,12 @@ def npz_shape(path: Path) -> tuple[int, int, int, int]:
             f"data: y_test in {path} has class {highest['test']}, y_train none beyond"
             f" {highest['train']}; each test class needs training images"
         )
-    return (
-        images.shape[1],
-        images.shape[3] if len(images.shape) == 4 else 1,
-        highest["train"] + 1,
-        images.shape[0],
+    return Shape(
+        image_size=images.shape[1],
+        channels=images.shape[3] if len(images.shape) == 4 else 1,
+        classes=highest["train"] + 1,
+        images=images.shape[0],
+        test_images=tested.shape[0],
     )
 
 
@@ -446,6 +471,11 @@ def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
         raise DataError(
             f"data: y_{split} in {path} has class {wrong}; it must hold one class"
             f" number from 0 up for each image, {MOST_CLASSES - 1:,} at most"
+        )
+    if lowest and split == "train":
+        raise DataError(
+            f"data: y_train in {path} starts at class {lowest}; classes count from 0,"
+            f" so subtract {lowest} from y_train and y_test"
         )
     return highest
 

@@ -42,8 +42,9 @@ class DataSet:
     `kind` says how it reaches the network: `memory` as uint8 tensors that are augmented
     in batches, `images` as files through timm's loader, `scenes` one by one with what
     they show. `images` is the number of
-    training images. Side and channels are those of the images; files of various sizes
-    have the side that they are resized to.
+    training images, and `test_images` that of test images; 0 if only the files tell.
+    Side and channels are those of the images; files of various sizes have the side that
+    they are resized to.
     """
 
     name: str
@@ -53,6 +54,7 @@ class DataSet:
     classes: int
     images: int
     source: str
+    test_images: int = 0
 
 
 SETS: dict[str, DataSet] = {
@@ -66,6 +68,7 @@ SETS: dict[str, DataSet] = {
             classes=10,
             images=1437,
             source="scikit-learn, embedded: 1,437 training and 360 test images",
+            test_images=360,
         ),
         DataSet(
             name="cifar10",
@@ -75,6 +78,7 @@ SETS: dict[str, DataSet] = {
             classes=10,
             images=50_000,
             source="torchvision CIFAR10",
+            test_images=10_000,
         ),
         DataSet(
             name="cifar100",
@@ -84,6 +88,7 @@ SETS: dict[str, DataSet] = {
             classes=100,
             images=50_000,
             source="torchvision CIFAR100",
+            test_images=10_000,
         ),
         DataSet(
             name="mnist",
@@ -93,6 +98,7 @@ SETS: dict[str, DataSet] = {
             classes=10,
             images=60_000,
             source="torchvision MNIST",
+            test_images=10_000,
         ),
         DataSet(
             name="fashion-mnist",
@@ -102,6 +108,7 @@ SETS: dict[str, DataSet] = {
             classes=10,
             images=60_000,
             source="torchvision FashionMNIST",
+            test_images=10_000,
         ),
         DataSet(
             name="flowers102",

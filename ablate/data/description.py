@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -48,13 +49,10 @@ def describe(
     Raises:
         UnknownName: no data set has this name.
         DataError: an `.npz` or a folder whose content determines the shape is missing
-            or malformed, or the images cannot be prepared as asked for.
+            or malformed, it has fewer images than asked for, or the images cannot be
+            prepared as asked for.
     """
     data_set = find(name)
-    size = data_set.image_size
-    channels = data_set.channels
-    classes = data_set.classes
-    images = data_set.images
     fingerprint = ""
     where = _location(data_set, path)
     if name in own_sets():
@@ -62,7 +60,7 @@ def describe(
 
         if path:
             raise DataError(f"data: {name} is a function of your own; leave path out")
-        size, channels, classes, images = own_shape(name)
+        data_set = replace(data_set, **asdict(own_shape(name)))
         (code,) = registry.identity("data set", own_sets()[name]).values()
         fingerprint = f"{code}, {own_fingerprint(name)}"
     elif name == "npz":
@@ -70,17 +68,21 @@ def describe(
 
         if not path:
             raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
-        size, channels, classes, images = npz_shape(Path(path))
+        data_set = replace(data_set, **asdict(npz_shape(Path(path))))
         fingerprint = file_hash(Path(path))
     elif data_set.kind == "memory" and where.endswith(".npz"):
-        fingerprint = _npz_of(data_set, Path(where))
-    elif data_set.kind != "memory":
+        data_set, fingerprint = _npz_of(data_set, Path(where))
+    classes, images = data_set.classes, data_set.images
+    if data_set.kind != "memory":
         classes, images, fingerprint = _content_of(data_set, where, background)
+    _refuse_more("train", train_images, images, name)
+    _refuse_more("test", test_images, data_set.test_images, name)
+    size = data_set.image_size
     if image_size is not None:
         size = image_size
     for_files = {"crop": crop, "crop_mode": crop_mode, "interpolation": interpolation}
     problem = preparation_problem(
-        name, channels, mean, std, for_files, size, image_width
+        name, data_set.channels, mean, std, for_files, size, image_width
     )
     if problem is not None:
         raise DataError(problem[1])
@@ -94,7 +96,7 @@ def describe(
         name=name,
         path=os.path.abspath(where),
         image_size=size,
-        channels=channels,
+        channels=data_set.channels,
         classes=classes,
         images=count - held_out(count, validation),
         train_images=train_images,
@@ -109,6 +111,15 @@ def describe(
         interpolation=interpolation,
         image_width=image_width,
     )
+
+
+def _refuse_more(split: str, wanted: int | None, available: int, name: str) -> None:
+    """Raises DataError if a split has fewer images than asked for.
+
+    `available` is 0 if only the files tell.
+    """
+    if wanted and available and wanted > available:
+        raise DataError(f"data: {split}_images = {wanted}, but {name} has {available}")
 
 
 def _content_of(
@@ -221,30 +232,28 @@ def _width_problem(name: str, image_size: int, image_width: int) -> str:
     return ""
 
 
-def _npz_of(data_set: DataSet, path: Path) -> str:
-    """Returns the hash of a file with a named data set in Keras' layout.
+def _npz_of(data_set: DataSet, path: Path) -> tuple[DataSet, str]:
+    """Returns a named data set with the images of its file, and the file's hash.
 
-    Its order of images may differ from the data set's own files.
+    The file has Keras' layout. Its order of images may differ from the data set's own
+    files.
 
     Raises:
         DataError: it has other content.
     """
     from ablate.data.arrays import npz_shape
 
-    shape = npz_shape(path)
-    expected = (
-        data_set.image_size,
-        data_set.channels,
-        data_set.classes,
-        data_set.images,
-    )
-    if shape != expected:
-        told = "side {}, {} channels, {} classes, {} training images"
-        raise DataError(
-            f"data: {path} has {told.format(*shape)}; {data_set.name} has"
-            f" {told.format(*expected)}"
+    there = replace(data_set, **asdict(npz_shape(path)))
+    if replace(there, test_images=data_set.test_images) != data_set:
+        told = (
+            "side {0.image_size}, {0.channels} channels, {0.classes} classes,"
+            " {0.images} training images"
         )
-    return file_hash(path)
+        raise DataError(
+            f"data: {path} has {told.format(there)}; {data_set.name} has"
+            f" {told.format(data_set)}"
+        )
+    return there, file_hash(path)
 
 
 def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:

@@ -561,22 +561,6 @@ def test_a_checkout_that_is_not_installed_has_no_version(
     assert say("--version") == (2, "", message)
 
 
-@pytest.mark.parametrize(
-    "command",
-    sorted(
-        {
-            command
-            for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-            for command in re.findall(
-                r"^(?:    |\$ )?ablate ([a-z].*)$", page.read_text(), re.MULTILINE
-            )
-        }
-    ),
-)
-def test_commands_in_the_documents_exist(command: str, say: Say) -> None:
-    assert say(command.split(maxsplit=1)[0], "--help")[0] == 0
-
-
 @pytest.mark.slow
 def test_diagnose_and_plot(trained: Say) -> None:
     code, shown, told = trained(

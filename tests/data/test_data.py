@@ -100,7 +100,8 @@ class Evil:
         ({"y_train": np.arange(29)}, "one class number"),
         ({"y_train": np.arange(30) - 1}, "one class number"),
         ({"y_train": np.linspace(0, 1, 30)}, "one class number"),
-        ({"y_test": None}, "lacks y_test"),
+        ({"y_test": None}, "lacks y_test.* and has x_train, y_train, x_test"),
+        ({"y_train": np.arange(30) % 4 + 1}, "starts at class 1; .* subtract 1 from"),
         ({"x_test": images(8, 5, 5, 3)}, "x_train in .* has images of"),
         ({"x_test": images(8, 6, 6)}, "x_train in .* has images of"),
         (
@@ -124,6 +125,30 @@ def test_malformed_npz(
     with pytest.raises(DataError, match=message):
         describe("npz", str(write_npz(tmp_path / "a.npz", **changes)))
     assert "executed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "images"),
+    [("digits", {"test_images": 361}), ("cifar10", {"train_images": 50_001})],
+)
+def test_more_images_than_there_are_is_an_error_before_training(
+    name: str, images: dict[str, int]
+) -> None:
+    (field,) = images
+    available = images[field] - 1
+    with pytest.raises(DataError, match=f"{field} = .*, but {name} has {available}"):
+        describe(name, **images)
+    assert describe(name, **{field: available}).test_images in (None, available)
+
+
+def test_more_images_than_a_file_has_is_an_error_before_training(
+    tmp_path: Path,
+) -> None:
+    file = str(write_npz(tmp_path / "a.npz"))
+    with pytest.raises(DataError, match="train_images = 31, but npz has 30"):
+        describe("npz", file, train_images=31)
+    with pytest.raises(DataError, match="test_images = 9, but npz has 8"):
+        describe("npz", file, test_images=9)
 
 
 def test_a_bare_array_is_no_npz(tmp_path: Path) -> None:

@@ -1,5 +1,74 @@
-"""Parts of users that a page shows are gone after its test."""
+"""A folder as a reader of the pages has it, with made-up trials instead of Ray."""
 
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ablate import execution, pipeline, registry, space
+from ablate.execution import Executor
+from ablate.execution.simulated import SimulatedExecutor, made_up
+from ablate.pipeline import Options
+from ablate.records import Epoch, Trial
+from tests.conftest import TINY
+from tests.docs.commands import ROOT
 from tests.own.conftest import clean
 
 __all__ = ["clean"]
+
+# The studies that are finished, by their files.
+STUDIES = (
+    "mine.yaml",
+    "space.yaml",
+    "search_spaces/quickstart.yaml",
+    "search_spaces/augvit/table3-small.yaml",
+)
+SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
+    "test_images: 50", "test_images: 300"
+)
+MORE = """
+control: iso-flops
+diagnostics: {names: [diversity, token_cosine], every: 3}
+published: augvit/table3
+"""
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files and the finished studies that the pages name."""
+    folder = tmp_path_factory.mktemp("reader")
+    options = Options(runs=folder / "runs", executor="inline", cpus=1)
+    for name in STUDIES:
+        pipeline.run(space.load(SMALL + MORE, name), name, options)
+    (folder / "mine.yaml").write_text(SMALL + MORE)
+    # What `ablate init` writes.
+    shutil.copy(ROOT / "ablate" / "cli" / "space.yaml", folder)
+    shutil.copytree(folder / "runs", folder / "other")
+    shutil.copytree(ROOT / "search_spaces", folder / "search_spaces")
+    return folder
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials that would run on Ray are made up."""
+    real = execution.make
+
+    def make(name: str, *rest: object) -> Executor:
+        return SimulatedExecutor(curve) if name == "ray" else real(name)
+
+    monkeypatch.setattr(execution, "make", make)
+
+
+def curve(trial: Trial, number: int) -> Epoch:
+    """A made-up epoch, also with the metrics of the reader's trainers."""
+    epoch = made_up(trial, number)
+    own = [
+        metric.name
+        for trainer in registry.of_kind("trainer").values()
+        for metric in trainer.metrics
+    ]
+    values = dict.fromkeys(own, max(epoch.metrics.values()))
+    return replace(epoch, metrics={**epoch.metrics, **values})

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ablate import registry, space
 from docs import make_recording, make_tutorials
 
 DOCS = Path(make_tutorials.__file__).parent
@@ -83,20 +82,6 @@ def test_a_tutorial_shows_an_output_for_its_commands() -> None:
         ]
         assert kinds
         assert kinds == ["console", "text"] * (len(kinds) // 2)
-
-
-def test_snippets_of_the_other_tools_page_are_read(tmp_path: Path) -> None:
-    page = (DOCS / "coming-from.md").read_text()
-    files = {
-        block.file: block.text for block in make_tutorials.blocks(page) if block.file
-    }
-    assert set(files) == {"loop.yaml", "sweep.yaml", "search.yaml", "tuned.yaml"}
-    (own,) = re.findall(r"```python\n(import ablate\n.*?)```", page, re.DOTALL)
-    (tmp_path / "train.py").write_text("")
-    (tmp_path / "mine.py").write_text(own)
-    registry.load_file(tmp_path / "mine.py")
-    for name, text in files.items():
-        assert space.load(text, name).factors
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -36,7 +36,9 @@ def write(folder: Path, text: str, name: str = "own_parts.py") -> Path:
 def documented_factor() -> str:
     """The example factor exactly as docs/own.md prints it."""
     text = Path(__file__).parents[2].joinpath("docs/own.md").read_text()
-    (code,) = re.findall(r"```python\n(\"\"\"A constant on.*?)```", text, re.DOTALL)
+    (code,) = re.findall(
+        r"```python file=scale.py\n(\"\"\"A constant on.*?)```", text, re.DOTALL
+    )
     return str(code)
 
 

@@ -280,7 +280,9 @@ def test_a_part_of_ones_own_that_changes_is_another_declaration(
     desk: Desk, tmp_path: Path
 ) -> None:
     page = Path(__file__).parents[2].joinpath("docs/own.md").read_text()
-    (code,) = re.findall(r"```python\n(\"\"\"A constant on.*?)```", page, re.DOTALL)
+    (code,) = re.findall(
+        r"```python file=scale.py\n(\"\"\"A constant on.*?)```", page, re.DOTALL
+    )
     file = tmp_path / "mine.py"
     text = TEXT.replace("  ffn.kernel: [none, 3]\n", "  scale: [1, 0.5]\n")
     for version in ("", "", "# Corrected.\n"):

@@ -1,0 +1,141 @@
+"""Each command that the documentation shows runs as it is printed.
+
+The commands of the tutorials run in `test_pages.py`, with their outputs. All others run
+here, in a folder with small files and finished studies of the names that the pages use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.exceptions import Exit
+
+from ablate import advice
+from ablate.cli.app import command
+from ablate.store.reader import Reader
+from docs import make_tutorials
+from tests.conftest import Say
+from tests.docs.commands import ROOT, Command, commands, snippets
+
+COMMANDS = commands("ablate")
+# A sentence about the program.
+COMMANDS.pop("ablate", None)
+TUTORIALS = {f"docs/{name}" for name in make_tutorials.PAGES}
+# Words that stand for something of the reader, and what they are in the test folder.
+PLACEHOLDERS = {
+    "STUDY": "mine",
+    "FILE": "mine.yaml",
+    "SPACE.yaml": "mine.yaml",
+    "R": "1",
+    "NAME": "top1",
+    "SELECT ...": "SELECT 1",
+    "VERB": "plan",
+    "NEW": "other",
+}
+# The trials of the pages, by the first characters of their hashes.
+TRIALS = {"1f0c9a", "3f9a2c"}
+# Beside 0: `gate` has a code for each verdict, and `review` ends with 1 if it objects.
+CODES = {"gate": {0, 3, 4, 5}, "review": {0, 1}}
+# What runs elsewhere.
+ELSEWHERE = {
+    "ablate dashboard": "tests/browser/test_dashboard.py",
+    "ablate dashboard --host 0.0.0.0 --token NEW": "tests/cli/test_serve.py",
+    "ablate doctor": "tests/cli/test_environment.py",
+    "ablate mcp --runs agents --max-hours 8 --max-trials 200": "tests/cli/test_mcp.py",
+    "ablate verify-costs": ".ci/run",
+    "ablate verify-costs augvit": ".ci/run",
+    "ablate verify-costs iffn": ".ci/run",
+}
+# Parts of commands that need what a test does not have. Such a command is only read.
+ABSENT = {
+    "--ray-address": "a Ray cluster",
+    "s3://BUCKET": "an object store",
+    "--gpus": "GPUs",
+    "--log": "Ray, or an account",
+}
+RUN = {
+    text: command
+    for text, command in COMMANDS.items()
+    if command.page not in TUTORIALS
+    and text not in ELSEWHERE
+    and not any(part in text for part in ABSENT)
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize("text", RUN)
+def test_it_runs(
+    text: str,
+    prepared: Path,
+    say: Say,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = RUN[text]
+    folder = tmp_path / "examples" / "reader"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    if shown.words[1:2] != ("init",):
+        shutil.copytree(prepared, folder, dirs_exist_ok=True)
+        write_files(shown.page, folder)
+    words = meant(shown)
+    code, out, err = say(*words)
+    if "Missing argument" in err and shown.in_text:
+        # The sentence is about an option.
+        code, out, err = say(words[0], "--help")
+        assert all(word in out for word in words[1:])
+    assert code in CODES.get(words[0], {0}), err
+    assert out or err
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Writes the files that a page shows, and those that it assumes."""
+    for snippet in snippets():
+        if snippet.page == page and snippet.file:
+            (folder / snippet.file).write_text(snippet.text)
+    if page == "docs/coming-from.md":
+        (folder / "train.py").write_text("the reader's own script")
+    if page == "docs/own.md":
+        shutil.copytree(ROOT / "examples" / "characters", folder, dirs_exist_ok=True)
+        # The example trains on the licence of the repository.
+        shutil.copy(ROOT / "LICENSE", folder.parents[1])
+
+
+def meant(shown: Command) -> list[str]:
+    """The words of a command after `ablate`, with real names for placeholders."""
+    words = [PLACEHOLDERS.get(word, word) for word in shown.words[1:]]
+    words = [first_trial() if word in TRIALS else word for word in words]
+    if words[-2:] == ["--to", "mine.yaml"]:
+        words[-1] = "drawn.svg"
+    options = all(word.startswith("--") for word in words[1:])
+    if shown.in_text and options:
+        # The sentence is about a verb or its option.
+        words = [*words[:1], "--help"]
+    return words
+
+
+def first_trial() -> str:
+    with Reader("sqlite:///runs/ablate.db") as reader:
+        return str(reader.query("SELECT hash FROM trials ORDER BY 1")[1][0][0])[:6]
+
+
+@pytest.mark.parametrize("text", [text for text in COMMANDS if text not in RUN])
+def test_what_does_not_run_here_is_read(text: str) -> None:
+    """Its verb and its options exist, and their values are of the right kind."""
+    words = meant(COMMANDS[text])
+    verbs: Any = command()
+    with advice.command_line(), contextlib.suppress(Exit):
+        verbs.commands[words[0]].make_context(words[0], words[1:])
+
+
+def test_each_exception_is_a_command_of_a_page() -> None:
+    assert set(ELSEWHERE) <= set(COMMANDS)
+    for part in ABSENT:
+        assert any(part in text for text in COMMANDS)
+    for place in ELSEWHERE.values():
+        assert (ROOT / place).exists()
