@@ -16,6 +16,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $(READY)
+	@echo "Ready. Next: source .venv/bin/activate, then ablate init" >&2
 
 demo: $(READY)
 	@$(BIN)/ablate run search_spaces/quickstart.yaml

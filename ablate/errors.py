@@ -145,8 +145,15 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Returns `; did you mean 'x'?` for the nearest known name, or an empty text."""
-    near = difflib.get_close_matches(shortened(str(name)), list(known), n=1, cutoff=0.6)
+    """Returns `; did you mean 'x'?` for the nearest known name, or an empty text.
+
+    `lr` means `recipe.lr` if no other name ends like it.
+    """
+    names = list(known)
+    longer = [one for one in names if one.endswith(f".{name}")]
+    if len(longer) == 1:
+        return f"; did you mean '{longer[0]}'?"
+    near = difflib.get_close_matches(shortened(str(name)), names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
     return ""

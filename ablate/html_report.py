@@ -132,8 +132,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "nothing": "the study has only one row.",
         "policy": (
             f"{results.metric.title}: {policy(declared)}. Differences are"
-            " paired by seed; verdicts are at 5 % for all rows together; the"
-            f" margin is {declared.margin:g}."
+            " paired by seed. The verdicts share a risk of 5 %, over all rows, looks"
+            f" and declarations; the margin is {declared.margin:g}."
         ),
         "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
@@ -189,7 +189,7 @@ def _tabled(heading: str, grid: Table) -> Section:
     return Section(
         heading,
         table=html(grid, notes=False),
-        notes=[_with_code(note) for note in grid.notes],
+        notes=[_with_code(note) for note in grid.notes_with_bold],
     )
 
 

@@ -45,7 +45,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             spaces.plan,
             "Show what a space would train, its cost and its time.",
-            ("plan mine.yaml",),
+            ("plan mine.yaml", "plan mine.yaml --until-decided 12"),
         ),
         Verb(
             training.run,

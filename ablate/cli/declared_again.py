@@ -1,16 +1,34 @@
-"""What a study that has results loses if it is declared differently now."""
+"""What a study loses if it is declared now: results that are there may be the reason."""
 
 from __future__ import annotations
 
 from ablate.records import share_of_phase
 from ablate.report.verdicts import LEVEL
+from ablate.review.finding import rows_text
 from ablate.scheduling.preview import Preview
 
 
 def declared_again_lines(shown: Preview) -> list[str]:
-    """Returns what to know before a study with results is declared again; usually
-    nothing.
+    """Returns what to know before a study is declared that has results, or whose rows
+    have some; usually nothing.
     """
+    return [*_again(shown), *_known_rows(shown)]
+
+
+def _known_rows(shown: Preview) -> list[str]:
+    """Returns a line about rows that were trained for another study."""
+    rows = shown.known_rows
+    if not rows or shown.plan.space.strategy is not None:
+        return []
+    what = f"{rows_text(rows)} {'has' if len(rows) == 1 else 'have'}"
+    return [
+        f"{what[0].upper()}{what[1:]} results from before this declaration, which may be the"
+        " reason for it. So they are exploratory and get no verdict. Seeds that were"
+        " not trained before give verdicts."
+    ]
+
+
+def _again(shown: Preview) -> list[str]:
     history = shown.history
     name = shown.plan.space.name
     if history.changed:

@@ -150,6 +150,16 @@ DeviceHourOption = Annotated[
         help="Price of a GPU for an hour, or of a CPU core if trials use no GPU.",
     ),
 ]
+UntilDecidedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--until-decided",
+        metavar="SEEDS",
+        min=3,
+        max=1000,
+        help="Add seeds to inconclusive cells, up to this number per cell.",
+    ),
+]
 CpusOption = Annotated[
     int | None,
     typer.Option("--cpus", min=1, max=MOST_AT_ONCE, help="CPUs to use. [default: all]"),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 GAP = 3
 # A longer word is broken.
 LONGEST_WORD = 40
+# The most characters in a line of prose: longer lines cannot be read.
+LONGEST_LINE = 72
 # The least width of a table, even in a narrower terminal.
 LEAST_ROOM = 40
 
@@ -71,7 +73,7 @@ def show(grid: Table, form: str) -> None:
     for number, places in enumerate(_blocks(grid, console.width)):
         title = grid.title if number == 0 else ""
         console.print(_block(grid, places, title, console.width))
-    for note in grid.notes:
+    for note in grid.notes_with_bold if sys.stdout.isatty() else grid.notes:
         console.print(_shown(note, "dim"), soft_wrap=True)
 
 
@@ -128,6 +130,8 @@ def _widths(grid: Table, places: list[int], room: int) -> list[int]:
     needs = {}
     for place in places:
         whole = _longest([grid.columns[place], *(row[place] for row in grid.rows)])
+        if grid.columns[place] in grid.prose:
+            whole = max(widths[place], min(whole, LONGEST_LINE))
         needs[place] = max(0, whole - widths[place])
     left = max(0, room - sum(widths.values()) - GAP * len(places))
     # The smallest needs first: what they leave is shared by the larger ones.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ablate.records import Metric, Plan
+from ablate.records import History, Metric, Plan
 from ablate.report.noise import MOST_ROWS
 from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
+from ablate.report.verdicts import LEVEL, level_of_look
 from ablate.scheduling.preview import Preview
 from ablate.scheduling.until_decided import results_of
 
@@ -23,19 +24,21 @@ def power_lines(shown: Preview) -> list[str]:
     rows = _comparisons(plan)
     if plan.space.strategy is not None or not 0 < rows <= MOST_ROWS:
         return []
+    history = shown.history
+    if history.changed or not history.share:
+        # Nothing is tested: see `declared_again_lines`.
+        return []
     primary = [one for one in plan.space.primary if not isinstance(one, str)]
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.compared
-    seeds = max(len(cell.trials) for cell in plan.cells)
-    more = [number for number in LADDER if number > seeds][:2]
-    # A later phase has a smaller level, and no simulation of its own.
-    once = " by a study that is declared once" if shown.history.last else ""
-    lines = [f"Differences that are found{once} with {100 * POWER:g} % probability:"]
-    for number in (seeds, *more):
-        line = f"  {_seeds(number)}: {_difference(plan, number, sd)}"
-        if primary and number > 1:
-            alone = detectable_alone(number, final=plan.space.final)
-            size = _text(alone, sd, metric)
+    tested = ""
+    if history.last:
+        tested = f", tested at {100 * LEVEL * history.share:.2g} %"
+    lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
+    for seeds, level in _numbers(plan, history):
+        line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd)}"
+        if primary and seeds > 1:
+            size = _text(detectable_alone(seeds, level), sd, metric)
             line += f" (primary comparison: {size})"
         lines.append(line)
     if sd is None:
@@ -58,10 +61,28 @@ def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number > 1 else ' '}"
 
 
-def _difference(plan: Plan, seeds: int, sd: float | None) -> str:
+def _numbers(plan: Plan, history: History) -> list[tuple[int, float]]:
+    """Returns numbers of seeds with the level of their test.
+
+    A design is compared with larger ones. If seeds are added until the study is
+    decided, these are the first look and the last one.
+    """
+    looks = plan.space.looks
+    if looks is None:
+        seeds = max(len(cell.trials) for cell in plan.cells)
+        more = [number for number in LADDER if number > seeds][:2]
+        return [(number, LEVEL * history.share) for number in (seeds, *more)]
+    numbers = []
+    for look in (0, looks.number - 1):
+        level = level_of_look(looks, look, history.last, final=history.final)
+        numbers.append((looks.at[look], level))
+    return numbers
+
+
+def _difference(plan: Plan, seeds: int, level: float, sd: float | None) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
-    size = detectable(_comparisons(plan), seeds, final=plan.space.final)
+    size = detectable(_comparisons(plan), seeds, level)
     return _text(size, sd, plan.space.compared)
 
 

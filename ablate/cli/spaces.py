@@ -17,12 +17,16 @@ from ablate.cli.options import (
     FormatOption,
     RunsOption,
     StoreOption,
+    UntilDecidedOption,
     WithOption,
     load_parts,
     url_of,
 )
 from ablate.cli.output import Format, duration, show
 from ablate.records import MOST_CLASSES, MOST_SIDE
+
+# More looks at a study are abbreviated.
+MOST_LISTED = 5
 
 
 def init(
@@ -79,6 +83,7 @@ def plan(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     cpus: CpusOption = None,
+    until_decided: UntilDecidedOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -92,8 +97,11 @@ def plan(
     from ablate.cli.tables import data_line, plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
+    declared = space.read(file)
+    if until_decided is not None:
+        declared = space.until_decided(declared, until_decided)
     with busy("counting costs"):
-        shown = pipeline.preview(space.read(file), options.url, options)
+        shown = pipeline.preview(declared, options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
         if not shown.plan.space.trainer:
@@ -103,6 +111,13 @@ def plan(
             f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
             f" train, about {duration(shown.seconds)}."
         )
+        looks = shown.plan.space.looks
+        if looks is not None:
+            assert shown.full_plan is not None, "it has the seeds of all looks"
+            print(
+                f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
+                f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
+            )
         if shown.more != 0:
             print(
                 f"{'All other cells' if shown.more is None else f'{shown.more} more cells'}"
@@ -116,6 +131,14 @@ def plan(
                 )
         for line in (*power_lines(shown), *declared_again_lines(shown)):
             print(line)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    """Returns numbers in a sentence; of many, the first and the last ones."""
+    shown = [str(number) for number in numbers]
+    if len(shown) > MOST_LISTED:
+        shown = [*shown[:2], "...", shown[-1]]
+    return ", ".join(shown)
 
 
 def cost(

@@ -274,6 +274,7 @@ def backbones_table(name: str | None) -> Table:
         right=frozenset({"number"}),
         title="Backbones",
         notes=notes,
+        prose=frozenset({"about", "names", "factors"}),
     )
 
 
@@ -334,6 +335,7 @@ def factors_table(name: str | None) -> Table:
         data,
         title="Factors",
         notes=notes,
+        prose=frozenset({"levels", "about"}),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +29,7 @@ from ablate.cli.options import (
     RunsOption,
     Service,
     StoreOption,
+    UntilDecidedOption,
     WithOption,
 )
 from ablate.cli.output import Format, show, tell
@@ -36,6 +37,7 @@ from ablate.records import MOST_WHOLE
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
+    from ablate.study import Study
 
 # The exit code of a run that its budget ended.
 EXHAUSTED = 3
@@ -56,16 +58,7 @@ def run(
     max_joules: MaxJoulesOption = None,
     max_price: MaxPriceOption = None,
     device_hour: DeviceHourOption = None,
-    until_decided: Annotated[
-        int | None,
-        typer.Option(
-            "--until-decided",
-            metavar="SEEDS",
-            min=3,
-            max=1000,
-            help="Add seeds to inconclusive cells, up to this number per cell.",
-        ),
-    ] = None,
+    until_decided: UntilDecidedOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -185,24 +178,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
     how += "".join(f" --log {service}" for service in options.log)
     study = Study(outcome.study, options.url)
     if outcome.interrupted:
-        done = outcome.trials - outcome.unfinished - outcome.failed
-        again = advice.command("resume", outcome.study) + how
-        if outcome.exhausted:
-            show(study.results_table(), form.value)
-            limit = f"{outcome.exhausted.partition(' ')[0]} N"
-            if options.budget.device_hour is not None:
-                limit += f" --device-hour {options.budget.device_hour:g}"
-            failed = f", {outcome.failed} failed" if outcome.failed else ""
-            tell(
-                f"The budget is used up ({outcome.exhausted}): {done} of"
-                f" {outcome.trials} trials done{failed}. Go on with a larger one:"
-                f" {again} {limit}"
-            )
-            raise typer.Exit(EXHAUSTED)
-        tell(
-            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
-        )
-        raise typer.Exit(130)
+        _end_early(study, outcome, options, form, how)
     show(study.results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
@@ -212,16 +188,52 @@ def _train(start: Any, options: Options, form: Format) -> None:
         )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
-        tell(
-            f"{done}, {outcome.failed} failed:"
-            f" {advice.command('status', outcome.study)}"
-        )
-        raise typer.Exit(1)
-    if not any(cell.values for cell in study.read()[0].cells):
         why = advice.command("status", outcome.study)
-        tell(f"{done}; none of them completed. See why: {why}")
-        return
-    tell(f"{done}. Next: {advice.command('effects', outcome.study)}")
+        tell(f"{done}, {outcome.failed} failed: {why}")
+        raise typer.Exit(1)
+    tell(f"{done}{_next(study)}")
+
+
+def _end_early(
+    study: Study, outcome: Outcome, options: Options, form: Format, how: str
+) -> NoReturn:
+    """Says how to go on after an interruption or a used-up budget; exits.
+
+    Args:
+        how: the options of this run, which `ablate resume` needs too.
+    """
+    done = outcome.trials - outcome.unfinished - outcome.failed
+    again = advice.command("resume", outcome.study) + how
+    if not outcome.exhausted:
+        tell(
+            f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
+        )
+        raise typer.Exit(130)
+    show(study.results_table(), form.value)
+    limit = f"{outcome.exhausted.partition(' ')[0]} N"
+    if options.budget.device_hour is not None:
+        limit += f" --device-hour {options.budget.device_hour:g}"
+    failed = f", {outcome.failed} failed" if outcome.failed else ""
+    tell(
+        f"The budget is used up ({outcome.exhausted}): {done} of"
+        f" {outcome.trials} trials done{failed}. Go on with a larger one:"
+        f" {again} {limit}"
+    )
+    raise typer.Exit(EXHAUSTED)
+
+
+def _next(study: Study) -> str:
+    """Returns the end of the last sentence of a finished run: what to type next."""
+    from ablate.report.collapse import is_near_chance
+
+    results, _ = study.read()
+    if not any(cell.values for cell in results.cells):
+        return (
+            f"; none of them completed. See why: {advice.command('status', study.name)}"
+        )
+    if is_near_chance(results):
+        return f". All are near chance; see: {advice.command('review', study.name)}"
+    return f". Next: {advice.command('effects', study.name)}"
 
 
 def reproduce(

@@ -267,6 +267,7 @@ def reviewed(study: str, url: str, where: str) -> Table:
         data,
         title=f"Review of {study}",
         notes=notes,
+        prose=frozenset({"what"}),
     )
 
 

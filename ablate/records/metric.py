@@ -38,6 +38,14 @@ class Metric:
     direction: Direction = field(kw_only=True)
     compared: bool = True
 
+    @property
+    def difference_title(self) -> str:
+        """The title of a difference: percentages differ by points."""
+        unit = self.unit.strip()
+        if not unit:
+            return f"Δ {self.title}"
+        return f"Δ {self.title.partition(' (')[0]} ({unit})"
+
     def __post_init__(self) -> None:
         if not self.title:
             object.__setattr__(self, "title", self.name)

@@ -131,7 +131,7 @@ def effects_chart(
     by_verdict = _grouped(shown, lambda effect: effect.verdict)
     return Chart(
         title=results.question,
-        x=f"Δ {results.metric.title} to row 0",
+        x=f"{results.metric.difference_title}, row minus row 0",
         y="",
         series=[_forest(str(verdict), of) for verdict, of in by_verdict.items()],
         sideways=True,
@@ -182,7 +182,7 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
     by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(
         title=f"{results.question} {title}",
-        x=f"Δ {results.metric.title}",
+        x=results.metric.difference_title,
         y="",
         series=[_term_forest(kind, of, results.labels) for kind, of in by_kind.items()],
         sideways=True,

@@ -21,6 +21,14 @@ def near_chance(chance: float) -> float:
     return min(TIMES * chance, chance + SHARE * (100 - chance))
 
 
+def is_near_chance(results: StudyResults) -> bool:
+    """Whether no training of a study has learnt more than chance gives."""
+    values = [value for cell in results.cells for value in cell.values.values()]
+    if results.chance is None or not values:
+        return False
+    return max(values) < near_chance(results.chance)
+
+
 def collapsed_seeds(results: StudyResults) -> dict[int, list[int]]:
     """Returns the collapsed seeds of each row that has some.
 

@@ -50,6 +50,8 @@ NAMES_WIDTH, NAME_LINE = 0.4, 0.13
 STEEP = 0.8
 # The usual width in inches.
 WIDTH = 7.0
+# What most journals ask for.
+PNG_DPI = 300
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def ending_of(file: Path, known: Sequence[str]) -> str:
 def _save(figure: ShownFigure, file: Path, ending: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(file, dpi=150, metadata=undated.get(ending, {}))
+    figure.savefig(file, dpi=PNG_DPI, metadata=undated.get(ending, {}))
 
 
 def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ablate import cache
-from ablate.records import StudyResults, history, share_of_phase
+from ablate.records import StudyResults, history
 from ablate.report import student, verdicts
 from ablate.report.noise import (
     ALONE_GAIN,
@@ -17,7 +17,6 @@ from ablate.report.noise import (
     revision,
     standardise,
 )
-from ablate.report.verdicts import LEVEL
 
 # The probability with which a difference is found.
 POWER = 0.8
@@ -25,9 +24,7 @@ POWER = 0.8
 MOST_NUMBERS = 1_000_000
 
 
-def detectable(
-    rows: int, seeds: int, power: float = POWER, *, final: bool = False
-) -> float:
+def detectable(rows: int, seeds: int, level: float, power: float = POWER) -> float:
     """Returns the least difference of a row that is found with this probability.
 
     The unit is the standard deviation of a single training, which is equal in all
@@ -36,28 +33,26 @@ def detectable(
     Args:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
-        final: whether the seeds are final, so that they have the whole 5 %.
+        level: of the test, such as 0.045 (`verdicts.level_of_look`).
     """
-    level = LEVEL * share_of_phase(0, final=final)
     rules = revision(__file__, verdicts.__file__, history.__file__)
     key = f"power {rules} {rows} {seeds} {power} {level}"
     found = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
     return float(found)
 
 
-def detectable_alone(seeds: int, power: float = POWER, *, final: bool = False) -> float:
+def detectable_alone(seeds: int, level: float, power: float = POWER) -> float:
     """Returns the same for a row that is the first primary comparison.
 
     It is tested by Student's paired t, whose power follows the noncentral t.
 
     Args:
         seeds: of the row and of row 0, at least 2.
-        final: as for `detectable`.
+        level: as for `detectable`.
     """
     from scipy import optimize, stats
 
     freedom = seeds - 1
-    level = LEVEL * share_of_phase(0, final=final)
     limit = float(student.quantile(freedom, 1 - level / 2))
 
     def missing(size: float) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, Metric, StudyResults
-from ablate.report.confirmation import best_candidates, confirmation_note
+from ablate.report.best_rows import best_rows
+from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
@@ -25,6 +26,7 @@ from ablate.report.verdicts import Verdict
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
+BOLD_NOTE = "Bold: the best mean, and those that cannot be distinguished from it (5 %)."
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def results_table(
     """Returns the table of a study: one row per cell, in the order of the plan.
 
     A row shows the levels, the metric as mean ± sd over n seeds with the paired
-    difference to row 0, and the cost. The best mean is bold.
+    difference to row 0, and the cost. The best mean is bold, with all means that cannot
+    be distinguished from it.
 
     Args:
         published: top-1 values from a paper, by row. They get their own column, as
@@ -65,9 +68,8 @@ def results_table(
     rows = summarise(results)
     # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
     # `hurts`, and none of them depends on the margin.
-    effect_of = {
-        effect.row: effect for effect in effects(results, 1.0, looks, predict=False)
-    }
+    found = effects(results, 1.0, looks, predict=False)
+    effect_of = {effect.row: effect for effect in found}
     shown = _shown_rows(rows, results, group)
     columns = _columns(results, shown, effect_of, published)
     return Table(
@@ -76,8 +78,9 @@ def results_table(
         data=[_data(row, rows, results, effect_of, published) for row in rows],
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
-        notes=_notes(results, shown, policy, comparisons(effect_of.values()), looks),
-        bold=_best(shown, results),
+        notes=_notes(results, shown, policy, comparisons(found), looks),
+        bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
+        bold_note=BOLD_NOTE,
         groups=_group_starts(shown, group),
     )
 
@@ -230,23 +233,16 @@ def _flops_note(rows: list[Row]) -> str:
     return ""
 
 
-def _best(rows: list[Row], results: StudyResults) -> frozenset[tuple[int, str]]:
-    """Returns row and column of the best means.
-
-    A control cannot be the best row, nor a row that a search did not confirm if it
-    confirmed others.
-    """
-    compared = {cell.index for cell in best_candidates(results).cells}
-    means = {
-        number: row.mean
-        for number, row in enumerate(rows)
-        if row.mean is not None and row.role != "control" and row.index in compared
-    }
+def _bold(
+    rows: list[Row], best: Collection[int], column: str
+) -> frozenset[tuple[int, str]]:
+    """Returns row and column of the best mean, and of those that are not worse."""
+    means = [row for row in rows if row.mean is not None and row.role != "control"]
     if len(means) < 2:
         return frozenset()
-    best = (max if results.direction == "max" else min)(means.values())
-    column = results.metric.title
-    return frozenset((number, column) for number, mean in means.items() if mean == best)
+    return frozenset(
+        (number, column) for number, row in enumerate(rows) if row.index in best
+    )
 
 
 def _difference(row: Row, effect: Effect | None, digits: int) -> str:

@@ -31,7 +31,9 @@ class Table:
         data: one mapping per row, in full precision, for CSV and JSON.
         title, notes: lines above and below.
         bold: row and column of texts to emphasise.
+        bold_note: what bold means. Output without bold leaves it out.
         groups: rows before which a line is drawn.
+        prose: columns of sentences, whose lines are broken even where there is room.
     """
 
     columns: Sequence[str]
@@ -42,6 +44,15 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
     bold: frozenset[tuple[int, str]] = frozenset()
     groups: frozenset[int] = frozenset()
+    prose: frozenset[str] = frozenset()
+    bold_note: str = ""
+
+    @property
+    def notes_with_bold(self) -> tuple[str, ...]:
+        """The notes, and what bold means if anything is bold."""
+        if not self.bold or not self.bold_note:
+            return tuple(self.notes)
+        return (*self.notes, self.bold_note)
 
     def _repr_html_(self) -> str:
         return str(html(self))
@@ -114,9 +125,9 @@ def markdown(grid: Table) -> str:
     lines.append(_markdown_row(head, widths, right))
     lines.append(f"|{'|'.join(rule)}|")
     lines += [_markdown_row(row, widths, right) for row in body]
-    if grid.notes:
+    if grid.notes_with_bold:
         lines.append("")
-        lines += filter(None, map(escape.markdown_line, grid.notes))
+        lines += filter(None, map(escape.markdown_line, grid.notes_with_bold))
     return "\n".join(lines) + "\n"
 
 
@@ -153,7 +164,11 @@ def _marked(grid: Table, escaped: Callable[[str], str], mark: str) -> list[list[
 def latex(grid: Table) -> str:
     """Returns a booktabs tabular; title and notes are comments above it."""
     spec = "".join("r" if column in grid.right else "l" for column in grid.columns)
-    lines = [escape.latex_comment(line) for line in [grid.title, *grid.notes] if line]
+    lines = [
+        escape.latex_comment(line)
+        for line in [grid.title, *grid.notes_with_bold]
+        if line
+    ]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     lines += [" & ".join(map(escape.latex, grid.columns)) + r" \\", r"\midrule"]
     for number, texts in enumerate(_marked(grid, escape.latex, r"\textbf{{{}}}")):
@@ -195,8 +210,8 @@ def html(grid: Table, *, notes: bool = True) -> Markup:
         if number in grid.groups:
             lines.append(Markup("</tbody><tbody>"))
         lines.append(row("td", texts))
-    if grid.notes and notes:
-        text = Markup("<br>").join(map(escape.html, grid.notes))
+    if grid.notes_with_bold and notes:
+        text = Markup("<br>").join(map(escape.html, grid.notes_with_bold))
         foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
         lines.append(foot.format(len(grid.columns), text))
     else:

@@ -256,8 +256,10 @@ def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
         notes.append(
             f"The study was declared again after its rows could be compared"
             f" ({history.last} {'time' if history.last == 1 else 'times'}), so what is"
-            f" new is tested at {share:.2g} %; p is adjusted for it. A comparison under"
-            " another `name:`, with seeds that were not trained before, has 4.5 %."
+            f" new is tested at {share:.2g} %. p is the smallest of all declarations, each"
+            " adjusted for its share: if later seeds show less, it stays as it was. A"
+            " comparison under another `name:`, with seeds that were not trained before,"
+            " has 4.5 %."
         )
     return notes
 

@@ -16,7 +16,7 @@ from ablate.records import (
     Source,
     Status,
 )
-from ablate.report.collapse import collapsed_seeds, near_chance
+from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text
@@ -383,19 +383,15 @@ def _near_chance(study: Read) -> Iterator[Finding]:
     """Networks that have learnt nothing differ only by luck."""
     classes = study.declared.data.classes
     chance = study.results.chance
-    values: list[float] = []
-    for cell in study.results.cells:
-        values += cell.values.values()
-    if chance is None or not values:
-        return
-    if max(values) < near_chance(chance):
+    if chance is not None and is_near_chance(study.results):
+        best = max(max(cell.values.values(), default=0) for cell in study.results.cells)
         if study.declared.head:
             without = f"a network that has learnt nothing reaches about {chance:.1f} %"
         else:
             without = f"guessing among {classes} classes gives {chance:.1f} %"
         yield Finding(
             "near chance",
-            f"the best trial reaches {max(values):.1f} %, and {without}. Train longer,"
+            f"the best trial reaches {best:.1f} %, and {without}. Train longer,"
             f" or check the recipe in {study.file} (`ablate plan` prints it).",
             study.again(),
         )

@@ -17,6 +17,7 @@ from ablate.records import (
     Primary,
     Resources,
     Space,
+    Status,
     Trial,
 )
 from ablate.scheduling.cost_cache import CostCache, Count
@@ -40,6 +41,7 @@ class Preview:
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided; otherwise None.
         history: the phases of the study, as if it was declared now.
+        known_rows: rows whose results are known before the study declares them.
     """
 
     plan: Plan
@@ -49,6 +51,7 @@ class Preview:
     more: int | None = 0
     full_plan: Plan | None = None
     history: History = field(default_factory=History)
+    known_rows: tuple[int, ...] = ()
 
     @property
     def has_work(self) -> bool:
@@ -111,7 +114,27 @@ def make_preview(
         more=more,
         full_plan=full_plan,
         history=history,
+        known_rows=_known_rows(plan, known, reader) if reader else (),
     )
+
+
+def _known_rows(
+    plan: Plan, known: Mapping[str, Known], reader: Reader
+) -> tuple[int, ...]:
+    """Returns the rows that get no verdict because others trained them before.
+
+    A single seed says nothing of the noise, so it does not count (`effects.was_known`).
+    """
+    completed = [
+        key for key, trial in known.items() if trial.status is Status.COMPLETED
+    ]
+    before = reader.known_before(plan.space, plan.code, completed)
+    rows = []
+    for cell in plan.cells[1:]:
+        seeds = [trial for trial in cell.trials if trial.hash in before]
+        if len(seeds) > 1 and cell.same_as is None:
+            rows.append(cell.index)
+    return tuple(rows)
 
 
 def _check_primary(plan: Plan) -> None:

@@ -72,12 +72,24 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         return document.problem(
             where, partial(_not_allowed, path, value, details["ctx"]["expected"])
         )
+    if where[:1] == ("factors",) and len(where) == 2 and kind == "list_type":
+        return document.problem(where, _no_list(str(where[1]), value))
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(value, str) and kind.endswith("_type") and value.strip() == "":
         message += " (found an empty text)"
     return document.problem(
         where,
         f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(value))}",
+    )
+
+
+def _no_list(factor: str, value: object) -> str:
+    """The message for a factor that has one level instead of a list."""
+    shown = shortened(str(value))
+    return (
+        f"factors.{factor}: must be a list of levels, the baseline first, found"
+        f" {shortened(repr(value))}; write `{factor}: [..., {shown}]`, or, to give all"
+        f" cells this level, `fixed: {{{factor}: {shown}}}`"
     )
 
 

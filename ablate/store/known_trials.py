@@ -62,6 +62,19 @@ def _put(
         connection.execute(insert(known_trials), rows)
 
 
+def declared_by(connection: Connection, study: int) -> set[str]:
+    """Returns the hashes of the trials that a study has, or has dropped."""
+    present = (
+        select(cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study)
+    )
+    dropped = select(known_trials.c.trial_hash).where(
+        known_trials.c.study_id == study, known_trials.c.declared_at.is_(None)
+    )
+    return set(connection.execute(present.union(dropped)).scalars())
+
+
 def copy_known_trials(connection: Connection, source: int, study: int) -> None:
     """Gives a study that is declared like another one what that one knew."""
     theirs = select(known_trials.c.trial_hash, known_trials.c.declared_at).where(

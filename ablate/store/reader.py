@@ -44,7 +44,7 @@ from ablate.store.history import (
     with_cells,
 )
 from ablate.store.images import images_of
-from ablate.store.known_trials import known_when_declared
+from ablate.store.known_trials import declared_by, known_when_declared
 from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
@@ -177,6 +177,30 @@ class Reader(TrialReader):
             declared = declarations_of(connection, study)
             new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
+
+    def known_before(
+        self, space: Space, code: Mapping[str, str], hashes: Iterable[str]
+    ) -> set[str]:
+        """Returns the completed trials that a study would declare after their results.
+
+        A trial that the study has declared before, or dropped, is none of these. There
+        are none if the study is declared like this already.
+
+        Args:
+            code: the versions of the user's own parts (`Plan.code`).
+            hashes: of completed trials.
+        """
+        with self._engine.connect() as connection:
+            study = connection.execute(
+                select(studies.c.id).where(studies.c.name == space.name)
+            ).scalar()
+            if study is None:
+                # A study under another name goes on with the history of its twin.
+                study, _ = inherited(connection, space, code)
+            elif new_declaration(connection, study, space, code, now()) is None:
+                return set()
+            declared = declared_by(connection, study) if study is not None else set()
+        return set(hashes) - declared
 
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
         """Returns which test images trials get right, by row and seed.

@@ -66,9 +66,11 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
             axis=1,
         )
         st.dataframe(styled, hide_index=True, width="stretch")
+        notes = made.notes_with_bold
     else:
         st.dataframe(shown, hide_index=True, width="stretch")
-    for note in made.notes:
+        notes = tuple(made.notes)
+    for note in notes:
         words.caption(note)
     file = f"{name.replace('/', '-')}-{of}.csv"
     st.download_button(

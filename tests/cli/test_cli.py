@@ -59,7 +59,8 @@ def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     assert "Does a shortcut help a very small ViT?" in out
     assert "tiny: 4 cells x 1 seeds, 4 trials, 0 known, 4 to train" in err
     assert "[4/4]" in err
-    assert "4 trials trained, 0 known before. Next: ablate effects tiny" in err
+    done = "4 trials trained, 0 known before."
+    assert f"{done} All are near chance; see: ablate review tiny" in err
     assert "\x1b" not in out + err, "no bars and no colours outside a terminal"
     code, again, err = say("run", "tiny.yaml", "--executor", "inline")
     assert code == 0
@@ -88,6 +89,18 @@ def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     assert re.search(r"2 trials: 0 known, 2 to train, about \d+ s\.", out)
     assert "Data: digits, 200 training images of 8 x 8 x 1, 10 classes." in out
     assert not Path("runs").exists()
+
+
+def test_plan_says_how_many_seeds_are_added(say: Say) -> None:
+    code, out, _ = say("plan", "tiny.yaml", "--until-decided", "20")
+    assert code == 0
+    assert (
+        "Inconclusive rows get more seeds after 2, 5, ..., 17 seeds, up to 20 per cell:"
+        " 80 trials at most." in out
+    )
+    found = re.findall(r"^  (\d+) seeds: ([\d.]+) sd$", out, re.MULTILINE)
+    assert [seeds for seeds, _ in found] == ["20"]
+    assert "  2 seeds: none below 50 sd\n" in out
 
 
 VERBS: list[tuple[str, ...]] = [

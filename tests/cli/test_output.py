@@ -105,3 +105,20 @@ def test_free_text_breaks_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = lines(grid, 80, monkeypatch)
     assert sum("row" in line for line in shown) == 1
     assert " ".join(shown).split().count("remark") == 20
+
+
+def test_a_sentence_breaks_its_lines_where_there_is_room_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Outside a terminal there is room for everything; a reader needs short lines."""
+    words = " ".join(["word"] * 60)
+    grid = Table(
+        columns=["finding", "what"],
+        rows=[["one", words]],
+        data=[],
+        prose=frozenset({"what"}),
+    )
+    show(grid, form="table")
+    out = capsys.readouterr().out
+    assert max(len(line) for line in out.splitlines()) < 100
+    assert out.count("word") == 60

@@ -271,6 +271,11 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         4,
         "unknown factor 'shortcut.count'; did you mean 'shortcuts.count'?",
     ),
+    "field of the recipe": (
+        changed("shortcuts.count: [0, 1]", "lr: [1e-3, 2e-3]"),
+        4,
+        "unknown factor 'lr'; did you mean 'recipe.lr'?",
+    ),
     "level not allowed": (
         changed("parallel", "paralel"),
         5,
@@ -312,7 +317,8 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "levels not a list": (
         changed("[0, 1]", "1"),
         4,
-        "factors.shortcuts.count: must be a valid list, found 1",
+        "factors.shortcuts.count: must be a list of levels, the baseline first, found 1;"
+        " write `shortcuts.count: [..., 1]`",
     ),
     "level is null": (changed("[0, 1]", "[0, null]"), 4, "found None"),
     "number too large": (changed("[0, 1]", "[0, 1e999]"), 4, "is not a finite number"),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate import registry
+from ablate import pipeline, registry, space
+from ablate.cli.declared_again import declared_again_lines
 from ablate.pipeline import Options
 from ablate.records import RESOLVED, Epoch, History, Status, Trial
 from ablate.report.effects import SURVIVORS
@@ -58,6 +59,35 @@ def test_rows_that_another_study_trained_first_are_exploratory(desk: Desk) -> No
     study = desk.run(TEXT)
     assert exploratory(study) == NEW_ROWS
     assert "known before" in names(study)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ["parts SMALLER", "other TEXT"],
+        ["parts SMALLER"],
+        ["parts TEXT", "parts SMALLER"],
+        ["other TEXT"],
+        ["other SMALLER"],
+        ["other SMALLER", "other TEXT"],
+        ["parts TEXT"],
+        ["parts TEXT", "other TEXT"],
+        [],
+    ],
+    ids=" then ".join,
+)
+def test_a_plan_names_the_rows_that_will_be_exploratory(
+    desk: Desk, before: list[str]
+) -> None:
+    """It says so before anything is declared."""
+    for one in before:
+        name, text = one.split()
+        desk.run({"TEXT": TEXT, "SMALLER": SMALLER}[text], name)
+    declared = space.load(TEXT, "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    said = [line for line in declared_again_lines(shown) if "exploratory" in line]
+    assert bool(said) == bool(shown.known_rows)
+    assert set(shown.known_rows) == exploratory(desk.run(TEXT))
 
 
 def test_rows_that_are_declared_before_they_are_trained_are_not(desk: Desk) -> None:
