@@ -2,6 +2,9 @@
 .PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
+# Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := .venv/bin
 READY := .venv/ready
 
@@ -12,7 +15,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 	@test -x $(BIN)/python || python3 -m venv .venv
 	@echo "Installing the pinned requirements into .venv (torch with CUDA libraries: about 6 GB) ..." >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
-	@# Compiled once here: where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and timm again.
+	@# Compiled once here: where PYTHONDONTWRITEBYTECODE is set, every process of a user would compile torch and timm again.
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $(READY)
@@ -21,15 +24,15 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 demo: $(READY)
 	@$(BIN)/ablate run search_spaces/quickstart.yaml
 
-# Two processes of one thread each; those that start Ray have the machine to themselves.
+# Three processes of one thread each on two cores: tests that wait for a process leave a core to the others.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not proof and not gpu"
-	@$(BIN)/python -m pytest -q -m "ray and not proof"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not ray and not browser and not proof and not gpu"
 
-# Kills of drivers, workers, nodes and processes of a trial (short versions of `make faults`), and of `make trust` and
-# `make bench-search`.
+# Tests in a real browser; tests with a real Ray, which have the machine to themselves; and short versions of `make faults`,
+# `make trust` and `make bench-search`.
 proofs: $(READY)
-	@$(BIN)/python -m pytest -q -m proof
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "browser and not ray and not proof"
+	@$(BIN)/python -m pytest -q -m "ray or proof"
 
 quick: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof and not gpu"

@@ -17,9 +17,8 @@ from ablate.report.effects import effects
 from ablate.report.verdicts import holm
 from tests.benchmarks import load
 
-# Studies for each promise: few show a broken one, more are in `make proofs`, and `make
-# trust` takes the most.
-COUNTS = [300, pytest.param(2000, marks=pytest.mark.proof)]
+# Studies for each promise; `make trust` takes more.
+COUNT = 2000
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +26,13 @@ def trust() -> ModuleType:
     return load("trust")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", COUNTS)
-def test_every_promise_is_kept(trust: ModuleType, count: int) -> None:
-    broken = [proof for proof in trust.proofs(count) if not proof.holds]
+@pytest.mark.proof
+def test_every_promise_is_kept(trust: ModuleType) -> None:
+    broken = [proof for proof in trust.proofs(COUNT) if not proof.holds]
     assert not broken
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_planted_effects_are_recovered_without_bias(trust: ModuleType) -> None:
     errors = dict(trust.biases(1000))
     assert len(errors) == 6
@@ -57,7 +55,7 @@ def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
     assert not trust.Proof("", "", unadjusted / 300, 0, 0.05, 300).holds
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_users_would_be_fooled_without_the_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -71,7 +69,7 @@ def test_users_would_be_fooled_without_the_history(
     assert users.fooled(100, users.swaps_the_baseline, 4, equal) > 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_users_would_be_fooled_by_results_that_were_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -91,7 +89,7 @@ def test_users_would_be_fooled_by_results_that_were_known(
     assert users.fooled(200, users.takes_rows_of_another_study, 8, equal) > 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_users_would_be_fooled_by_searches_that_they_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,12 +101,12 @@ def test_users_would_be_fooled_by_searches_that_they_stop(
     assert users.fooled(200, stop, 8, noise) > 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_estimates_are_those_of_the_mixed_model(trust: ModuleType) -> None:
     assert trust.against_mixed_model(3) < 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_holm_is_that_of_statsmodels() -> None:
     generator = np.random.default_rng(0)
     for size in (1, 2, 7, 30):
@@ -116,7 +114,7 @@ def test_holm_is_that_of_statsmodels() -> None:
         assert np.allclose(holm(raw, size), multipletests(raw, method="holm")[1])
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_equal_rows_are_all_bold(trust: ModuleType, seeds: int) -> None:
     """A row that equals the others is hardly ever told from the best one."""

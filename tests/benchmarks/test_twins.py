@@ -36,7 +36,7 @@ def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.usefixtures("cifar")
 def test_twins_train_two_batches(twins: ModuleType, tmp_path: Path) -> None:
     options = Options(tmp_path / "runs", executor="inline")

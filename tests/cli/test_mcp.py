@@ -58,6 +58,7 @@ class Stranger:
         budget = (await self.ask("status"))["budget"]["trials"]
         space = yaml.safe_load((await self.ask("example"))["result"])
         space["recipe"]["epochs"] = 5
+        space["data"] = {"name": "digits", "train_images": 400}
         space["recipe"]["warmup_epochs"] = 0
         for seeds in (5, 4, 3, 2):
             space["seeds"] = seeds
@@ -79,7 +80,7 @@ class Stranger:
         }
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_program_that_knows_only_the_tools_reports_a_study(tmp_path: Path) -> None:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
@@ -123,7 +124,7 @@ async def within_the_budget(agent: Stranger) -> None:
     assert "only a person can raise it" in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_budget_holds_over_restarts(tools: Tools, tmp_path: Path) -> None:
     first = tools.run(ONE_SEED, "one", seconds=60)
     assert (first.state, first.budget.trials.used) == ("finished", 4)
@@ -135,7 +136,7 @@ def test_the_budget_holds_over_restarts(tools: Tools, tmp_path: Path) -> None:
     assert third.state == "finished"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_run_is_stopped_and_goes_on(tools: Tools) -> None:
     from mcp.server.mcpserver.exceptions import ToolError
 
@@ -172,7 +173,7 @@ def test_agents_need_a_budget(say: Say, words: tuple[str, ...]) -> None:
     assert "agents need a budget: add --max-hours 8" in err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_queries_have_values_that_json_has(tools: Tools) -> None:
     from mcp.server.mcpserver.exceptions import ToolError
 

@@ -99,7 +99,7 @@ levels = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SMALL)
-@settings(max_examples=5)
+@settings(max_examples=2)
 @example({})
 @example({"shortcuts.count": 2, "ffn.kernel": 3, "drop.path": 0.1})
 @given(levels)

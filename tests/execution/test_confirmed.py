@@ -106,9 +106,10 @@ def test_the_table_says_what_the_search_saw(
             statistics.fmean(cell.search_values.values()) if cell.search_values else 0
         )
         assert (f"row {cell.index} {told:.2f}" in note) == cell.is_confirmed
-    # The best row is one of those that were confirmed, or row 0.
-    (bold,) = {row for row, _ in shown.bold}
-    assert bold == 0 or searched.cells[bold].is_confirmed
+    # Only rows that were confirmed can be the best ones, and row 0.
+    bold = {shown.data[number]["row"] for number, _ in shown.bold}
+    assert bold
+    assert all(row == 0 or searched.cells[row].is_confirmed for row in bold)
     table = Study("tiny", options.url).effects_table()
     assert any(note.startswith("not confirmed") for note in table.notes)
     for row in table.data:

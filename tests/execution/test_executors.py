@@ -468,7 +468,7 @@ def test_inline_refuses_what_it_cannot_do(tiny: str, tmp_path: Path) -> None:
         make("inlin")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_everything_but_ray_works_without_ray(tiny: str, tmp_path: Path) -> None:
     """On a machine where `import ray` fails, a study runs inline."""
     (tmp_path / "ray.py").write_text("raise ImportError('no ray here')\n")

@@ -86,7 +86,7 @@ class Killed(BaseException):
     """Stands for a kill: nothing catches it."""
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(kills=st.lists(st.integers(1, 40), max_size=6))
 @settings(
     deadline=None,

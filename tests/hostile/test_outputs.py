@@ -207,7 +207,9 @@ def test_markdown_is_a_table_of_the_texts(grid: Table) -> None:
     wanted = [squeezed(grid.title)] if squeezed(grid.title) else []
     wanted += [squeezed(cell) for row in [grid.columns, *grid.rows] for cell in row]
     assert [filled(cell) for cell in found[: len(wanted)]] == wanted
-    assert filled(" ".join(found[len(wanted) :])) == squeezed(" ".join(grid.notes_with_bold))
+    assert filled(" ".join(found[len(wanted) :])) == squeezed(
+        " ".join(grid.notes_with_bold)
+    )
     strong = sum(
         child.type == "strong_open"
         for token in inlines
@@ -260,7 +262,9 @@ def test_latex_stays_inside_its_table(grid: Table) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
     assert comments == [
-        escape.latex_comment(text) for text in [grid.title, *grid.notes_with_bold] if text
+        escape.latex_comment(text)
+        for text in [grid.title, *grid.notes_with_bold]
+        if text
     ]
     rules = [
         line

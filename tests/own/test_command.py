@@ -92,7 +92,7 @@ def test_a_script_is_studied(use: Use, run: Run, options: Options) -> None:
 def test_an_interrupted_script_goes_on(
     use: Use, run: Run, options: Options, tmp_path: Path, epochs: int
 ) -> None:
-    prepare(use, "time.sleep(0.2)")
+    prepare(use, "time.sleep(0.1)")
     run(SPACE)
     expected = totals(options)
     other = Options(runs=tmp_path / "other", executor="inline", cpus=2)

@@ -27,7 +27,7 @@ def file_of(name: str) -> Path:
     return ROOT / "examples" / name / "mine.py"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["characters", "script"])
 def test_an_example_is_studied(name: str, options: Options) -> None:
     folder = ROOT / "examples" / name
@@ -46,7 +46,7 @@ def test_an_example_is_studied(name: str, options: Options) -> None:
     assert frame[metric].nunique() == 6, "each trial has a value of its own"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_examples_pass_their_checks(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

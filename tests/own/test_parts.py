@@ -315,7 +315,7 @@ def test_a_metric_needs_all_logits_in_one_process(use: Use) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_several_processes_of_a_trial_load_the_parts(
     use: Use, run: Run, study: Study
 ) -> None:

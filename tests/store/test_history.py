@@ -36,6 +36,9 @@ from tests.store.desk import (
 )
 from tests.store.older import drop_views
 
+# Each test runs several studies.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def desk(options: Options) -> Desk:

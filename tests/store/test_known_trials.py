@@ -34,6 +34,9 @@ from tests.store.desk import (
     with_seeds,
 )
 
+# Each test runs several studies.
+pytestmark = pytest.mark.slow
+
 SMALLER = TEXT.replace("  layout: [serial, parallel]\n", "")
 # The rows with `layout: parallel`, which helps.
 NEW_ROWS = {row for row in range(1, 8) if helps(row)}

@@ -398,7 +398,7 @@ events = st.lists(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(events)
 @settings(deadline=None, max_examples=60)
 def test_any_order_of_events_keeps_one_result_a_trial(

@@ -130,7 +130,7 @@ def test_the_shares_of_augmented_batches_are_those_of_one_process() -> None:
     assert len(next(first_images(parts[7], 5))) == 5, "diagnostics see all images"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_shares_of_image_files_are_those_of_one_process(tmp_path: Path) -> None:
     """The same order with one process and with two; each augments its share with draws
     of its own.
@@ -219,7 +219,7 @@ def test_resources_say_how_many_processes(tiny: str) -> None:
         load("{processes: 2}", varied)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     """Up to rounding, with augmentation, mixing, clipping, EMA and a loss term that has
     weights; only the loopback is used.
@@ -251,7 +251,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert all(torch.allclose(others[key], weights[key], atol=1e-4) for key in weights)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_batch_norm_of_two_processes_takes_half_precision(
     precision: str, tmp_path: Path
@@ -270,7 +270,7 @@ def test_batch_norm_of_two_processes_takes_half_precision(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_batch_norm_of_two_processes_is_that_of_one(
     accumulate: int, tmp_path: Path
@@ -291,7 +291,7 @@ def test_batch_norm_of_two_processes_is_that_of_one(
         torch.testing.assert_close(others[name], tensor, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_processes_take_their_shares_in_parts(tmp_path: Path) -> None:
     recipe = replace(SHARED, epochs=2)
     alone, weights = trained(trial(recipe), tmp_path / "one", 1)
@@ -317,7 +317,7 @@ while True:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.proof
 def test_killed_and_resumed_it_is_bit_for_bit_the_same(tmp_path: Path) -> None:
     wanted = drawing()
@@ -340,7 +340,7 @@ def test_killed_and_resumed_it_is_bit_for_bit_the_same(tmp_path: Path) -> None:
     assert all(torch.equal(weights[key], same[key]) for key in weights)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_divergence_is_told_in_step_and_a_dead_process_fails_the_trial(
     tmp_path: Path,
 ) -> None:
@@ -363,7 +363,7 @@ def test_divergence_is_told_in_step_and_a_dead_process_fails_the_trial(
     assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_process_that_cannot_begin_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

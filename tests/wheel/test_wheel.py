@@ -148,6 +148,7 @@ def ablate(installed: Path, folder: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.proof
 def test_a_wheel_finds_its_version_its_examples_and_its_pages(
     installed: Path, tmp_path: Path
 ) -> None:
