@@ -58,6 +58,7 @@ def _row_of(one: int | Settings, cells: Sequence[Planned]) -> int | None:
         found = [cell for cell in rows if _changed(cell.levels, reference) == wanted]
     if not found:
         return None
+    # A row that repeats row 0 is no comparison.
     cell = found[0]
     row = cell.index if cell.same_as is None else cell.same_as
     return row or None

@@ -73,6 +73,8 @@ def _numbers(plan: Plan, history: History) -> list[tuple[int, float]]:
         more = [number for number in LADDER if number > seeds][:2]
         return [(number, LEVEL * history.share) for number in (seeds, *more)]
     numbers = []
+    # What the looks between find too is left out, so the last number is a little too
+    # large: a study finds at least this difference.
     for look in (0, looks.number - 1):
         level = level_of_look(looks, look, history.last, final=history.final)
         numbers.append((looks.at[look], level))

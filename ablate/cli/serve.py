@@ -50,6 +50,7 @@ def token_of(word: str, file: Path | None) -> str:
             f"--token-file {file} cannot be read: {reason}; write one line with the"
             " token into it"
         ) from None
+    # A line feed at the end is no part of the token; one inside is a mistake.
     if not token or len(token.split()) > 1:
         raise AblateError(
             f"--token-file {file} holds no token; write one line with one word into it"

@@ -264,6 +264,8 @@ def _trace(
     with _ONE_AT_A_TIME, torch.no_grad():
         alike = Alike(model if share else nn.Module())
         analysed = _analysed(model, image, rules, alike)
+        # A module that runs twice has no cost of its own that could be repeated, so
+        # every module is traced.
         if alike.ran_twice:
             alike = Alike(nn.Module())
             analysed = _analysed(model, image, rules, alike)

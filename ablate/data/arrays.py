@@ -364,6 +364,8 @@ def _headers(archive: zipfile.ZipFile, path: Path) -> dict[str, Header]:
         with archive.open(member) as stream:
             header = _header(stream)
             start = stream.tell()
+        # Sizes in the directory of an archive are claims too. Deflate shrinks zeros to
+        # a thousandth at most, so more bytes than that cannot come out.
         if member.compress_type == zipfile.ZIP_DEFLATED:
             most = DEFLATED * member.compress_size
         else:

@@ -153,6 +153,8 @@ def describe_coco(path: str) -> tuple[int, int, str]:
         raise DataError(_missing(path, folder))
     contents = [read_annotations(path, split) for split in SPLITS]
     numbers = [category_numbers(content) for content in contents]
+    # A class is the place of its category in the file. Splits with different categories
+    # would give one number two meanings.
     if numbers[0] != numbers[1]:
         other = sorted(set(numbers[0]) ^ set(numbers[1]))
         raise DataError(
@@ -193,6 +195,7 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
             problem = _problem(one, fields)
             if problem:
                 raise DataError(f"data: {file}: {key}[{number}] {problem}")
+    # A reference to nothing would fail at the first batch that needs it, hours later.
     for field, key in (("category_id", "categories"), ("image_id", "images")):
         known = {one["id"] for one in content[key]}
         for number, one in enumerate(content["annotations"]):

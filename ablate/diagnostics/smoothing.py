@@ -46,6 +46,8 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
         or seen.source.shape != seen.output.shape
     ):
         return {}
+    # The norm of W_h = W_V W_O is that of a product of two thin matrices, whose inner
+    # side is the width of a head.
     heads = attention.num_heads
     value = attention.value_weight().float().unflatten(0, (heads, -1))
     output = attention.proj.weight.float().unflatten(1, (heads, -1)).movedim(1, 0)

@@ -126,6 +126,8 @@ def create(
     _refuse(wanted, image_size)
     own = dimensions(name)
     arguments: dict[str, Any] = {"img_size": image_size}
+    # What equals the backbone's own is left to timm, so that a cell without edits is
+    # timm's own network.
     timm_names = {
         "patch_size": "patch_size",
         "width": "embed_dim",
@@ -138,6 +140,7 @@ def create(
             arguments[theirs] = getattr(wanted, ours)
     if name == NAME or wanted.pool != own.pool:
         arguments |= _pooling(name, wanted.pool)
+    # A rate of 0 is what timm has without the argument.
     rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
     if wanted.head_dropout:
         rates["drop_rate"] = wanted.head_dropout

@@ -264,6 +264,8 @@ def _dimensions(
 
     Raises Infeasible if the family cannot change one of them.
     """
+    # Factors edit the numbers one after the other, so that several can change the same
+    # one. What counts is the result: a change that is undone needs no support.
     own = family.dimensions(backbone)
     wanted = own
     for factor in _active(values):

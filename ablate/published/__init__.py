@@ -259,6 +259,7 @@ def matching_row(
             return factors.parameters()[name][1].default
         return None
 
+    # A level that the network does not read cannot tell two rows apart.
     def same(row: PublishedRow) -> bool:
         if row.head != head:
             return False

@@ -296,6 +296,8 @@ def control_effects(
         for cell in results.cells
         if cell.role == "variant" and cell.same_as is None and cell.statuses
     ]
+    # Without a control of its own, a variant costs what the baseline costs, or the
+    # baseline is the network nearest to it in cost.
     if baseline and (controls or declared):
         pairs = [(cell, controls.get(cell.index, baseline)) for cell in variants]
     else:
@@ -305,6 +307,7 @@ def control_effects(
         for cell, other in pairs
         if other
     ]
+    # Holm's test has no sequential version here, so each look gets an equal part.
     number = looks.number if looks else 1
     level = LEVEL * results.history.share / number
     named = [replace(effect, labels=results.labels) for effect in paired_cells]

@@ -104,6 +104,7 @@ class Factorial:
         self._cells = representatives(results, self._names)
         self._levels = {name: self._observed_levels(name) for name in self._names}
         self.additive = False
+        # A full grid needs no model: means of cells are unbiased whatever interacts.
         self._blocks = Blocks(results) if self.is_grid else self._regression()
 
     def _observed_levels(self, name: str) -> tuple[Level, ...]:
@@ -118,6 +119,8 @@ class Factorial:
     @cached_property
     def is_grid(self) -> bool:
         """Whether every combination of levels was trained, or repeats one that was."""
+        # The product of the levels may be huge; it is only visited if there are as many
+        # cells.
         wanted = math.prod(len(levels) for levels in self._levels.values())
         return wanted <= len(self._cells) and all(
             combination in self._cells and is_observed(self._cells[combination])

@@ -250,6 +250,8 @@ class Judge:
                 look,
                 decided.values(),
             )
+            # This is the last look that has data: its verdicts count once all of its
+            # trials have ended, because a part of them would be another look.
             if not any(_has_more(cell, count) for cell in open_):
                 if not all(_is_complete(cell, count) for cell in (*open_, reference)):
                     found = [

@@ -78,6 +78,8 @@ def image_effects(
             for seed in effect.seeds
             if (effect.row, seed) in images and (effect.against, seed) in images
         ]
+        # Seeds with other test sets, as after a change of `test_images`, have no images
+        # in common that could be compared one by one.
         sizes = {len(one) for _, *both in pairs for one in both}
         if len(pairs) < 2 or len(sizes) != 1:
             continue

@@ -268,6 +268,8 @@ def null_of(present: Array) -> Null:
     # The row with the fewest seeds comes first: it is the one with the larger noise.
     order = np.argsort(present.sum(axis=1), kind="stable")
     simulated = present[order[:MOST_ROWS]]
+    # Seeds of the same rows are alike. Patterns with their numbers name a simulation, so
+    # that studies of equal shape share it.
     seeds, repeats = np.unique(simulated, axis=1, return_counts=True)
     patterns = tuple(tuple(map(bool, row)) for row in seeds)
     return _simulated(patterns, tuple(map(int, repeats)))
@@ -307,6 +309,7 @@ def _largest_scores(present: Array) -> Array:
     draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
     # In parts that fit into the cache of a processor.
     part = max(1, min(draws, 400_000 // size))
+    # The same draws every time: a p value does not change when it is computed again.
     generator = np.random.default_rng(0)
     largest = []
     for start in range(0, draws, part):
@@ -320,6 +323,8 @@ def _largest_scores(present: Array) -> Array:
 def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
     """Returns scores, shape (draws, rows), with larger noise in two cells."""
     differences = noise[:, 1:] - np.sqrt(reference) * noise[:, :1]
+    # Larger noise is worst in row 0, which all differences contain, and in the row with
+    # the fewest seeds, whose own variance is known least.
     differences[:, 0] += (np.sqrt(row) - 1) * noise[:, 1]
     return standardise(differences, present).score
 

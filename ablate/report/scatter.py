@@ -48,6 +48,7 @@ def scatter_chart(
         positive = " that are positive" if log_x or log_y else ""
         raise AblateError(f"no trial has values of both {x} and {y}{positive} yet")
     shown = titles or {}
+    # In the order of the trials, so that colours stay when a study gets more of them.
     grouped: dict[Any, list[Mapping[str, Any]]] = {}
     for point in known:
         grouped.setdefault(point[by] if by else None, []).append(point)

@@ -128,6 +128,7 @@ def _known_rows(
     completed = [
         key for key, trial in known.items() if trial.status is Status.COMPLETED
     ]
+    # A trial that is still running has no result that could be a reason.
     before = reader.known_before(plan.space, plan.code, completed)
     rows = []
     for cell in plan.cells[1:]:

@@ -89,6 +89,7 @@ def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[
         and effect.withheld not in NO_SEED_HELPS
         and counts[effect.row] == most
     }
+    # A variant cannot be compared further than its control goes.
     controls = {
         cell.index if cell.same_as is None else cell.same_as
         for cell in plan.cells

@@ -47,6 +47,7 @@ def read_rows(
                 context.wrong(
                     where, partial(not_listed, "rows", name, level, levels[name])
                 )
+        # Rows are equal if their levels are, in any order.
         first = numbers.setdefault(frozenset(row.items()), number)
         if first != number:
             context.wrong(

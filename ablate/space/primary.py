@@ -40,6 +40,8 @@ def read_primary(
         )
     for number, one in enumerate(primary):
         where: Where = ("primary", number)
+        # A factor of a user can have the name `controls`. It means the comparisons only if
+        # it stands alone.
         if one == CONTROLS and len(primary) == 1:
             if context.form.control is None:
                 context.wrong(

@@ -236,6 +236,8 @@ def check_shares(context: Context, space: Space) -> None:
     mixes = space.recipe.mixes or any(
         any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix")
     )
+    # Image i of a batch is mixed with image n - 1 - i. A process gets a part from each
+    # half, so that both images of a pair are in one process.
     parts = processes * (2 if mixes else 1)
     modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
     if processes > 1 and mixes and modes:

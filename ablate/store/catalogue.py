@@ -289,6 +289,7 @@ class Catalogue:
             )
             if missing["kind"] != "column":
                 return did_you_mean(name, tables) or f"; there are {', '.join(tables)}"
+            # Columns of the tables in the statement only: all of them would be a page.
             named = [
                 table
                 for table in tables

@@ -80,6 +80,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     mine = {
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
     }
+    # All names are checked before anything is written.
     for study in chosen:
         here = mine.get(study["name"])
         if here is not None and _declaration(here) != _declaration(study):
@@ -97,6 +98,8 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         )
         if study["name"] not in mine:
             new.append((study, rows_of))
+    # Rows are written in the order of their foreign keys: trials need architectures,
+    # cells need trials, attempts need both.
     _architectures(source, target)
     taken, known = _trials(source, target, list(hashes))
     places = {study["id"]: _put_study(target, study, rows_of) for study, rows_of in new}

@@ -321,6 +321,8 @@ class Reader(TrialReader):
         known = [trial for trial in trained if trial.known]
         if not known:
             return history
+        # A phase of -1 is before the first declaration. Known seeds that a later phase
+        # added concern that phase only.
         later = [trial.phase for trial in known if trial.phase >= 0]
         with self._engine.connect() as connection:
             before = seeds_of_row_0_left_out(connection, study, history.begins[0])
@@ -445,6 +447,8 @@ def _cell_result(
         fresh: seeds on which a search confirms its best cells. If a cell other than
             row 0 has some, only these are its result: the others chose it.
     """
+    # The seeds that chose a cell favour it. They would bias its mean, so they are kept
+    # apart from those that confirm it.
     chose: Mapping[int, float] = {}
     if row["number"] > 0 and any(trial.seed in fresh for trial in trained):
         chose = _values(trial for trial in trained if trial.seed not in fresh)

@@ -367,6 +367,7 @@ class Writer:
 
     def _beat(self) -> None:
         """Extends all leases of this driver."""
+        # By the clock of the database: those of the drivers' machines may differ.
         with write_transaction(self._engine) as connection:
             until = clock(connection) + LEASE_SECONDS
             connection.execute(

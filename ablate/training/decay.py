@@ -43,6 +43,8 @@ def apply_exceptions(
         wanted = recipe.weight_decay if decays else 0.0
         mine["params"] = [one for one in mine["params"] if one is not parameter]
         fitting = (group for group in groups if _same_but_decay(group, mine, wanted))
+        # An optimiser may have several groups already, such as one for each learning
+        # rate of layer decay. A parameter keeps everything of its group but the decay.
         target = next(fitting, None)
         if target is None:
             optimizer.add_param_group(

@@ -99,6 +99,8 @@ def check_nodes() -> None:
         if node["Alive"]
         and (node["Resources"].get("CPU") or node["Resources"].get("GPU"))
     }
+    # Nodes without CPUs and GPUs run no trial. All nodes are asked before the first
+    # answer is read, so that they start at the same time.
     look = ray.remote(num_cpus=0, max_retries=0)(versions)
     asked = {
         key: (

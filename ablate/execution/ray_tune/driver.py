@@ -280,6 +280,7 @@ class _Run:
         """Has every worker save its checkpoint and forwards what they report."""
         self._leave()
         deadline = time.monotonic() + LEAVE_SECONDS
+        # A worker that does not answer in time keeps its last checkpoint.
         while self._busy() and time.monotonic() < deadline:
             for slot, job, answer in self._slots.answers(WAIT_SECONDS):
                 if job is None or job is not slot.job:

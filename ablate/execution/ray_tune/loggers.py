@@ -101,6 +101,7 @@ class Run:
                         if value is not None:
                             values[name] = value
                     self.waiting[epoch.number] = values
+        # Diagnostics of an epoch arrive after its metrics, and are logged with them.
         elif isinstance(event, Measured):
             for one in event.measurements:
                 name = f"{one.name}/layer {one.layer}"
