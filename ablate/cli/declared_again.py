@@ -20,11 +20,20 @@ def _known_rows(shown: Preview) -> list[str]:
     rows = shown.known_rows
     if not rows or shown.plan.space.strategy is not None:
         return []
+    if shown.history.last:
+        end = (
+            "So they are exploratory: what they add gives no verdict, and what was"
+            " shown before stays."
+        )
+    else:
+        end = (
+            "So they are exploratory and get no verdict. Seeds that were not trained"
+            " before give verdicts."
+        )
     what = f"{rows_text(rows)} {'has' if len(rows) == 1 else 'have'}"
     return [
         f"{what[0].upper()}{what[1:]} results from before this declaration, which may be the"
-        " reason for it. So they are exploratory and get no verdict. Seeds that were"
-        " not trained before give verdicts."
+        f" reason for it. {end}"
     ]
 
 

@@ -28,12 +28,14 @@ def power_lines(shown: Preview) -> list[str]:
     if history.changed or not history.share:
         # Nothing is tested: see `declared_again_lines`.
         return []
-    primary = [one for one in plan.space.primary if not isinstance(one, str)]
+    primary = [one for one in history.primary if not isinstance(one, str)]
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.compared
     tested = ""
     if history.last:
         tested = f", tested at {100 * LEVEL * history.share:.2g} %"
+        if plan.space.looks is not None:
+            tested += " in all looks together"
     lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
     for seeds, level in _numbers(plan, history):
         line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd)}"

@@ -29,6 +29,7 @@ NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 # Both draws of a split have a generator each: the subset, and the images held out.
 SUBSET, HELD_OUT = 0, 1
 MOST_IMAGES = 100_000_000
+SPLITS = ("train", "test")
 # The largest factor by which DEFLATE can shrink data: a file that claims more is wrong.
 DEFLATED = 1_040
 # Training images and labels, test images and labels.
@@ -190,11 +191,6 @@ def _check_own(
         problem = f"x_{split} is empty"
     elif labels.min() < 0:
         problem = f"y_{split} has the label {labels.min()}; labels begin with 0"
-    elif labels.min() > 0 and split == "train":
-        problem = (
-            f"y_train starts at label {labels.min()}; labels begin with 0, so subtract"
-            f" {labels.min()} from y_train and y_test"
-        )
     if problem:
         raise DataError(f"data: {name}: {problem}; see docs/data.md")
 
@@ -225,6 +221,26 @@ class Shape:
     test_images: int
 
 
+def _refuse_shifted(where: str, train: int, test: int) -> None:
+    """Raises DataError if class 0 has no training image: it would be counted anyway.
+
+    Only a new description is refused. What was stored before stays readable.
+
+    Args:
+        train: the lowest class of the training images.
+        test: that of the test images.
+    """
+    if not train:
+        return
+    remedy = f"subtract {train} from y_train and y_test"
+    if test < train:
+        remedy = "give both splits the same classes"
+    raise DataError(
+        f"data: y_train in {where} starts at class {train}, y_test at {test}; classes"
+        f" count from 0, so {remedy}"
+    )
+
+
 def own_shape(name: str) -> Shape:
     """Returns the shape of a user's data set.
 
@@ -232,6 +248,7 @@ def own_shape(name: str) -> Shape:
         DataError: its function fails or returns something else.
     """
     images, labels, test_images, test_labels = _own(name)
+    _refuse_shifted(name, int(labels.min()), int(test_labels.min()))
     return Shape(
         image_size=images.shape[-1],
         channels=images.shape[1],
@@ -402,6 +419,19 @@ def _header(stream: IO[bytes]) -> Header:
     return Header(shape, dtype)
 
 
+def described_npz(path: Path) -> Shape:
+    """Returns the shape of an `.npz` that a space names.
+
+    Raises:
+        DataError: as `npz_shape`, or no training image has class 0.
+    """
+    shape = npz_shape(path)
+    with _readable(path) as archive:
+        lowest = [int(_array(archive, f"y_{split}").min()) for split in SPLITS]
+    _refuse_shifted(str(path), *lowest)
+    return shape
+
+
 def npz_shape(path: Path) -> Shape:
     """Returns the shape of an `.npz` in the Keras layout.
 
@@ -473,11 +503,6 @@ def _highest_label(archive: zipfile.ZipFile, path: Path, split: str) -> int:
         raise DataError(
             f"data: y_{split} in {path} has class {wrong}; it must hold one class"
             f" number from 0 up for each image, {MOST_CLASSES - 1:,} at most"
-        )
-    if lowest and split == "train":
-        raise DataError(
-            f"data: y_train in {path} starts at class {lowest}; classes count from 0,"
-            f" so subtract {lowest} from y_train and y_test"
         )
     return highest
 

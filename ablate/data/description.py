@@ -64,11 +64,11 @@ def describe(
         (code,) = registry.identity("data set", own_sets()[name]).values()
         fingerprint = f"{code}, {own_fingerprint(name)}"
     elif name == "npz":
-        from ablate.data.arrays import npz_shape
+        from ablate.data.arrays import described_npz
 
         if not path:
             raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
-        data_set = replace(data_set, **asdict(npz_shape(Path(path))))
+        data_set = replace(data_set, **asdict(described_npz(Path(path))))
         fingerprint = file_hash(Path(path))
     elif data_set.kind == "memory" and where.endswith(".npz"):
         data_set, fingerprint = _npz_of(data_set, Path(where))

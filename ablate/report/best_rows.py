@@ -48,14 +48,22 @@ def best_rows(
     if len(best.values) < 2 and any(len(cell.values) > 1 for cell in rows):
         # Nothing says that a row with one seed is better.
         return frozenset(cell.index for cell in rows)
-    differ = {effect.row for effect in found if effect.verdict in _DIFFER}
-    tested = {effect.row for effect in found if effect.estimate is not None}
+    alike |= {cell.index for cell in _alike(rows, best, looks)}
+    # Verdicts know more of a row and row 0. A verdict that is withheld says nothing.
+    compared = {cell.index for cell in rows}
+    differs = {
+        effect.row: effect.verdict in _DIFFER
+        for effect in found
+        if effect.estimate is not None
+        and effect.withheld is None
+        and effect.row in compared
+    }
     if best.index == 0:
-        alike |= tested - differ
-    else:
-        alike |= {cell.index for cell in _alike(rows, best, looks)} - {0}
-        if best.index in tested - differ:
-            alike.add(0)
+        alike -= {row for row, differ in differs.items() if differ}
+        alike |= {row for row, differ in differs.items() if not differ}
+    elif best.index in differs:
+        alike -= {0}
+        alike |= {0} if not differs[best.index] else set()
     return frozenset({best.index, *alike})
 
 

@@ -69,6 +69,9 @@ def _detectable(rows: int, seeds: int, power: float, level: float) -> float:
     present = np.ones((rows, seeds), dtype=bool)
     null = null_of(present)
     limit = null.quantile(level, rows)
+    if not math.isfinite(limit):
+        # The simulation has too few draws for this level, so no p value gets below it.
+        return math.inf
     generator = np.random.default_rng(1)
     simulated = min(rows, MOST_ROWS)
     draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))

@@ -26,7 +26,6 @@ from ablate.report.verdicts import Verdict
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
-BOLD_NOTE = "Bold: the best mean, and those that cannot be distinguished from it (5 %)."
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def results_table(
         title=results.question,
         notes=_notes(results, shown, policy, comparisons(found), looks),
         bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
-        bold_note=BOLD_NOTE,
+        bold_note=_bold_note(rows),
         groups=_group_starts(shown, group),
     )
 
@@ -231,6 +230,13 @@ def _flops_note(rows: list[Row]) -> str:
     if any(row.cost is not None and row.cost.flops for row in rows):
         return " FLOPs: executed multiply-adds."
     return ""
+
+
+def _bold_note(rows: list[Row]) -> str:
+    """Returns what bold means. With one seed, nothing can be distinguished."""
+    if all(row.n < 2 for row in rows):
+        return "Bold: the best mean."
+    return "Bold: the best mean, and those that cannot be distinguished from it (5 %)."
 
 
 def _bold(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
 from ablate.primary import primary_is_elsewhere, primary_rows
 from ablate.records import (
     COST_REVISION,
+    RESOLVED,
     History,
     Known,
     Plan,
@@ -23,6 +24,7 @@ from ablate.records import (
 from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
+from ablate.store.history import first_history
 from ablate.store.reader import Reader
 
 
@@ -89,7 +91,10 @@ def make_preview(
     known = reader.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
-    history = reader.history(space, plan.code) if reader else History()
+    if reader is None:
+        history = first_history(space, plan.code)
+    else:
+        history = reader.history(space, plan.code)
     if space.looks:
         from ablate.scheduling.until_decided import granted
 
@@ -103,6 +108,11 @@ def make_preview(
             },
             history,
         )
+    known_rows: tuple[int, ...] = ()
+    if reader is not None:
+        known_rows = _known_rows(full_plan or plan, known, history, reader)
+        # As `store.history.with_cells` does it for a study that is stored.
+        history = replace(history, had_results=_had_results(plan, known, history))
     to_train = tuple(
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
     )
@@ -114,12 +124,23 @@ def make_preview(
         more=more,
         full_plan=full_plan,
         history=history,
-        known_rows=_known_rows(plan, known, reader) if reader else (),
+        known_rows=known_rows,
+    )
+
+
+def _had_results(plan: Plan, known: Mapping[str, Known], history: History) -> bool:
+    """Whether a row beside row 0 had results when the study was declared first."""
+    return any(
+        trial.hash in known
+        and known[trial.hash].status in RESOLVED
+        and history.phase_of(known[trial.hash].ended_at) < 0
+        for cell in plan.cells[1:]
+        for trial in cell.trials
     )
 
 
 def _known_rows(
-    plan: Plan, known: Mapping[str, Known], reader: Reader
+    plan: Plan, known: Mapping[str, Known], history: History, reader: Reader
 ) -> tuple[int, ...]:
     """Returns the rows that get no verdict because others trained them before.
 
@@ -130,6 +151,7 @@ def _known_rows(
     ]
     # A trial that is still running has no result that could be a reason.
     before = reader.known_before(plan.space, plan.code, completed)
+    before |= {key for key in completed if history.phase_of(known[key].ended_at) < 0}
     rows = []
     for cell in plan.cells[1:]:
         seeds = [trial for trial in cell.trials if trial.hash in before]

@@ -72,7 +72,12 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         return document.problem(
             where, partial(_not_allowed, path, value, details["ctx"]["expected"])
         )
-    if where[:1] == ("factors",) and len(where) == 2 and kind == "list_type":
+    if (
+        where[:1] == ("factors",)
+        and len(where) == 2
+        and kind == "list_type"
+        and _is_level(value)
+    ):
         return document.problem(where, _no_list(str(where[1]), value))
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(value, str) and kind.endswith("_type") and value.strip() == "":
@@ -81,6 +86,10 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         where,
         f"{path}: {message[:1].lower() + message[1:]}, found {shortened(repr(value))}",
     )
+
+
+def _is_level(value: object) -> bool:
+    return isinstance(value, str | int | float)
 
 
 def _no_list(factor: str, value: object) -> str:

@@ -98,7 +98,7 @@ def inherited(
 
     None and an empty list if there is none.
     """
-    data = _declared(space, code)
+    data = declared_data(space, code)
     last = select(func.max(declarations.c.id)).group_by(declarations.c.study_id)
     wanted = (
         select(declarations.c.study_id, declarations.c.space)
@@ -116,7 +116,7 @@ def inherited(
     return found
 
 
-def _declared(space: Space, code: Mapping[str, str]) -> dict[str, Any]:
+def declared_data(space: Space, code: Mapping[str, str]) -> dict[str, Any]:
     """Returns what is declared as it is stored."""
     # Tuples are lists once they are stored.
     data: dict[str, Any] = json.loads(json.dumps(to_data(space)))
@@ -145,7 +145,7 @@ def new_declaration(
         code: the versions of the user's own parts.
         moment: in UTC.
     """
-    data = _declared(space, code)
+    data = declared_data(space, code)
     last = (
         select(declarations.c.space)
         .where(declarations.c.study_id == study)

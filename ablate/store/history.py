@@ -23,10 +23,12 @@ from ablate.records import (
     Looks,
     Phase,
     Primary,
+    Space,
     confirmation_seeds,
 )
 from ablate.redeclared import changed_parts, changes
-from ablate.store.declarations import Declaration
+from ablate.store.declarations import Declaration, declared_data
+from ablate.store.moment import now
 
 # Changes that begin no phase: they give no row another chance. Narrower and wider
 # margins are settled by `Phase.margin`, another order by `_primary`. Only the first
@@ -80,6 +82,15 @@ def with_cells(history: History, cells: Sequence[CellResult]) -> History:
     """
     before = any(phase < 0 for cell in cells[1:] for phase in cell.phase_of.values())
     return replace(history, had_results=before)
+
+
+def first_history(space: Space, code: Mapping[str, str]) -> History:
+    """Returns the history of a study that is declared now, and never was before.
+
+    Args:
+        code: the versions of the user's own parts (`Plan.code`).
+    """
+    return History(phases=(_phase(declared_data(space, code)),), begins=(now(),))
 
 
 def _phase(space: Mapping[str, Any]) -> Phase:

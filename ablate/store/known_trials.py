@@ -62,6 +62,14 @@ def _put(
         connection.execute(insert(known_trials), rows)
 
 
+def declared_late(connection: Connection, study: int) -> set[str]:
+    """Returns the hashes of the trials that a study declared after their results."""
+    late = select(known_trials.c.trial_hash).where(
+        known_trials.c.study_id == study, known_trials.c.declared_at.is_not(None)
+    )
+    return set(connection.execute(late).scalars())
+
+
 def declared_by(connection: Connection, study: int) -> set[str]:
     """Returns the hashes of the trials that a study has, or has dropped."""
     present = (

@@ -38,13 +38,14 @@ from ablate.store.declarations import (
     without_split,
 )
 from ablate.store.history import (
+    first_history,
     fresh_seeds,
     history_of,
     seeds_left_out,
     with_cells,
 )
 from ablate.store.images import images_of
-from ablate.store.known_trials import declared_by, known_when_declared
+from ablate.store.known_trials import declared_by, declared_late, known_when_declared
 from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
@@ -173,7 +174,8 @@ class Reader(TrialReader):
                 select(studies.c.id).where(studies.c.name == space.name)
             ).scalar()
             if study is None:
-                return history_of(inherited(connection, space, code)[1])
+                _, declared = inherited(connection, space, code)
+                return history_of(declared) if declared else first_history(space, code)
             declared = declarations_of(connection, study)
             new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
@@ -183,8 +185,8 @@ class Reader(TrialReader):
     ) -> set[str]:
         """Returns the completed trials that a study would declare after their results.
 
-        A trial that the study has declared before, or dropped, is none of these. There
-        are none if the study is declared like this already.
+        A trial that the study has declared before it was completed, or dropped, is none
+        of these.
 
         Args:
             code: the versions of the user's own parts (`Plan.code`).
@@ -197,10 +199,16 @@ class Reader(TrialReader):
             if study is None:
                 # A study under another name goes on with the history of its twin.
                 study, _ = inherited(connection, space, code)
-            elif new_declaration(connection, study, space, code, now()) is None:
-                return set()
-            declared = declared_by(connection, study) if study is not None else set()
-        return set(hashes) - declared
+                is_new = True
+            else:
+                new = new_declaration(connection, study, space, code, now())
+                is_new = new is not None
+            if study is None:
+                return set(hashes)
+            found = set(hashes) & declared_late(connection, study)
+            if is_new:
+                found |= set(hashes) - declared_by(connection, study)
+        return found
 
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
         """Returns which test images trials get right, by row and seed.

@@ -38,6 +38,6 @@ def show(study: Shown) -> None:
     if len(said) > MOST_SENTENCES:
         st.caption(f"{len(said) - MOST_SENTENCES} more in the table; use the filter.")
     st.caption(
-        f"{policy(study.declared)}; verdicts at 5 % for all rows together;"
+        f"{policy(study.declared)}; the verdicts share a risk of 5 %;"
         f" margin {margin:g}."
     )

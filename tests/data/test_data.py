@@ -101,7 +101,7 @@ class Evil:
         ({"y_train": np.arange(30) - 1}, "one class number"),
         ({"y_train": np.linspace(0, 1, 30)}, "one class number"),
         ({"y_test": None}, "lacks y_test.* and has x_train, y_train, x_test"),
-        ({"y_train": np.arange(30) % 4 + 1}, "starts at class 1; .* subtract 1 from"),
+        ({"y_train": np.arange(30) % 4 + 1}, "starts at class 1, y_test at 0"),
         ({"x_test": images(8, 5, 5, 3)}, "x_train in .* has images of"),
         ({"x_test": images(8, 6, 6)}, "x_train in .* has images of"),
         (

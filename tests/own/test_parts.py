@@ -238,7 +238,10 @@ recipe: {epochs: 2, batch_size: 50, lr: 2e-3}
             r"y_train is int64 \(3,\); it must be integers \(8,\)",
         ),
         ("return X, Y - 1, X, Y", "y_train has the label -1"),
-        ("return X, Y + 1, X, Y", "y_train starts at label 1; .*, so subtract 1 from"),
+        (
+            "return X, Y + 1, X, Y",
+            "y_train in bad starts at class 1, y_test at 0; .*same classes",
+        ),
         ("return X, Y, X[:0], Y[:0]", "x_test is empty"),
         ("return X, Y, X[:, :2, :2], Y", "they must be equal"),
     ],

@@ -93,6 +93,41 @@ def test_a_plan_names_the_rows_that_will_be_exploratory(
     assert set(shown.known_rows) == exploratory(desk.run(TEXT))
 
 
+def test_a_plan_knows_what_a_replaced_declaration_had(desk: Desk) -> None:
+    """Nothing was compared, so the new declaration replaces it and begins later."""
+    desk.run(TEXT, most=0)
+    desk.run(f"{SMALLER}fixed: {{layout: parallel}}\n", "other")
+    text = TEXT.replace("seeds: 4", "seeds: 5")
+    declared = space.load(text, "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    assert shown.known_rows
+    assert set(shown.known_rows) == exploratory(desk.run(text))
+
+
+def test_a_plan_of_known_rows_adds_no_seeds(desk: Desk) -> None:
+    desk.run(TEXT, "other")
+    text = with_seeds("{until_decided: 8, start: 4, step: 2}")
+    declared = space.load(text, "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    assert not shown.to_train
+    desk.run(text)
+    assert len(desk.run(text).results().cells[1].values) == 4
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_plan_of_final_seeds_has_the_level_of_the_study(
+    desk: Desk, before: bool
+) -> None:
+    if before:
+        desk.run(TEXT, "other")
+    text = with_seeds("{final: 4}")
+    declared = space.load(text, "parts.yaml")
+    shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
+    history = desk.run(text).results().history
+    assert shown.history.share == history.share == (0.9 if before else 1.0)
+    assert shown.history.had_results == history.had_results == before
+
+
 def test_rows_that_are_declared_before_they_are_trained_are_not(desk: Desk) -> None:
     desk.run(SMALLER)
     study = desk.run(TEXT)

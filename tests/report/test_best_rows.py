@@ -1,0 +1,64 @@
+"""The means that are bold: the best one, and those that cannot be distinguished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from ablate.records import StudyResults
+from ablate.report.best_rows import best_rows
+from ablate.report.effects import effects
+from ablate.report.results_table import results_table
+from tests.benchmarks import load
+
+
+@pytest.fixture(scope="module")
+def trust() -> ModuleType:
+    return load("trust")
+
+
+def made(trust: ModuleType, *means: float, seeds: int = 5) -> StudyResults:
+    values = trust.drawn(np.random.default_rng(3), list(means), seeds)
+    results: StudyResults = trust.made(values, trust.names(len(means)))
+    return results
+
+
+def bold(results: StudyResults) -> set[int]:
+    return set(best_rows(results, effects(results, 1.0, predict=False)))
+
+
+def test_only_rows_that_are_not_worse_are_bold(trust: ModuleType) -> None:
+    assert bold(made(trust, 0.0, -40.0, -20.0)) == {0}
+    assert bold(made(trust, 0.0, 40.0, -20.0)) == {1}
+    assert bold(made(trust, 0.0, 40.0, 40.0)) == {1, 2}
+
+
+@pytest.mark.parametrize("best", [0, 1])
+def test_a_withheld_verdict_makes_no_row_bold(trust: ModuleType, best: int) -> None:
+    """Rows whose results were known have none; their means are still far apart."""
+    means = [0.0, -40.0, -20.0]
+    means[best] = 40.0
+    results = made(trust, *means)
+    cells = [replace(cell, known=frozenset(cell.values)) for cell in results.cells]
+    known = replace(results, cells=tuple(cells))
+    assert all(effect.withheld for effect in effects(known, 1.0, predict=False))
+    assert bold(known) == {best}
+
+
+def test_a_row_that_the_search_did_not_confirm_is_not_bold(trust: ModuleType) -> None:
+    results = made(trust, 0.0, -40.0, -40.0, 1.0)
+    cells = list(results.cells)
+    for row in (1, 2):
+        cells[row] = replace(cells[row], search_values={9: 90.0})
+    searched = replace(results, cells=tuple(cells), confirmation_seeds=(0, 1, 2, 3, 4))
+    assert bold(searched) == {0}
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_note_says_what_bold_means(trust: ModuleType, seeds: int) -> None:
+    table = results_table(made(trust, 0.0, 3.0, seeds=seeds))
+    assert table.bold
+    assert ("cannot be distinguished" in table.bold_note) == (seeds > 1)
