@@ -216,7 +216,7 @@ class Tools:
     def status(self) -> answers.Status:
         """List the studies of the store, what trains now, and both budgets.
 
-        `errors` says which findings stand beside those of all other studies.
+        `errors` says which findings stand when all studies of the store count.
         """
         from ablate.cli.tables import studies_table
         from ablate.project import budget_of, budget_table

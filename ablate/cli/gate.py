@@ -34,7 +34,7 @@ def gate(
         bool,
         typer.Option(
             "--project",
-            help="Count only what stands beside all other studies of the store.",
+            help="Accept helps or hurts only if it stands among all studies of the store.",
         ),
     ] = False,
     store: StoreOption = "",
@@ -43,8 +43,9 @@ def gate(
 ) -> None:
     """Print the verdict on one row, and exit with a code that a script can read.
 
-    The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive,
-    also while trials are unfinished. It is 1 or 2 if there is no verdict to take.
+    The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive. A
+    row whose trials are unfinished is inconclusive. Codes 1 and 2 mean that the command
+    failed.
     """
     from ablate.report.effects_table import effects_table
     from ablate.report.verdicts import Withheld

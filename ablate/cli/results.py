@@ -34,7 +34,7 @@ def status(
         bool,
         typer.Option(
             "--error-budget",
-            help="Show which findings stand beside those of all other studies.",
+            help="Show which findings stand when all studies of the store count.",
         ),
     ] = False,
     store: StoreOption = "",

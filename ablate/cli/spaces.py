@@ -319,7 +319,7 @@ def schema(
         typer.Option(
             "--of",
             metavar="ANSWER",
-            help="Of what the tools for agents answer: plan, effects, ...",
+            help="Print the schema of an answer of `ablate mcp`: plan, effects, ...",
         ),
     ] = "",
     own: WithOption = None,

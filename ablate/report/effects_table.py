@@ -84,7 +84,7 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     how = "paired t" if controls or len(effects) == 1 else "noise of all rows"
-    correction = "Holm" if controls else "largest difference of any row"
+    correction = "by Holm" if controls else "by the largest difference of any row"
     # Final seeds use the whole 5 %.
     later = "" if results.history.final else " and for seeds that are added later"
     notes = [
@@ -106,8 +106,8 @@ def effects_table(
     share = None if controls else seed_share(confirmed_study(results))
     if share is not None:
         notes.append(
-            f"Rows have {100 * share:.0f} % of the variance of a training in common,"
-            " seed by seed; pairing removes this from the differences."
+            f"The seed explains {100 * share:.0f} % of the variance of a training, in"
+            " all rows alike. Pairing by seed removes this part from the differences."
         )
     alone = [str(effect.row) for effect in effects if effect.alone]
     if alone:

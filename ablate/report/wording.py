@@ -182,9 +182,9 @@ WITHHELD = {
     Withheld.CHANGED: "no verdict, because the comparison was changed after its"
     " results",
     Withheld.DIVERGED: "no verdict, because seeds diverged and a mean of the others"
-    " would be one of survivors",
+    " leaves out the failures",
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
-    " others would be one of survivors",
+    " others leaves out the worse ones",
     Withheld.FAILED: "no verdict before its failed trials, and those of row 0, have"
     " been tried again",
     Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
@@ -209,10 +209,10 @@ WITHHELD_NOTES = {
     " change, or declare the comparison under another `name:` with seeds that were not"
     " trained before.",
     Withheld.DIVERGED: "seeds diverged: in these rows or in row 0, so a mean over the"
-    " other seeds is one of survivors. Report how often each row diverges, or train"
+    " other seeds leaves out the failures. Report how often each row diverges, or train"
     " with a lower recipe.lr or with recipe.clip_grad.",
     Withheld.PRUNED: "seeds pruned: the scheduler stopped seeds of these rows or of row"
-    " 0, so a mean over the other seeds is one of survivors. Train them to their end"
+    " 0, so a mean over the other seeds leaves out the worse ones. Train them to their end"
     " with scheduler: fifo.",
     Withheld.FAILED: "trials failed: in these rows or in row 0. `ablate status` shows"
     " the errors, and the next `ablate run` tries these trials again. The other rows"
@@ -292,9 +292,7 @@ def collapse_note(
         if mean is not None:
             without.append(f"row {effect.row} {mean:{sign}}")
     if without:
-        note += (
-            f" Differences without them, which are of survivors: {'; '.join(without)}."
-        )
+        note += f" Differences without them, which leave out the failures: {'; '.join(without)}."
     return [note]
 
 

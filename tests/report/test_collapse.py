@@ -52,7 +52,7 @@ def test_a_collapsed_seed_is_shown_and_stays_in_the_mean(study: Study) -> None:
     assert (
         "below 19 % while most trainings are well above: row 4: 1 of 4 seeds" in notes
     )
-    assert f"which are of survivors: row 4 {without:+.2f}" in notes
+    assert f"which leave out the failures: row 4 {without:+.2f}" in notes
     (finding,) = [
         one for one in review("parts", study.store) if one.name == "collapsed seeds"
     ]
