@@ -483,9 +483,10 @@ def disk(
         typer.Option(
             "--free",
             help=(
-                "Remove these checkpoints: finished, of completed and diverged trials;"
-                " unused, of trials that no study has; other-stores, of other stores."
-                " Repeatable. Results stay in the store."
+                "Which checkpoints to remove. finished: those of completed and diverged"
+                " trials. unused: those of trials that no study has. other-stores: those"
+                " of other stores, whose unfinished trials then start again. Repeatable."
+                " Results stay in the store."
             ),
         ),
     ] = None,

@@ -326,8 +326,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a search space, for editors.
 
-    For example: `ablate schema > space.schema.json`. With --of, print that of an answer
-    of `ablate mcp`; its rows are those of `--format json`.
+    For example: `ablate schema > space.schema.json`. With --of, print the schema of an
+    answer of `ablate mcp`. Its rows are the rows that `--format json` prints.
     """
     import json
 
