@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ablate.errors import first
 from ablate.records import share_of_phase
 from ablate.report.verdicts import LEVEL
 from ablate.review.finding import rows_text
@@ -52,10 +53,13 @@ def _again(shown: Preview) -> list[str]:
         return [
             f"{name} has results of final seeds, so what is added now gets no verdict."
         ]
+    since = ""
+    if shown.changes:
+        since = f" (changed: {'; '.join(first(shown.changes, 'changes'))})"
     now = 100 * LEVEL * history.share
-    first = 100 * LEVEL * share_of_phase(0)
+    usual = 100 * LEVEL * share_of_phase(0)
     return [
-        f"{name} has results of an earlier declaration, so what is new is tested at"
-        f" {now:.2g} % instead of {first:.2g} %. A comparison under another `name:`, with"
-        f" seeds that were not trained before, has {first:.2g} %."
+        f"{name} has results of an earlier declaration{since}, so what is new is tested at"
+        f" {now:.2g} % instead of {usual:.2g} %. A comparison under another `name:`, with"
+        f" seeds that were not trained before, has {usual:.2g} %."
     ]

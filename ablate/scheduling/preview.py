@@ -44,6 +44,7 @@ class Preview:
             study is decided; otherwise None.
         history: the phases of the study, as if it was declared now.
         known_rows: rows whose results are known before the study declares them.
+        changes: what the space changes in the last declaration of the study.
     """
 
     plan: Plan
@@ -54,6 +55,7 @@ class Preview:
     full_plan: Plan | None = None
     history: History = field(default_factory=History)
     known_rows: tuple[int, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def has_work(self) -> bool:
@@ -109,7 +111,9 @@ def make_preview(
             history,
         )
     known_rows: tuple[int, ...] = ()
+    changes: tuple[str, ...] = ()
     if reader is not None:
+        changes = tuple(reader.changes_since(space, plan.code))
         known_rows = _known_rows(full_plan or plan, known, history, reader)
         # As `store.history.with_cells` does it for a study that is stored.
         history = replace(history, had_results=_had_results(plan, known, history))
@@ -125,6 +129,7 @@ def make_preview(
         full_plan=full_plan,
         history=history,
         known_rows=known_rows,
+        changes=changes,
     )
 
 

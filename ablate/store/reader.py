@@ -26,10 +26,12 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
+from ablate.redeclared import changes
 from ablate.space_data import chance_of, metrics_of
 from ablate.store.declarations import (
     Declaration,
     declarations_of,
+    declared_data,
     inherited,
     is_searching,
     new_declaration,
@@ -179,6 +181,25 @@ class Reader(TrialReader):
             declared = declarations_of(connection, study)
             new = new_declaration(connection, study, space, code, now())
         return history_of([*declared, new] if new else declared)
+
+    def changes_since(self, space: Space, code: Mapping[str, str]) -> list[str]:
+        """Returns what a space changes in the last declaration of its study.
+
+        Empty if nothing is changed, or if there is no such study.
+
+        Args:
+            code: the versions of the user's own parts (`Plan.code`).
+        """
+        with self._engine.connect() as connection:
+            study = connection.execute(
+                select(studies.c.id).where(studies.c.name == space.name)
+            ).scalar()
+            if study is None:
+                return []
+            declared = declarations_of(connection, study)
+        if not declared:
+            return []
+        return changes(declared[-1].space, declared_data(space, code))
 
     def known_before(
         self, space: Space, code: Mapping[str, str], hashes: Iterable[str]

@@ -543,6 +543,10 @@ def test_a_plan_says_what_another_declaration_costs(
     declared = space.load(TEXT.replace("seeds: 4", again), "parts.yaml")
     shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     assert said in "\n".join(declared_again_lines(shown))
+    if "0.25 %" in said:
+        assert "(changed: seeds: 4 → 6), so what is new" in " ".join(
+            declared_again_lines(shown)
+        )
     power = "\n".join(power_lines(shown))
     assert ("tested at 0.25 %" in power) == ("0.25 %" in said)
     assert bool(power) == ("no row gets a verdict" not in said)
