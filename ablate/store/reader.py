@@ -172,9 +172,7 @@ class Reader(TrialReader):
             code: the versions of the user's own parts (`Plan.code`).
         """
         with self._engine.connect() as connection:
-            study = connection.execute(
-                select(studies.c.id).where(studies.c.name == space.name)
-            ).scalar()
+            study = _study_id(connection, space.name)
             if study is None:
                 _, declared = inherited(connection, space, code)
                 return history_of(declared) if declared else first_history(space, code)
@@ -191,9 +189,7 @@ class Reader(TrialReader):
             code: the versions of the user's own parts (`Plan.code`).
         """
         with self._engine.connect() as connection:
-            study = connection.execute(
-                select(studies.c.id).where(studies.c.name == space.name)
-            ).scalar()
+            study = _study_id(connection, space.name)
             if study is None:
                 return []
             declared = declarations_of(connection, study)
@@ -214,9 +210,7 @@ class Reader(TrialReader):
             hashes: of completed trials.
         """
         with self._engine.connect() as connection:
-            study = connection.execute(
-                select(studies.c.id).where(studies.c.name == space.name)
-            ).scalar()
+            study = _study_id(connection, space.name)
             if study is None:
                 # A study under another name goes on with the history of its twin.
                 study, _ = inherited(connection, space, code)
@@ -461,6 +455,13 @@ class _Ended(NamedTuple):
     value: float | None
     phase: int
     known: bool
+
+
+def _study_id(connection: Connection, name: str) -> int | None:
+    """Returns the number of a study; None if there is no such study."""
+    wanted = select(studies.c.id).where(studies.c.name == name)
+    found: int | None = connection.execute(wanted).scalar()
+    return found
 
 
 def _cell_result(
