@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 pytestmark = pytest.mark.slow
 
 
@@ -33,9 +35,7 @@ def until(wanted: bool, port: int, seconds: float) -> bool:
 def test_a_signal_ends_the_server_and_frees_its_port(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     words = [
         sys.executable,
         "-m",
@@ -63,9 +63,7 @@ def test_a_signal_ends_the_server_and_frees_its_port(
 
 def test_the_first_start_asks_for_nothing(tmp_path: Path) -> None:
     """Streamlit asks a new user for an address, on an output that is closed here."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     words = [sys.executable, "-m", "ablate", "dashboard", "--runs", str(tmp_path)]
     # A new user has no files of Streamlit; `true` stands in for the browser.
     new_user = {"HOME": str(tmp_path), "BROWSER": "true"}

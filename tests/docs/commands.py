@@ -15,6 +15,26 @@ PAGES = (
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 )
+# What a command may start with: settings for the shell, and one of these programs.
+START = re.compile(r"(?P<settings>([A-Z_]+=\S+ )*)(ablate|make|ray)( |$)")
+# Words that stand for something of the reader, and what they are in a test.
+PLACEHOLDERS = {
+    "STUDY": "mine",
+    "FILE": "mine.yaml",
+    "SPACE.yaml": "mine.yaml",
+    "R": "1",
+    "NAME": "top1",
+    "SELECT ...": "SELECT 1",
+    "VERB": "plan",
+    "NEW": "other",
+}
+# Parts of commands that need a real Ray, and what else it takes to run them.
+NEED_RAY = {
+    "--ray-address": "a cluster",
+    "s3://BUCKET": "an object store",
+    "--gpus": "resources",
+    "--log": "the services that log",
+}
 # A fenced block, an indented line of a block, or a span of code.
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\S*)(?: file=(?P<file>\S+))?\n"
@@ -27,21 +47,28 @@ SPAN = re.compile(r"`(?P<text>[^`]+)`")
 
 @dataclass(frozen=True)
 class Command:
-    """A command line that starts with `ablate` or `make`.
+    """A command line of one of our programs, or of Ray.
 
     Attributes:
         words: the command and its arguments, as the shell splits them, up to `>`.
         page: where it is shown.
         in_text: it is in a sentence, where it may be the name of a verb.
+        settings: what stands before it, such as "WANDB_MODE=offline ".
     """
 
     words: tuple[str, ...]
     page: str
     in_text: bool
+    settings: str = ""
 
     @property
     def text(self) -> str:
-        return shlex.join(self.words)
+        return self.settings + shlex.join(self.words)
+
+    @property
+    def needs_ray(self) -> bool:
+        """Whether made-up trials cannot stand for those on Ray."""
+        return any(part in self.text for part in NEED_RAY)
 
 
 @dataclass(frozen=True)
@@ -107,9 +134,11 @@ def lines(page: str) -> Iterator[tuple[str, bool]]:
 
 def parse(text: str, page: str, *, in_text: bool) -> Command | None:
     """The command of a line; None if it is none of a shell."""
-    if not re.match(r"(ablate|make)( |$)", text):
+    start = START.match(text)
+    if start is None:
         return None
-    words = shlex.split(text, comments=True)
+    settings = start["settings"]
+    words = shlex.split(text.removeprefix(settings), comments=True)
     if ">" in words:
         words = words[: words.index(">")]
-    return Command(tuple(words), page, in_text)
+    return Command(tuple(words), page, in_text, settings)

@@ -1,41 +1,26 @@
 """Each command that the documentation shows runs as it is printed.
 
-The commands of the tutorials run in `test_pages.py`, with their outputs. All others run
-here, in a folder with small files and finished studies of the names that the pages use.
+The commands of the tutorials run in `test_pages.py`, with their outputs. Those that need
+a real Ray run in `test_real_ray.py`. All others run here, in a folder with small files
+and finished studies of the names that the pages use.
 """
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.exceptions import Exit
 
-from ablate import advice
-from ablate.cli.app import command
 from ablate.store.reader import Reader
 from docs import make_tutorials
 from tests.conftest import Say
-from tests.docs.commands import ROOT, Command, commands, snippets
+from tests.docs.commands import PLACEHOLDERS, ROOT, Command, commands, snippets
 
 COMMANDS = commands("ablate")
 # A sentence about the program.
 COMMANDS.pop("ablate", None)
 TUTORIALS = {f"docs/{name}" for name in make_tutorials.PAGES}
-# Words that stand for something of the reader, and what they are in the test folder.
-PLACEHOLDERS = {
-    "STUDY": "mine",
-    "FILE": "mine.yaml",
-    "SPACE.yaml": "mine.yaml",
-    "R": "1",
-    "NAME": "top1",
-    "SELECT ...": "SELECT 1",
-    "VERB": "plan",
-    "NEW": "other",
-}
 # The trials of the pages, by the first characters of their hashes.
 TRIALS = {"1f0c9a", "3f9a2c"}
 # Beside 0: `gate` has a code for each verdict, and `review` ends with 1 if it objects.
@@ -51,19 +36,10 @@ ELSEWHERE = {
     "ablate verify-costs augvit": ".ci/run",
     "ablate verify-costs iffn": ".ci/run",
 }
-# Parts of commands that need what a test does not have. Such a command is only read.
-ABSENT = {
-    "--ray-address": "a Ray cluster",
-    "s3://BUCKET": "an object store",
-    "--gpus": "GPUs",
-    "--log": "Ray, or an account",
-}
 RUN = {
     text: command
     for text, command in COMMANDS.items()
-    if command.page not in TUTORIALS
-    and text not in ELSEWHERE
-    and not any(part in text for part in ABSENT)
+    if command.page not in TUTORIALS and text not in ELSEWHERE and not command.needs_ray
 }
 
 
@@ -125,22 +101,7 @@ def first_trial() -> str:
         return str(reader.query("SELECT hash FROM trials ORDER BY 1")[1][0][0])[:6]
 
 
-@pytest.mark.parametrize(
-    "text", [text for text in COMMANDS if text not in RUN and text not in ELSEWHERE]
-)
-def test_what_does_not_run_here_is_read(
-    text: str,
-) -> None:
-    """Its verb and its options exist, and their values are of the right kind."""
-    words = meant(COMMANDS[text])
-    verbs: Any = command()
-    with advice.command_line(), contextlib.suppress(Exit):
-        verbs.commands[words[0]].make_context(words[0], words[1:])
-
-
 def test_each_exception_is_a_command_of_a_page() -> None:
     assert set(ELSEWHERE) <= set(COMMANDS)
-    for part in ABSENT:
-        assert any(part in text for text in COMMANDS)
     for place in ELSEWHERE.values():
         assert (ROOT / place).exists()

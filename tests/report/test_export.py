@@ -5,7 +5,6 @@ optuna-dashboard.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.study import Study
 from tests.conftest import RunText
+from tests.ports import free_port
 
 SEARCH = """
 question: Where is the optimum?
@@ -87,9 +87,7 @@ def test_the_dashboard_opens_it(
     run_text(tiny, SimulatedExecutor(curve))
     to = f"sqlite:///{tmp_path}/optuna.db"
     assert Study("tiny", options.url).export_optuna(to) == 4
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = str(Path(sys.executable).with_name("optuna-dashboard"))
     server = subprocess.Popen(
         [program, to, "--host", "127.0.0.1", "--port", str(port)],

@@ -8,12 +8,13 @@ import getpass
 import glob
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.ports import free_port
 
 USER = "postgres"
 
@@ -46,9 +47,7 @@ def _as_owner(*words: str) -> None:
 def postgres() -> Iterator[str]:
     """URL of an empty database."""
     programs = _programs()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="ablate-pg-"))
     try:
         if getpass.getuser() == "root":
