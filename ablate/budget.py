@@ -95,7 +95,7 @@ UNLIMITED = Budget()
 
 
 @dataclass
-class Meter:
+class BudgetMeter:
     """Counts what a run uses, and says when the budget is used up.
 
     Args:

@@ -50,7 +50,7 @@ def validated_space(study: StudyStatus) -> Space:
     return validated
 
 
-def as_last_run(space: Space, reader: Reader) -> Space:
+def with_last_until_decided(space: Space, reader: Reader) -> Space:
     """Returns a space with the seeds until it is decided that its last run had.
 
     They came from an option, which the text does not have. A space that is run again

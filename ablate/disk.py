@@ -20,7 +20,7 @@ from ablate.errors import CheckpointError
 from ablate.filesystems import system_of
 from ablate.masking import masked
 from ablate.pipeline import Options
-from ablate.records import KNOWN, Status
+from ablate.records import WITH_RESULT, Status
 from ablate.store.reader import Reader
 
 Kind = Literal["unfinished", "finished", "unused", "other-stores"]
@@ -111,7 +111,7 @@ def _place(
     status, study = trials[trial]
     return Place(
         path=path,
-        kind="finished" if status in KNOWN else "unfinished",
+        kind="finished" if status in WITH_RESULT else "unfinished",
         study=study,
         size=size,
     )

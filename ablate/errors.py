@@ -40,13 +40,13 @@ class Infeasible(AblateError):
 
 
 class UncountedOperator(AblateError):
-    """An operator computes, but no rule says how much."""
+    """The network contains an operator for which no rule counts FLOPs."""
 
 
 class UnreadParameter(AblateError):
     """A built model did not read a parameter that should matter.
 
-    Its result would have a false label.
+    Its result would be stored under a setting that had no effect.
     """
 
 

@@ -2,11 +2,15 @@
 
 Read `run` first: it is the table of contents of the whole system.
 
-    preview    space -> plan; what the store knows of its trials; what is left to train
-    register   the plan goes into the store
-    train      a source hands out trials, a queue leases them, an executor trains them,
-               and every event is stored before the hooks receive it
-    outcome    read back from the store
+    _preview_and_create   space -> plan; what the store knows of its trials; what is left
+                          to train
+    _register             the plan goes into the store
+    _train                a source hands out trials, a queue leases them, an executor
+                          trains them, and every event is stored before the hooks receive
+                          it
+    _outcome              read back from the store
+
+`preview` does the first step only, for `ablate plan`.
 
 At any time, the store alone decides which trials have a result. If a run is killed at
 any line, the next run begins at the top, finds the results in the store, and trains the
@@ -22,13 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate import execution, provenance, registry
-from ablate.budget import Meter
-from ablate.declared import as_last_run, validated_space, was_search
+from ablate.budget import BudgetMeter
+from ablate.declared import validated_space, was_search, with_last_until_decided
 from ablate.errors import StoreError
 from ablate.filesystems import remove_checkpoint
 from ablate.options import Options
 from ablate.records import (
     COST_REVISION,
+    WITH_RESULT,
     Cell,
     Ended,
     Event,
@@ -70,8 +75,7 @@ class Outcome:
         known_before: trials that had a result before the run, or that another driver
             trained during the run.
         trained: trials that this run completed, pruned, or found to diverge.
-        unfinished: trials that are planned or running. (`StudyStatus.unfinished`
-            counts failed ones too.)
+        unfinished: trials that are planned or running.
         interrupted: whether trials or proposals are left for another run.
         undiagnosed: completed trials that still lack the requested diagnostics.
         exhausted: the limit of the budget that ended the run, as `--max-trials 20`.
@@ -117,7 +121,7 @@ def preview(
     """
     with Reader(url) if exists(url) else nullcontext() as reader:
         if reader is not None:
-            declared = as_last_run(declared, reader)
+            declared = with_last_until_decided(declared, reader)
         return make_preview(declared, reader, options or Options(), probe=probe)
 
 
@@ -155,32 +159,37 @@ def run(
     """
     hooks = hooks or Hooks()
     with StoreSession(options.url) as store:
-        if store.is_open:
-            declared = as_last_run(declared, store.reader)
+        if store.exists:
+            declared = with_last_until_decided(declared, store.reader)
         # This also closes an executor that the caller has passed.
-        with closing(executor or _executor(declared, options)) as work:
+        with closing(executor or _make_executor(declared, options)) as chosen:
             # Ray starts in the background while the costs of the plan are counted.
             if not _seems_finished(declared, store):
-                work.prepare(
+                chosen.prepare(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
-            shown = _preview_and_create(declared, options, store, work.count)
-            hooks.planned(shown)
-            study = _register(shown, file, store)
+            preview = _preview_and_create(declared, options, store, chosen.count)
+            hooks.planned(preview)
+            study_id = _register(preview, file, store)
             recorder = _Recorder(
                 store,
                 hooks,
                 _checkpoint_remover(declared, options, store),
                 _meter(declared, options, store),
             )
-            finished = True
-            if shown.has_work:
-                finished = _train(shown, study, options, store, work, hooks, recorder)
-        outcome = _outcome(declared, store.reader, recorder, finished=finished)
+            # Whether all trials have been handed out, and all cells proposed.
+            all_handed_out = True
+            if preview.has_work:
+                all_handed_out = _train(
+                    preview, study_id, options, store, chosen, hooks, recorder
+                )
+        outcome = _outcome(
+            declared, store.reader, recorder, all_handed_out=all_handed_out
+        )
         # `register` has cleared `finished_at`, which an earlier run may have set. Failed
         # trials are left to the next run, but a search has proposed all of its cells.
         if not outcome.interrupted:
-            store.writer.finish(study)
+            store.writer.finish(study_id)
     return outcome
 
 
@@ -202,11 +211,11 @@ def resume(
     """
     with Reader(options.url) as reader:
         if study:
-            stored = reader.study(study)
+            status = reader.study(study)
         else:
-            stored = _last_unfinished(reader.studies())
-    declared = validated_space(stored)
-    return run(declared, stored.file, options, hooks, executor)
+            status = _last_unfinished(reader.studies())
+    declared = validated_space(status)
+    return run(declared, status.file, options, hooks, executor)
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
@@ -220,7 +229,7 @@ def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     return studies[-1]
 
 
-def _executor(declared: Space, options: Options) -> execution.Executor:
+def _make_executor(declared: Space, options: Options) -> execution.Executor:
     # The level of each factor names a trial's run in a logging service. A control
     # differs from the baseline in its width.
     names = list(declared.factors)
@@ -230,11 +239,11 @@ def _executor(declared: Space, options: Options) -> execution.Executor:
     return execution.make(options.executor, options.ray_address, logs)
 
 
-def _meter(declared: Space, options: Options, store: StoreSession) -> Meter:
+def _meter(declared: Space, options: Options, store: StoreSession) -> BudgetMeter:
     """A meter that knows what earlier runs of the study have used."""
     if not options.budget.is_limited:
-        return Meter(options.budget)
-    return Meter(
+        return BudgetMeter(options.budget)
+    return BudgetMeter(
         budget=options.budget,
         before=store.reader.used(declared.name),
         devices=declared.resources.devices,
@@ -244,11 +253,12 @@ def _meter(declared: Space, options: Options, store: StoreSession) -> Meter:
 def _seems_finished(declared: Space, store: StoreSession) -> bool:
     """Whether the last run of this document finished, so no workers start early.
 
-    This is a guess, made before the plan. If there is work after all, `work.run`
+    This is a guess, made before the plan. If there is work after all, `executor.run`
     starts the workers.
     """
-    if not store.is_open:
+    if not store.exists:
         return False
+    # `study.unfinished` counts failed trials too, which a run trains again.
     return any(
         study.name == declared.name
         and study.document == declared.document
@@ -268,25 +278,27 @@ def _preview_and_create(
 
     A space that is refused thus leaves nothing behind.
     """
-    shown = make_preview(
+    preview = make_preview(
         declared, store.reader_if_any, options, probe=False, count=count
     )
-    if not store.is_open and store.create():
+    if not store.exists and store.create():
         # `create` is true if another driver has stored studies meanwhile. The
         # preview is then out of date.
-        shown = make_preview(declared, store.reader, options, probe=False, count=count)
-    return shown
+        preview = make_preview(
+            declared, store.reader, options, probe=False, count=count
+        )
+    return preview
 
 
-def _register(shown: Preview, file: str, store: StoreSession) -> int:
+def _register(preview: Preview, file: str, store: StoreSession) -> int:
     """Stores the study with its cells and trials. Returns its number."""
-    declared = shown.plan.space
+    declared = preview.plan.space
     # Whether stored cells that the plan lacks are left over from an earlier
     # declaration. While a search goes on they may not be: another driver may have
     # stored them.
-    drop_others = shown.more == 0 or not was_search(declared.name, store.reader)
+    drop_others = preview.more_cells == 0 or not was_search(declared.name, store.reader)
     return store.writer.register(
-        shown.plan,
+        preview.plan,
         file,
         COST_REVISION,
         Policy.of(declared).again,
@@ -295,48 +307,53 @@ def _register(shown: Preview, file: str, store: StoreSession) -> int:
 
 
 def _train(
-    shown: Preview,
-    study: int,
+    preview: Preview,
+    study_id: int,
     options: Options,
     store: StoreSession,
-    work: execution.Executor,
+    executor: execution.Executor,
     hooks: Hooks,
     recorder: _Recorder,
 ) -> bool:
     """Trains until the source has no more trials, or until the user stops the run.
 
     Returns:
-        whether the source has no more trials to hand out. Trials that it has handed
-        out may still lack a result; `_outcome` counts them as unfinished.
+        whether the source has handed out all of its trials. Some may still lack a
+        result; `_outcome` counts them as unfinished.
     """
-    declared = shown.plan.space
+    declared = preview.plan.space
     policy = Policy.of(declared)
     _try_out(options.checkpoints)
-    store.writer.begin(study, declared.document, provenance.collect())
+    store.writer.begin(study_id, declared.document, provenance.collect())
     stored = StoredTrials(
-        study=study,
+        study=study_id,
         policy=policy,
         reader=store.reader,
         writer=store.writer,
-        trials=shown.plan.trials,
+        trials=preview.plan.trials,
         announce=hooks.proposed,
     )
     source = make_source(
-        shown.plan, shown.full_plan, shown.to_train, stored, store.reader, work.count
+        preview.plan,
+        preview.full_plan,
+        preview.to_train,
+        stored,
+        store.reader,
+        executor.count,
     )
-    jobs = _queue(shown, source, policy, options, store, recorder.meter)
+    jobs = _queue(preview, source, policy, options, store, recorder.meter)
     # Set only now: the recorder is made before the queue, because `_outcome` needs it
     # even if there is nothing to train.
     recorder.returned = jobs.returned
-    work.run(
-        _order(shown, options, jobs),
+    executor.run(
+        _order(preview, options, jobs),
         recorder.record,
         lambda: hooks.stop() or recorder.meter.must_stop,
     )
     # An earlier search of this study may have stored more cells than this one.
-    if source.finished and isinstance(source, Searched):
-        store.writer.trim(study, source.cells)
-    return source.finished
+    if source.has_ended and isinstance(source, Searched):
+        store.writer.trim(study_id, source.cells)
+    return source.has_ended
 
 
 def _try_out(checkpoints: str) -> None:
@@ -348,29 +365,29 @@ def _try_out(checkpoints: str) -> None:
 
 
 def _queue(
-    shown: Preview,
+    preview: Preview,
     source: Source,
     policy: Policy,
     options: Options,
     store: StoreSession,
-    meter: Meter,
+    meter: BudgetMeter,
 ) -> Queue:
     """The queue that leases each trial of the source before it hands it out as a job."""
-    declared = shown.plan.space
+    declared = preview.plan.space
     folder = options.checkpoints_of(store.writer.store_id)
     _make_private(folder)
     # `register` has reset the trials that failed in an earlier run to planned. A trial
     # that is failed now has failed since, and this run does not train it again.
     # Only a shared store looks at this; on SQLite every claim is granted, and the
     # source alone decides what is trained.
-    results = (*policy.results, Status.FAILED)
-    grows = declared.strategy is not None or shown.full_plan is not None
+    not_again = (*policy.results, Status.FAILED)
+    grows = declared.strategy is not None or preview.full_plan is not None
 
     # A confirmation is trained to its end, whatever the scheduler of the search is.
-    fresh = declared.confirmation_seeds
+    confirming = declared.confirmation_seeds
 
     def job(trial: Trial) -> Job:
-        known = shown.known
+        known = preview.known
         if grows or store.writer.shared:
             # The preview did not see what was added or trained since.
             known = store.reader.known([trial.hash])
@@ -384,10 +401,10 @@ def _queue(
             beginnings=store.reader.beginnings(trial),
             keep=declared.keep,
             sources=registry.sources(),
-            may_stop=trial.seed not in fresh,
+            may_stop=trial.seed not in confirming,
         )
 
-    return Queue(source, lambda key: store.writer.claim(key, results), job, meter)
+    return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)
 
 
 def _make_private(folder: str) -> None:
@@ -397,12 +414,18 @@ def _make_private(folder: str) -> None:
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _order(shown: Preview, options: Options, jobs: Queue) -> Order:
-    declared = shown.plan.space
-    mine = {trial.hash for trial in shown.to_train}
-    fresh = declared.confirmation_seeds
+def _order(preview: Preview, options: Options, jobs: Queue) -> Order:
+    """What the executor gets: the jobs, what they may use, and for a scheduler the
+    epochs of earlier trials that it compares them with (`peers`).
+    """
+    declared = preview.plan.space
+    # A trial to train brings its epochs with its own job.
+    no_peers = {trial.hash for trial in preview.to_train}
     # Confirmations follow the search, so no trial of it is compared with them.
-    mine.update(trial.hash for trial in shown.plan.trials if trial.seed in fresh)
+    confirming = declared.confirmation_seeds
+    no_peers.update(
+        trial.hash for trial in preview.plan.trials if trial.seed in confirming
+    )
     # `recipe.epochs` may be a factor; a scheduler needs the longest training.
     epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
     return Order(
@@ -416,9 +439,8 @@ def _order(shown: Preview, options: Options, jobs: Queue) -> Order:
         gpus=options.gpus,
         peers={
             key: known.epochs
-            for key, known in shown.known.items()
-            # A trial to train brings its epochs with its own job.
-            if known.epochs and key not in mine
+            for key, known in preview.known.items()
+            if known.epochs and key not in no_peers
         },
     )
 
@@ -438,7 +460,7 @@ def _checkpoint_remover(
 
 
 def _outcome(
-    declared: Space, reader: Reader, recorder: _Recorder, *, finished: bool
+    declared: Space, reader: Reader, recorder: _Recorder, *, all_handed_out: bool
 ) -> Outcome:
     """The outcome of a run, counted by the stored status of its trials."""
     states = reader.study(declared.name).by_status
@@ -450,8 +472,7 @@ def _outcome(
     unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
     # Only trials of this run: other drivers may have trained some meanwhile.
     trained = sum(
-        status not in (Status.FAILED, Status.RUNNING)
-        for status in recorder.ended.values()
+        status in (*WITH_RESULT, Status.PRUNED) for status in recorder.ended.values()
     )
     return Outcome(
         study=declared.name,
@@ -460,7 +481,7 @@ def _outcome(
         trained=trained,
         failed=failed,
         unfinished=unfinished,
-        interrupted=not finished or unfinished > 0,
+        interrupted=not all_handed_out or unfinished > 0,
         undiagnosed=undiagnosed,
         exhausted=recorder.meter.exhausted,
     )
@@ -473,7 +494,7 @@ class _Recorder:
     Attributes:
         remove_checkpoint_of: receives the hash of a completed trial once its result is
             stored.
-        meter: counts what the run uses.
+        meter: counts what the run uses of its budget.
         ended: the last status of each trial that ended.
         returned: receives the hash of a trial that came back without a result.
     """
@@ -481,7 +502,7 @@ class _Recorder:
     store: StoreSession
     hooks: Hooks
     remove_checkpoint_of: Callable[[str], None]
-    meter: Meter
+    meter: BudgetMeter
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -75,6 +75,7 @@ class Reproduced:
         On the same kind of CPU they must agree to the last bit, elsewhere within the
         noise of a seed.
         """
+        # Kernels of a GPU add up in an order that changes from run to run.
         exact = self.device == "cpu" and not {"torch", "cpu"} & set(self.changed)
         return self.same or (not exact and self.within_noise)
 
@@ -125,6 +126,7 @@ def reproduce(
             f"this version of ablate (cost rules {COST_REVISION}) does not plan trial"
             f" {key} in {study} any more; run the study's file with ablate run"
         )
+    # With the checkpoints of the study, nothing would be trained again.
     folder = options.runs / "reproduced" / Path(options.url).stem
     folder.mkdir(parents=True, exist_ok=True)
     epochs, tested = _trained(trial, declared, folder, hear)
@@ -133,6 +135,7 @@ def reproduce(
     first = next(
         (
             e.number
+            # If the numbers of epochs differ, `same` is false by their lengths.
             for e, old in zip(epochs, known.epochs, strict=False)
             if _differs(e, old)
         ),

@@ -486,7 +486,7 @@ class Study:
     def _exported(self, results: StudyResults, declared: Space) -> list[Exported]:
         """Returns the cells that have an outcome, for Optuna."""
         from ablate.plan.limits import violations
-        from ablate.scheduling.outcomes import judge
+        from ablate.scheduling.outcomes import outcome_of
         from ablate.scheduling.strategies import CellOutcome, Exported
 
         with Reader(self.store) as reader:
@@ -523,7 +523,7 @@ class Study:
             else:
                 costs = {"params": cell.cost.params, "flops": cell.cost.flops}
             if each:
-                outcome = judge(each, declared.objectives, cell.cost)
+                outcome = outcome_of(each, declared.objectives, cell.cost)
             else:
                 outcome = CellOutcome("failed")
             exported.append(

@@ -114,9 +114,10 @@ def image_lines(count: int) -> list[str]:
         (
             "Intervals over seeds alone contain the difference on new images in"
             f" {', '.join(shares)} of studies; `ablate effects --of images` prints both."
-            " Where P(better) is between 0.6 and 0.9, one more pair of trainings is"
-            f" better in {100 * again:.0f} % of studies; predicted are"
-            f" {100 * predicted:.0f} % (5 seeds, 1,000 images)."
+            " P(better) is the printed probability that one more training of the row"
+            " beats one more of row 0. Where it is between 0.6 and 0.9, the new training"
+            f" of the row is better in {100 * again:.0f} % of cases;"
+            f" {100 * predicted:.0f} % are predicted (5 seeds, 1,000 images)."
         ),
         "",
     ]

@@ -73,7 +73,7 @@ from ablate.report.factorial import Factorial
 from ablate.report.noise import family_of
 from ablate.report.pareto import pareto_table
 from ablate.report.seeds_needed import chances
-from ablate.report.verdicts import Verdict, judge, level_of_look
+from ablate.report.verdicts import Verdict, level_of_look, verdicts_by_holm
 from ablate.scheduling.until_decided import granted, results_of
 from ablate.tasks import classification
 
@@ -171,7 +171,9 @@ def power(
         first += primary.verdict is Verdict.HELPS
         pairs = [paired(cell, results.cells[0]) for cell in results.cells[1:]]
         estimates = [pair.estimate for pair in pairs if pair.estimate is not None]
-        by_holm += judge(estimates, MARGIN, "max")[0].verdict is Verdict.HELPS
+        by_holm += (
+            verdicts_by_holm(estimates, MARGIN, "max")[0].verdict is Verdict.HELPS
+        )
     return found / count, first / count, by_holm / count
 
 
@@ -649,11 +651,11 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "## Power",
         "",
         (
-            "How often an effect in one of seven rows is found, in standard deviations"
-            " of a single training. After the slash: if the row is the first `primary`"
-            " comparison. In brackets: by paired t tests of each row, adjusted by Holm, at"
-            " 5 %. Seeds that are declared as final (`seeds: {final: 3}`) use 5 %, others"
-            " 4.5 %."
+            "The columns are sizes of an effect in one of seven rows, in standard"
+            " deviations of a single training. The cells say how often it is found; after"
+            " the slash, if the row is the first `primary` comparison; in brackets, by"
+            " paired t tests of each row, adjusted by Holm, at 5 %. Seeds that are declared"
+            " as final (`seeds: {final: 3}`) use 5 %, others 4.5 %."
         ),
         "",
         "| seeds | 1 sd | 2 sd | 3 sd |",
@@ -665,8 +667,8 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "Studies without effects in which a verdict is helps or hurts, if several"
-            " rows are noisier than the others, or if only the variants are skewed (8"
-            " cells):"
+            " rows are noisier than the others, or if only the noise of the variants is"
+            " skewed (8 cells):"
         ),
         "",
         "| noise | 3 seeds | 5 seeds |",
@@ -674,16 +676,15 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         *(_beyond_line(count, name) for name in BEYOND),
         "",
         (
-            "With a single comparison and lognormal noise in the variant alone, a study"
-            " without an effect has a false verdict in"
-            f" {_skewed_text(count)} of studies."
+            "With a single comparison and lognormal noise in the variant alone,"
+            f" {_skewed_text(count)} of studies without an effect have a false verdict."
         ),
         "",
         (
-            "With fewer than five seeds, effects of factors assume that an effect is the"
-            " same for every seed. If it varies (2 x 2 x 2 grid), a main effect helps or"
-            f" hurts in {100 * false_main_effects(count // 5, 3)[0]:.0f} % of studies"
-            " with 3 seeds in which no effect exists on average."
+            "With fewer than five seeds, the intervals of factor effects assume that an"
+            " effect is the same for every seed. If it varies over seeds, but is zero on"
+            f" average, {100 * false_main_effects(count // 5, 3)[0]:.0f} % of studies with"
+            " 3 seeds (2 x 2 x 2 grid) give a main effect the verdict helps or hurts."
         ),
         "",
         *image_lines(count),

@@ -533,7 +533,7 @@ def user_proofs(count: int) -> Iterator[Proof]:
             count=count,
         )
     yield Proof(
-        promise="users of studies whose effects are as large as the margin who get no"
+        promise="effects as large as the margin: users who get the verdict no"
         " difference: at most 5 %",
         setting="widens the margin; 5 cells",
         measured=fooled_by_margins(count, 4),

@@ -64,7 +64,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "scheduler": "scheduler: {name: asha, grace_epochs: 5}",
         "resources": "resources: {cpus: 2}",
         "keep": "keep: none",
-        "teacher": "teacher: {backbone: regnety_160, weights: timm}",
+        "teacher": "teacher: {backbone: regnety_160.deit_in1k, weights: timm}",
         "trainer": "trainer: mine",
         "task": "task: detection",
         "head": "head: mask-rcnn-small",
@@ -393,6 +393,8 @@ def errors_page() -> str:
         ("0", "The verb did what it was asked for."),
         ("1", "A trial failed, or a check found something."),
         ("2", "A user error: one message says what is wrong and what to type."),
+        ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
+        ("4, 5", "`gate`: no difference; inconclusive."),
         ("130", "The user interrupted the verb; what was stored is whole."),
     )
     return page(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ablate import pipeline, space
-from ablate.budget import Budget, Meter, Used
+from ablate.budget import Budget, BudgetMeter, Used
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options, Outcome
@@ -101,7 +101,7 @@ def test_a_search_stops_too(options: Options) -> None:
 
 
 def test_an_epoch_that_is_reported_again_counts_once() -> None:
-    meter = Meter(Budget(hours=2), Used(seconds=HOUR / 2))
+    meter = BudgetMeter(Budget(hours=2), Used(seconds=HOUR / 2))
     event = Progressed("a", (Epoch(number=1, metrics={}, lr=0.0, seconds=HOUR),))
     meter.count(event)
     meter.count(event)
@@ -143,10 +143,14 @@ def test_a_price_is_that_of_the_devices(options: Options) -> None:
 
 def test_a_share_of_a_gpu_costs_its_share() -> None:
     budget = Budget(price=1.0, device_hour=4.0)
-    half = Meter(budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=0.5).devices)
+    half = BudgetMeter(
+        budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=0.5).devices
+    )
     assert half.price == pytest.approx(0.8)
     assert not half.must_stop
-    whole = Meter(budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=1).devices)
+    whole = BudgetMeter(
+        budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=1).devices
+    )
     assert whole.must_stop
 
 

@@ -39,10 +39,12 @@ class ConvolutionalSelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.scale = (width // heads) ** -0.5
+        # For each of the 9 places around a pixel, weights over the 9 places.
         self.attn = nn.Linear(width, 3**4 * heads)
         self.attn_drop = nn.Dropout(attention_dropout)
         self.unfold = nn.Unfold(3, padding=1, stride=2)
         self.pool = nn.AvgPool2d(2, 2, ceil_mode=True)
+        # One matrix per place of the 3 x 3 neighbourhood: a static kernel, kept as 9 groups.
         self.weight = nn.Conv2d(9 * width, 9 * width, 1, groups=9, bias=False)
         self.proj = nn.Linear(width, width)
         nn.init.normal_(self.weight.weight, 0, math.sqrt(2.0 / (9 * width)))
@@ -50,6 +52,7 @@ class ConvolutionalSelfAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, height, width, channels = x.shape
         image = x.permute(0, 3, 1, 2)
+        # (batch, places, heads, 9, 9): one window at every second pixel.
         logits = self.attn(self.pool(image).flatten(2).transpose(1, 2)).unflatten(
             2, (self.heads, 9, 9)
         )
@@ -59,6 +62,7 @@ class ConvolutionalSelfAttention(nn.Module):
             batch, -1, 9, self.heads, channels // self.heads
         )
         mixed = (weights @ v.permute(0, 3, 1, 2, 4)).permute(0, 1, 4, 3, 2)
+        # Windows overlap by one pixel; fold adds up what falls on the same one.
         folded = F.fold(
             mixed.reshape(batch, 9 * channels, -1),
             (height, width),
@@ -128,9 +132,11 @@ class RecursiveAtrousSelfAttention(parts.SelfAttention):
     def forward(self, x: Tensor, grid: tuple[int, int] = (0, 0)) -> Tensor:
         grid, state = (x.shape[1], x.shape[2]), x.flatten(1, 2)
         output = super().forward(state, grid)
+        # Without recursions, RASA is plain attention, which has no activation at its end.
         if self.recursions > 1:
             output = F.silu(output)
         for _ in range(self.recursions - 1):
+            # The same weights again: recursions cost FLOPs, but no parameters.
             state = output + state
             output = F.silu(super().forward(state, grid))
         return output.unflatten(1, grid)
@@ -243,6 +249,7 @@ class LiteVisionTransformer(nn.Module):
         self.num_classes = num_classes
         self.num_features = widths[-1]
         self.image_side = img_size
+        # The rate rises over the blocks of all stages, not within each.
         rates = iter(parts.rising(drop_path_rate, sum(depths)))
         stages, channels = [], in_chans
         for index, (depth, width) in enumerate(zip(depths, widths, strict=True)):
@@ -293,6 +300,7 @@ class LiteVisionTransformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for index, stage in enumerate(self.stages):
             assert isinstance(stage, nn.ModuleDict)
+            # Blocks keep the channels last; the convolution that embeds needs them first.
             x = stage["blocks"](
                 stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
             )
@@ -300,6 +308,7 @@ class LiteVisionTransformer(nn.Module):
             (self.cls_token.expand(len(x), -1, -1), x.flatten(1, 2)), dim=1
         )
         tokens = self.norm(self.class_blocks(tokens))
+        # The highest score of any patch counts half, as with token labelling in VOLO.
         patches = self.aux_head(tokens[:, 1:]).amax(dim=1)
         logits: Tensor = self.head(self.head_drop(tokens[:, 0])) + 0.5 * patches
         return logits

@@ -76,6 +76,7 @@ class Stage(nn.Module):
         self.grid = (side // patch, side // patch)
         self.proj = nn.Conv2d(channels, width, patch, stride=patch)
         self.norm = nn.LayerNorm(width)
+        # Only the last stage has one: a map of patches passes between stages.
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width)) if prefix else None
         self.pos_embed = nn.Parameter(
             torch.zeros(1, self.grid[0] * self.grid[1] + prefix, width)
@@ -176,6 +177,7 @@ class PyramidVisionTransformer(nn.Module):
         maps = []
         for stage in self.stages:
             x, grid = stage(x)
+            # A map has no place for the class token.
             patches = x[:, int(stage.cls_token is not None) :]
             x = patches.transpose(1, 2).unflatten(2, grid)
             maps.append(x)

@@ -41,6 +41,7 @@ class TokenPerformer(nn.Module):
         self.mlp = nn.Sequential(
             nn.Linear(width, width), nn.GELU(), nn.Linear(width, width), nn.Dropout(0.1)
         )
+        # Orthogonal rows of the norm sqrt(m), as in the authors' code.
         directions = nn.init.orthogonal_(torch.empty(self.features, width)) * math.sqrt(
             self.features
         )
@@ -56,9 +57,11 @@ class TokenPerformer(nn.Module):
         return torch.exp(x @ self.directions.T - squares) / math.sqrt(self.features)
 
     def forward(self, x: Tensor) -> Tensor:
+        # The authors' weights have this order. In half precision, exp would overflow.
         k, q, v = self.kqv(self.norm1(x)).float().chunk(3, dim=-1)
         k = self.kernel(k)
         q = self.kernel(q)
+        # Sums over tokens come first, so the cost is linear in their number.
         normaliser = q @ k.sum(dim=1).unsqueeze(-1)
         attended = q @ (k.transpose(1, 2) @ v) / (normaliser + 1e-8)
         x = v + self.drop(self.proj(attended))
@@ -74,6 +77,7 @@ class TokenTransformer(nn.Module):
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
+        # As in the authors' code: the width of the input, not that of the head.
         self.scale = channels**-0.5
         self.norm1 = nn.LayerNorm(channels)
         self.qkv = nn.Linear(channels, 3 * width, bias=False)
@@ -111,6 +115,7 @@ class TokensToToken(nn.Module):
         self.project = nn.Linear(TOKEN_WIDTH * 3 * 3, width)
 
     def forward(self, image: Tensor) -> Tensor:
+        # The strides 4, 2 and 2 make one token of 16 x 16 pixels.
         side = image.shape[-1] // 4
         x = self.attention1(self.split0(image).transpose(1, 2))
         x = self.split1(x.transpose(1, 2).unflatten(2, (side, side)))

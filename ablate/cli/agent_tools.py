@@ -153,7 +153,7 @@ class Tools:
                 "trials": len(shown.plan.trials),
                 "to_train": len(shown.to_train),
                 "seconds": shown.seconds,
-                "more": shown.more,
+                "more": shown.more_cells,
                 "power": power_lines(shown),
             }
         )
@@ -216,7 +216,7 @@ class Tools:
     def status(self) -> answers.Status:
         """List the studies of the store, what trains now, and both budgets.
 
-        `errors` says which findings stand when all studies of the store count.
+        `errors` says which findings also hold if all studies share one error budget.
         """
         from ablate.cli.tables import studies_table
         from ablate.project import budget_of, budget_table

@@ -34,7 +34,7 @@ def gate(
         bool,
         typer.Option(
             "--project",
-            help="Accept helps or hurts only if it stands among all studies of the store.",
+            help="Accept helps or hurts only if it also holds in the error budget of all studies.",
         ),
     ] = False,
     store: StoreOption = "",

@@ -100,11 +100,11 @@ class Progress:
             f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to"
             " train"
         )
-        if shown.more == 0:
+        if shown.more_cells == 0:
             more = ""
         else:
             more = (
-                f", {'more' if shown.more is None else f'{shown.more} more cells'} to"
+                f", {'more' if shown.more_cells is None else f'{shown.more_cells} more cells'} to"
                 " be proposed"
             )
         if space.looks:

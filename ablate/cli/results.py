@@ -34,7 +34,7 @@ def status(
         bool,
         typer.Option(
             "--error-budget",
-            help="Show which findings stand when all studies of the store count.",
+            help="Show which findings also hold in one error budget for all studies.",
         ),
     ] = False,
     store: StoreOption = "",
@@ -101,7 +101,7 @@ def table(
         typer.Option(
             "--columns",
             metavar="A,B,...",
-            help="Columns, with latex. [default: those whose rows differ]",
+            help="Columns, with latex. [default: those whose values differ]",
         ),
     ] = "",
     labels: Annotated[

@@ -118,11 +118,11 @@ def plan(
                 f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
                 f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
             )
-        if shown.more != 0:
-            print(
-                f"{'All other cells' if shown.more is None else f'{shown.more} more cells'}"
-                " will be proposed from the results."
-            )
+        if shown.more_cells != 0:
+            more = "All other cells"
+            if shown.more_cells is not None:
+                more = f"{shown.more_cells} more cells"
+            print(f"{more} will be proposed from the results.")
             strategy = shown.plan.space.strategy
             if strategy is not None and strategy.confirm:
                 print(
@@ -301,7 +301,7 @@ def check(
     ],
     form: FormatOption = Format.table,
 ) -> None:
-    """Check parts of your own by the rules that built-in parts keep.
+    """Check your own parts against the rules that built-in parts follow.
 
     The exit code is 1 if a part breaks one.
     """

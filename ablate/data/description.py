@@ -61,6 +61,7 @@ def describe(
         if path:
             raise DataError(f"data: {name} is a function of your own; leave path out")
         data_set = replace(data_set, **asdict(own_shape(name)))
+        # The code of the function identifies its images as far as anything can.
         (code,) = registry.identity("data set", own_sets()[name]).values()
         fingerprint = f"{code}, {own_fingerprint(name)}"
     elif name == "npz":
@@ -75,6 +76,7 @@ def describe(
     classes, images = data_set.classes, data_set.images
     if data_set.kind != "memory":
         classes, images, fingerprint = _content_of(data_set, where, background)
+    # Fewer images than wanted would train on another set than the tables say.
     _refuse_more("train", train_images, images, name)
     _refuse_more("test", test_images, data_set.test_images, name)
     size = data_set.image_size
@@ -94,6 +96,7 @@ def describe(
         )
     return Data(
         name=name,
+        # Workers start in other folders.
         path=os.path.abspath(where),
         image_size=size,
         channels=data_set.channels,
@@ -244,6 +247,7 @@ def _npz_of(data_set: DataSet, path: Path) -> tuple[DataSet, str]:
     from ablate.data.arrays import npz_shape
 
     there = replace(data_set, **asdict(npz_shape(path)))
+    # Copies of a data set differ in how many test images they keep.
     if replace(there, test_images=data_set.test_images) != data_set:
         told = (
             "side {0.image_size}, {0.channels} channels, {0.classes} classes,"
@@ -287,6 +291,7 @@ def _content(root: Path, classes: int) -> tuple[int, int, str]:
             entry.name for entry in os.scandir(folder) if entry.is_dir()
         )
         for found in names[split]:
+            # Names and sizes, not bytes: ImageNet is read in seconds instead of minutes.
             files = sorted(
                 (entry.name, entry.stat().st_size)
                 for entry in os.scandir(folder / found)

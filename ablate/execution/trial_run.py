@@ -24,7 +24,7 @@ from ablate.records import (
     Status,
 )
 from ablate.training import Diverged, Training
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.own import make_own
 from ablate.training.own_base import OwnTraining
 
@@ -148,7 +148,7 @@ class TrialRun:
         job = self._job
         registry.load_sources(job.sources)
         registry.verify({**job.trial.architecture.code, **job.trial.code})
-        meter = Meter(device, job.resources.gpus, job.resources.cpus)
+        meter = EnergyMeter(device, job.resources.gpus, job.resources.cpus)
         if job.trial.architecture.trainer:
             return make_own(
                 job.trial, folder, device=device, threads=threads, meter=meter

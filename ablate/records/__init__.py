@@ -58,11 +58,11 @@ from ablate.records.space import (
     confirmation_seeds,
 )
 from ablate.records.trial import (
-    KNOWN,
     PUBLISHED_WEIGHTS,
     RESOLVED,
     SOURCES,
     VARIED,
+    WITH_RESULT,
     InitialWeights,
     Source,
     Status,
@@ -75,7 +75,6 @@ from ablate.records.trial import (
 __all__ = [
     "COST_REVISION",
     "IMAGE_FILES",
-    "KNOWN",
     "LONGEST_LEVEL",
     "LOSSES",
     "METRIC_NAME",
@@ -91,6 +90,7 @@ __all__ = [
     "TRAINER",
     "UNCOUNTED",
     "VARIED",
+    "WITH_RESULT",
     "Architecture",
     "Arithmetic",
     "Cell",

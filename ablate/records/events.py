@@ -113,7 +113,8 @@ class Ended:
     """An attempt has ended."""
 
     trial: str
-    # RUNNING means that it was interrupted, and is to be resumed.
+    # The status of the trial from now on. If the attempt was interrupted, the trial has
+    # not ended: it is RUNNING, until another attempt resumes it.
     status: Status
     # The message or traceback of a failure.
     error: str = ""

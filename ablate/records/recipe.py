@@ -94,8 +94,8 @@ class Recipe:
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
     """Largest ratio of the sides of a random resized crop."""
     interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
-    """Resizes training images, and test images unless the data say otherwise. random
-    draws between bilinear and bicubic, and tests with bicubic.
+    """Resizes training images, and test images unless the data say otherwise. With
+    random, training draws bilinear or bicubic at random, and testing uses bicubic.
     """
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
     """Probability of a horizontal flip."""
@@ -108,8 +108,8 @@ class Recipe:
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     """Probability that a rectangle of an image is erased."""
     repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
-    """Repeated augmentation: how often an epoch draws each image that it draws. The
-    number of images per epoch stays the same.
+    """Repeated augmentation: number of copies of each image that an epoch draws. An
+    epoch keeps its number of images, so it draws fewer different ones.
     """
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Decay of the exponential moving average of the weights; 0: no average. With an
@@ -118,9 +118,9 @@ class Recipe:
     ema_warmup: bool = False
     """The average spans fewer updates at first."""
     select: Literal["last", "best"] = "last"
-    """Which weights are tested: those of the last epoch, or of the first epoch with the
-    best value on the validation split, of the metric that decides in its task: top1,
-    box_ap or miou.
+    """Which weights are tested: those of the last epoch, or those of the epoch in which
+    the main metric of the task (top1, box_ap or miou) is best on the validation split.
+    If several epochs are best, the first one counts.
     """
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type in which matrix products are computed; parameters are float32."""

@@ -73,7 +73,7 @@ class Scheduler:
     reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
     """Factor between two rungs, for ASHA and HyperBand."""
     samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
-    """Number of other trials that a median needs at least."""
+    """Smallest number of other trials for a median."""
 
     @property
     def read(self) -> frozenset[str]:
@@ -150,8 +150,8 @@ class Strategy:
     """Cells in training at once, at most."""
     confirm: Annotated[int, Ge(2), Le(1000)] | None = None
     """Fresh seeds on which the best cells and row 0 are trained when the search has
-    ended. Tables show these means, which luck did not choose, and only these cells get
-    verdicts.
+    ended. Tables show the means over these seeds, which the selection of the best cells
+    does not inflate. Only these cells get verdicts.
     """
     confirm_cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     """How many of the best cells are confirmed; 3 by default."""

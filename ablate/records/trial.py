@@ -215,4 +215,4 @@ RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
 
 # States that no further training would change. Pruned is none of them: a study without
 # a scheduler trains such a trial to its end.
-KNOWN = (Status.COMPLETED, Status.DIVERGED)
+WITH_RESULT = (Status.COMPLETED, Status.DIVERGED)

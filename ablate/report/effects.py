@@ -37,8 +37,8 @@ from ablate.report.verdicts import (
     LEVEL,
     Verdict,
     Withheld,
-    judge,
     verdict_of,
+    verdicts_by_holm,
 )
 
 
@@ -345,7 +345,7 @@ def _judged_by_holm(
     estimates = [effect.estimate for effect in effects if effect.estimate]
     # A row without an estimate counts in the family too: otherwise the verdicts of the
     # others could change when it gets one.
-    verdicts = iter(judge(estimates, margin, direction, level, len(effects)))
+    verdicts = iter(verdicts_by_holm(estimates, margin, direction, level, len(effects)))
     return [
         replace(effect, judged=next(verdicts)) if effect.estimate else effect
         for effect in effects

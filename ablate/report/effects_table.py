@@ -59,8 +59,8 @@ def exploratory(primary: Sequence[Primary]) -> str:
     else:
         family = "comparisons of rows with row 0"
     return (
-        f"Exploratory: the 5 % of the study belong to the {family}. Verdicts of this"
-        " table come on top of them."
+        f"Exploratory: the 5 % of the study belong to the {family}. The risk of false"
+        " verdicts in this table is additional."
     )
 
 
@@ -84,9 +84,9 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     how = "paired t" if controls or len(effects) == 1 else "noise of all rows"
-    correction = "by Holm" if controls else "by the largest difference of any row"
+    correction = "by Holm" if controls else "by simulation"
     # Final seeds use the whole 5 %.
-    later = "" if results.history.final else " and for seeds that are added later"
+    later = "" if results.history.final else " and for seeds that you may add later"
     notes = [
         (
             f"Δ {metric.name}{unit_text}:"
@@ -106,8 +106,8 @@ def effects_table(
     share = None if controls else seed_share(confirmed_study(results))
     if share is not None:
         notes.append(
-            f"The seed explains {100 * share:.0f} % of the variance of a training, in"
-            " all rows alike. Pairing by seed removes this part from the differences."
+            f"The seed moves all rows together: this part is {100 * share:.0f} % of the"
+            " variance of a training. Pairing by seed removes it from the differences."
         )
     alone = [str(effect.row) for effect in effects if effect.alone]
     if alone:

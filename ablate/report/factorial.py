@@ -45,8 +45,8 @@ from ablate.report.verdicts import (
     Judged,
     Verdict,
     Withheld,
-    judge,
     verdict_of,
+    verdicts_by_holm,
 )
 
 # Shapley values are sums over all subsets of the factors, so their cost doubles with
@@ -422,7 +422,7 @@ class Factorial:
     def _judged(self, terms: list[Term], margin: float, direction: str) -> list[Term]:
         """Returns the terms with their verdicts, judged as one family."""
         verdicts = iter(
-            judge(
+            verdicts_by_holm(
                 [term.estimate for term in terms if term.estimate],
                 margin,
                 direction,

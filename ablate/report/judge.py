@@ -16,7 +16,7 @@ from ablate.report.verdicts import (
     Verdict,
     Withheld,
     level_of_look,
-    shared,
+    rescaled,
     verdict_of,
 )
 
@@ -203,8 +203,8 @@ class Judge:
         elif verdict is Verdict.INCONCLUSIVE and blocked_by >= level:
             withheld = Withheld.NOT_TESTED
         judged = Judged(
-            p=shared(p, level),
-            p_same=shared(p_same, level),
+            p=rescaled(p, level),
+            p_same=rescaled(p_same, level),
             verdict=verdict,
             level=level,
             withheld=withheld,
@@ -284,7 +284,7 @@ def _failed(
     if effect.estimate is None:
         return effect
     judged = Judged(
-        p=shared(min(1.0, planned * effect.estimate.p), level),
+        p=rescaled(min(1.0, planned * effect.estimate.p), level),
         p_same=1.0,
         verdict=Verdict.INCONCLUSIVE,
         level=level,

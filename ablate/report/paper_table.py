@@ -24,7 +24,7 @@ from ablate.report.effects import effects
 from ablate.report.results_table import (
     COST_HEADINGS,
     comparisons,
-    star_of,
+    star_note,
     test_words,
 )
 from ablate.report.summary import Row, level_text, summarise
@@ -361,7 +361,7 @@ class _PaperTable:
             f" {escape.latex(self._policy)}."
         ]
         if self._special(DELTA) in chosen:
-            stars = star_of(self._looks).removeprefix("* ").replace("<", "$<$")
+            stars = star_note(self._looks).removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
             words = test_words(comparisons(self._effects.values()))
             sentences.append(

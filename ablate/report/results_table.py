@@ -184,7 +184,7 @@ def _notes(
     Args:
         number: of comparisons.
     """
-    test, star = test_words(number), star_of(looks)
+    test, star = test_words(number), star_note(looks)
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, paired by seed;"
@@ -193,7 +193,7 @@ def _notes(
     if _has_controls(shown):
         notes.append(
             "Δ control: mean ± sd of the differences from the control, paired by seed."
-            " A control is the baseline at the width whose cost is nearest."
+            " A control is the baseline at the width whose cost is nearest to that of the variant."
         )
     notes += confirmation_note(results)
     # Cells that a search proposed again are left out of the notes.
@@ -219,7 +219,7 @@ def test_words(number: int) -> str:
     return "paired t"
 
 
-def star_of(looks: Looks | None) -> str:
+def star_note(looks: Looks | None) -> str:
     """Returns what a star means."""
     if looks:
         return f"* p < 0.05, adjusted for all {looks.number} looks"

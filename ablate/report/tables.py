@@ -76,6 +76,7 @@ def _keys(data: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _is_numeric(column: str, data: Sequence[Mapping[str, Any]]) -> bool:
+    # An empty cell does not turn a column of numbers into text.
     return all(isinstance(row.get(column), int | float | None) for row in data)
 
 
@@ -117,6 +118,7 @@ def markdown(grid: Table) -> str:
     widths = [_width(column) for column in zip(head, *body, strict=True)]
     rule = []
     for width, is_right in zip(widths, right, strict=True):
+        # A colon at the right end aligns a column to the right.
         rule.append("-" * (width + 1) + (":" if is_right else "-"))
     lines = []
     title = escape.markdown(grid.title).strip()
@@ -206,6 +208,7 @@ def html(grid: Table, *, notes: bool = True) -> Markup:
         )
     )
     lines.append(Markup("<tbody>"))
+    # A `tbody` per group lets a style sheet rule off groups.
     for number, texts in enumerate(_marked(grid, escape.html, Markup("<b>{}</b>"))):
         if number in grid.groups:
             lines.append(Markup("</tbody><tbody>"))
@@ -226,6 +229,7 @@ def comma_separated(grid: Table) -> str:
     `ablate.escape.csv`.
     """
     stream = io.StringIO()
+    # Data hold every number unrounded, also those that a cell of the grid joins.
     headings = _keys(grid.data) or list(grid.columns)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(escape.csv, headings))

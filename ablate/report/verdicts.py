@@ -103,7 +103,7 @@ class Judged:
     withheld: Withheld | None = None
 
 
-def shared(p: float, level: float) -> float:
+def rescaled(p: float, level: float) -> float:
     """Returns a p value that is to be compared with 5 % instead of with this level."""
     if level == 0:
         return 1.0
@@ -170,7 +170,7 @@ def verdict_of(
     return Verdict.INCONCLUSIVE
 
 
-def judge(
+def verdicts_by_holm(
     estimates: Sequence[Estimate],
     margin: float,
     direction: str,
@@ -198,8 +198,8 @@ def judge(
     ranks = np.searchsorted(np.sort(raw), raw)
     return [
         Judged(
-            p=shared(p, level),
-            p_same=shared(p_same, level),
+            p=rescaled(p, level),
+            p_same=rescaled(p_same, level),
             verdict=verdict_of(estimate.value, direction, p, p_same, level),
             level=level / (count - int(rank)),
             withheld=Withheld.FINAL if level == 0 else None,

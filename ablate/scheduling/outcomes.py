@@ -111,7 +111,9 @@ class CellOutcomes:
                 return None
             known = self._known(trials)
             each = [known[trial.hash] for trial in trials]
-            self._outcomes[cell.index] = judge(each, self._space.objectives, cell.cost)
+            self._outcomes[cell.index] = outcome_of(
+                each, self._space.objectives, cell.cost
+            )
         return self._outcomes[cell.index]
 
     def needs(self, cell: Cell) -> tuple[tuple[Trial, ...], bool]:
@@ -197,7 +199,7 @@ def _is_dominated(
     )
 
 
-def judge(
+def outcome_of(
     known: Sequence[Known], objectives: Iterable[str], cost: Cost | None
 ) -> CellOutcome:
     """Returns the outcome of a cell with these trials.

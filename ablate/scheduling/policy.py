@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ablate.records import KNOWN, Known, Space, Status
+from ablate.records import WITH_RESULT, Known, Space, Status
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Policy:
         a study without a scheduler it is trained to its end.
         """
         if space.scheduler.name == "fifo":
-            return cls(results=KNOWN, again=(Status.FAILED, Status.PRUNED))
-        return cls(results=(*KNOWN, Status.PRUNED), again=(Status.FAILED,))
+            return cls(results=WITH_RESULT, again=(Status.FAILED, Status.PRUNED))
+        return cls(results=(*WITH_RESULT, Status.PRUNED), again=(Status.FAILED,))
 
     def is_result(self, known: Known | None) -> bool:
         """Whether nothing is left to train for a trial."""

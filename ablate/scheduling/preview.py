@@ -38,7 +38,7 @@ class Preview:
         known: status and epochs by trial, for those that the store has.
         to_train: the trials without a result.
         seconds: estimated time of the training; None if unknown.
-        more: number of cells that a search will still propose, 0 for a design; None
+        more_cells: number of cells that a search will still propose, 0 for a design; None
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided; otherwise None.
@@ -51,7 +51,7 @@ class Preview:
     known: dict[str, Known]
     to_train: tuple[Trial, ...]
     seconds: float | None
-    more: int | None = 0
+    more_cells: int | None = 0
     full_plan: Plan | None = None
     history: History = field(default_factory=History)
     known_rows: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class Preview:
     @property
     def has_work(self) -> bool:
         """Whether there is anything to train, now or later."""
-        return bool(self.to_train) or self.more != 0
+        return bool(self.to_train) or self.more_cells != 0
 
 
 def make_preview(
@@ -125,7 +125,7 @@ def make_preview(
         known=known,
         to_train=to_train,
         seconds=_seconds(plan, to_train, reader, options, probe=probe),
-        more=more,
+        more_cells=more,
         full_plan=full_plan,
         history=history,
         known_rows=known_rows,
@@ -208,7 +208,7 @@ def propose(
 
     search = make_search(space, reader, results, count)
     search.advance()
-    return search.plan, search.more
+    return search.plan, search.more_cells
 
 
 def _seconds(

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from ablate.budget import Meter
+from ablate.budget import BudgetMeter
 from ablate.records import Cell, Job, Trial
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Source(Protocol):
         """Returns the trials to train that earlier calls have not returned."""
 
     @property
-    def finished(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether this source will never return another trial."""
 
 
@@ -43,7 +43,7 @@ class Planned:
         return found
 
     @property
-    def finished(self) -> bool:
+    def has_ended(self) -> bool:
         return not self._trials
 
 
@@ -65,8 +65,8 @@ class Searched:
         return self._search.wanted()
 
     @property
-    def finished(self) -> bool:
-        return self._search.finished
+    def has_ended(self) -> bool:
+        return self._search.has_ended
 
     @property
     def cells(self) -> int:
@@ -93,10 +93,10 @@ class Queue:
         source: Source,
         claim: Claim,
         make: Callable[[Trial], Job],
-        meter: Meter | None = None,
+        meter: BudgetMeter | None = None,
     ) -> None:
         self._source = source
-        self._meter = meter or Meter()
+        self._meter = meter or BudgetMeter()
         self._claim = claim
         self._make = make
         self._waiting: deque[Trial] = deque()
@@ -113,7 +113,7 @@ class Queue:
         granted = self._granted()
         if granted is not None:
             return self._make(granted)
-        if not self._waiting and (self._source.finished or self._meter.exhausted):
+        if not self._waiting and (self._source.has_ended or self._meter.exhausted):
             raise StopIteration
         return None
 

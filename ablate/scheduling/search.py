@@ -83,7 +83,7 @@ class Search:
         # Stored cells are added in their old order, so that each keeps its number. If
         # the space now asks for fewer cells, the last ones are left out.
         for levels in self._combinations.still_allowed(chosen):
-            if self._made.cells and self.more == 0:
+            if self._made.cells and self.more_cells == 0:
                 break
             self._add(levels)
 
@@ -111,7 +111,7 @@ class Search:
         )
 
     @property
-    def more(self) -> int | None:
+    def more_cells(self) -> int | None:
         """The number of cells still to be proposed; None if it is not fixed."""
         if self._exhausted:
             return 0
@@ -130,9 +130,9 @@ class Search:
         # Proposal k waits for the outcomes up to k - parallel, and the sampler learns
         # no later outcome before it is asked. Asking earlier would lose information;
         # telling more would make proposals depend on which trial ends first.
-        while (self._asked < len(self._made.cells) or self.more != 0) and self._tell(
-            self._asked - self._strategy.parallel
-        ):
+        while (
+            self._asked < len(self._made.cells) or self.more_cells != 0
+        ) and self._tell(self._asked - self._strategy.parallel):
             if not self._propose(self._asked):
                 self._exhausted = True
         cells = self._made.cells[first : self._asked]
@@ -178,7 +178,7 @@ class Search:
         return list(itertools.chain.from_iterable(in_turn))
 
     @property
-    def finished(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether nothing is left to propose or to train."""
         if not self._has_ended():
             return False
@@ -192,7 +192,7 @@ class Search:
         """Whether all cells are proposed, and their outcomes are known."""
         # Telling the sampler here changes no proposal, because none is left to make.
         return (
-            self.more == 0
+            self.more_cells == 0
             and self._asked == len(self._made.cells)
             and self._tell(self._asked - 1)
         )

@@ -222,5 +222,5 @@ class UntilDecided:
         return open_
 
     @property
-    def finished(self) -> bool:
+    def has_ended(self) -> bool:
         return self._last

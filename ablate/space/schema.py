@@ -149,23 +149,26 @@ class DataForm(Form):
     """Side to which images are resized, in pixels. With image_width: the shorter side.
     """
     image_width: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
-    """The longer side at most, for images of objects or places, which then keep their
-    proportions. Costs are counted at image_size x image_width.
+    """For detection and segmentation: the largest length of the longer side. Images keep
+    their proportions. Costs are counted at image_size x image_width.
     """
     train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
     """Number of training images to use, drawn uniformly, always the same ones."""
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     """Number of test images to use, drawn in the same way."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
-    """Loading processes, for image files; for scenes, no more than cores."""
+    """Number of processes that load image files. For detection and segmentation, there
+    are at most as many as CPU cores.
+    """
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the training images that is held out. Each epoch is measured on the
     held-out images. The test set is measured once, at the end.
     """
     mean: Annotated[list[float], Field(min_length=1)] | None = None
-    """Mean of each channel, or one for all, of values from 0 to 1; by default that of
-    the published weights that training starts from, else ImageNet's for image files and
-    the training images' own in memory.
+    """Mean of the pixel values (0 to 1) of each channel, or one mean for all channels. By
+    default, it is the mean that the published weights were trained with, if training
+    starts from such weights; otherwise ImageNet's mean for image files, and the mean of
+    the training images for data in memory.
     """
     std: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = (
         None
@@ -339,7 +342,7 @@ class SpaceForm(Form):
     question: Annotated[str, Field(min_length=1)]
     """What the study asks, in a sentence."""
     expect: str = ""
-    """The claim it tests: what is expected to come out."""
+    """The result that you expect; the study tests this claim."""
     source: str = ""
     """Where the claim is from, for example: augmented-shortcuts, table 3."""
     name: (
@@ -356,7 +359,7 @@ class SpaceForm(Form):
     """
     backbone: ShortOrFull[BackboneForm] | None = None
     """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
-    left out where it varies under factors.
+    leave it out if the backbone is a factor.
     """
     factors: dict[str, list[OneLevel]]
     """Levels of each factor that varies. The first is the baseline unless `baseline`
@@ -418,7 +421,8 @@ class SpaceForm(Form):
         Discriminator(_which_seeds),
     ] = 3
     """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with
-    each. If you will not add any, {final: N} finds more. In a design also
+    each. If you promise to add no seeds later, write {final: N}: the verdicts then
+    find more effects. In a design also
     {until_decided: N}, in a search {adaptive: N}. {count: N, vary: [order]} says what
     seeds decide.
     """
@@ -446,8 +450,8 @@ class SpaceForm(Form):
     """The comparisons that the study is about, the most important one first: rows, by
     the levels in which they differ from row 0 or by their number; or factors; or
     [controls], the comparisons with controls. Each row and each factor is
-    tested at the full level, but only if all before it differ, so it finds far more
-    with few seeds.
+    tested at the full level, but only if all before it help or hurt. With few seeds,
+    such a test finds many more effects than a test of all rows.
     """
     labels: dict[str, str] = {}
     """What factors and levels are called in tables and figures: the name by factor, or
@@ -468,8 +472,8 @@ class SpaceForm(Form):
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """What one trial occupies; fractions share a device."""
     control: Literal["iso-params", "iso-flops"] | None = None
-    """For each variant also the baseline, widened or narrowed to the same cost: what
-    more capacity alone would give.
+    """Adds a control for each variant: the baseline, widened or narrowed to the cost of
+    the variant. It shows what more capacity alone would give.
     """
     scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
     """fifo trains every trial to its end; asha, hyperband and median stop the worse

@@ -30,7 +30,15 @@ from sqlalchemy import (
 )
 
 from ablate.masking import masked
-from ablate.records import KNOWN, Ended, Event, Measured, Progressed, Started, Status
+from ablate.records import (
+    WITH_RESULT,
+    Ended,
+    Event,
+    Measured,
+    Progressed,
+    Started,
+    Status,
+)
 from ablate.store.moment import now
 from ablate.store.plans import insert_all, key_of
 from ablate.store.tables import (
@@ -275,7 +283,7 @@ def _complete(
 def _setting(columns: tuple[str, ...]) -> Update:
     """The statement that sets these columns of a trial without a known result."""
     # Not `not_in`: SQLAlchemy would write its list into the statement each time.
-    is_open = (trials.c.status != known for known in KNOWN)
+    is_open = (trials.c.status != known for known in WITH_RESULT)
     values: dict[str, BindParameter[Any]] = {
         name: bindparam(f"new_{name}") for name in columns
     }

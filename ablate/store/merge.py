@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
-from ablate.records import KNOWN, Status
+from ablate.records import WITH_RESULT, Status
 from ablate.store.plans import CHUNK, existing, insert_all, key_of
 from ablate.store.tables import (
     architectures,
@@ -296,7 +296,7 @@ def _trials(
             select(trials).where(trials.c.hash.in_(chunk))
         ).mappings():
             key, there = row["hash"], RANK.get(row["status"], 0)
-            known += here.get(key) in KNOWN
+            known += here.get(key) in WITH_RESULT
             if key not in here:
                 # A lease belongs to a driver of the other store and means nothing here.
                 values = {**row, "owner": None, "fence": 0, "leased_until": None}

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, func, select
 
 from ablate.errors import StoreError
 from ablate.records import (
-    KNOWN,
     VARIED,
+    WITH_RESULT,
     CellResult,
     CorrectImages,
     Cost,
@@ -384,7 +384,7 @@ class Reader(TrialReader):
             )
             wanted = wanted.where(
                 cells.c.id.in_(
-                    ended.where(trials.c.status.in_((*KNOWN, Status.PRUNED)))
+                    ended.where(trials.c.status.in_((*WITH_RESULT, Status.PRUNED)))
                 )
             )
         levels_by_cell: dict[int, dict[str, Level]] = {}

@@ -44,7 +44,7 @@ class StoreSession:
         self._reader = self._opened.enter_context(Reader(self._url))
 
     @property
-    def is_open(self) -> bool:
+    def exists(self) -> bool:
         """Whether the store exists."""
         return self._writer is not None
 

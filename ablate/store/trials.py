@@ -113,6 +113,7 @@ class TrialReader(Catalogue):
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
             .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            # A planned trial has no attempt, and stays in the list.
             .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
             .join(last, last.c.id == tries.c.last, isouter=True)
             .where(studies.c.name == name)
@@ -147,6 +148,7 @@ class TrialReader(Catalogue):
             .join(
                 studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
             )
+            # Layer -1 records that a network does not have a diagnostic.
             .where(diagnostics.c.layer >= 0)
         )
         with self._engine.connect() as connection:
@@ -190,6 +192,7 @@ class TrialReader(Catalogue):
         taken: dict[str, set[str]] = defaultdict(set)
         with self._engine.connect() as connection:
             for key, stored in connection.execute(wanted):
+                # Parts of a diagnostic are stored under its name and a dot.
                 taken[key].add((stored or "").partition(".")[0])
         return sum(not set(names) <= found for found in taken.values())
 
@@ -258,6 +261,7 @@ class TrialReader(Catalogue):
         Raises UnknownName.
         """
         self.study(name)
+        # The attempt that completed a trial is the one that its result comes from.
         last = (
             select(attempts.c.trial_hash, func.max(attempts.c.id).label("id"))
             .where(attempts.c.status == Status.COMPLETED)
@@ -309,6 +313,7 @@ class TrialReader(Catalogue):
                 mine.c.number.label("row"),
                 trials.c.seed,
                 trials.c.ended_at,
+                # A row has one trial per seed. A trial is the study's own if it is one of them.
                 func.max(case((mine.c.hash == trials.c.hash, 1), else_=0)).label("own"),
                 *(trials.c[key] for key in IDENTITY),
             )
@@ -335,6 +340,8 @@ class TrialReader(Catalogue):
         if name:
             mine = mine.where(studies.c.name == name)
         begun = attempts.alias()
+        # A trial that goes on from a shorter one starts at a later epoch; the epochs before
+        # that one were paid for by the shorter trial.
         first = (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1)
         sums = (
             select(func.sum(epochs.c.seconds), func.sum(epochs.c.joules))
@@ -427,6 +434,7 @@ class TrialReader(Catalogue):
             .join(studies, studies.c.id == cells.c.study_id)
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .where(trials.c.hash == key, studies.c.name == study)
+            # Rows with the same network share their trials; the first one stands for all.
             .order_by(cells.c.number)
             .limit(1)
         )

@@ -16,7 +16,7 @@ POWERCAP = Path("/sys/class/powercap")
 TICK_SECONDS = 20.0
 
 
-class Meter:
+class EnergyMeter:
     """Energy in joules between `start` and `joules`, of the device that trains.
 
     For a GPU, this is its counter, times the trial's share of the GPU. For a CPU, it is

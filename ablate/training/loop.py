@@ -53,7 +53,7 @@ from ablate.training.checkpoint import (
     tested_of,
 )
 from ablate.training.decay import apply_exceptions
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
 from ablate.training.layers import layers_said
 from ablate.training.parallel import Alone, Leader
@@ -98,7 +98,7 @@ class Training:
         processes: int = 1,
         group: Alone | None = None,
         beginnings: Mapping[str, str] | None = None,
-        meter: Meter | None = None,
+        meter: EnergyMeter | None = None,
     ) -> None:
         # The number of threads changes the order of sums, and so the last bits of a
         # result.

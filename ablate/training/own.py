@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ablate.parts import trainer_named
 from ablate.records import Trial
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.own_base import OwnTraining
 from ablate.training.own_command import CommandTraining
 from ablate.training.own_function import FunctionTraining
@@ -18,7 +18,7 @@ def make_own(
     *,
     device: str,
     threads: int,
-    meter: Meter | None = None,
+    meter: EnergyMeter | None = None,
 ) -> OwnTraining:
     """Returns the training of a trial by the user's function or command.
 

@@ -16,7 +16,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.training.checkpoint import CheckpointFolder
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
 from ablate.training.own_trial import not_finite
 
@@ -37,7 +37,9 @@ class OwnTraining(ABC):
         correct: always None; a trainer does not report single images.
     """
 
-    def __init__(self, trial: Trial, folder: str | Path, meter: Meter | None) -> None:
+    def __init__(
+        self, trial: Trial, folder: str | Path, meter: EnergyMeter | None
+    ) -> None:
         self._trial = trial
         self._trainer = trainer_named(trial.architecture.trainer)
         self._meter = meter

@@ -40,7 +40,7 @@ from ablate import registry
 from ablate.errors import AblateError, CheckpointError
 from ablate.records import Epoch, Trial
 from ablate.training.checkpoint import epoch_of
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
 from ablate.training.own_base import LOOK_SECONDS, STOP_SECONDS, OwnTraining
 from ablate.training.own_trial import checked, recipe_of
@@ -81,7 +81,7 @@ class CommandTraining(OwnTraining):
         *,
         device: str,
         threads: int,
-        meter: Meter | None = None,
+        meter: EnergyMeter | None = None,
     ) -> None:
         super().__init__(trial, folder, meter)
         self._threads = threads

@@ -39,7 +39,7 @@ from ablate.training.checkpoint import (
     seed_everything,
     set_random_states,
 )
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.own_base import LOOK_SECONDS, STOP_SECONDS, OwnTraining
 from ablate.training.own_trial import (
     OwnTrial,
@@ -69,7 +69,7 @@ class FunctionTraining(OwnTraining):
         *,
         device: str,
         threads: int,
-        meter: Meter | None = None,
+        meter: EnergyMeter | None = None,
     ) -> None:
         super().__init__(trial, folder, meter)
         torch.set_num_threads(threads)

@@ -32,7 +32,7 @@ ELSEWHERE = {
     ("docs/data.md", "@ablate.dataset()"): "tests/own/test_examples.py",
     ("docs/coming-from.md", "train = ablate.command("): "tests/docs/test_commands.py",
     ("docs/coming-from.md", "trainer: train"): "tests/docs/test_commands.py",
-    ("CONTRIBUTING.md", "(_share("): "tests/tasks/test_contributing.py",
+    ("CONTRIBUTING.md", "_share("): "tests/tasks/test_contributing.py",
     ("CONTRIBUTING.md", "HEADS = ("): "tests/tasks/test_contributing.py",
 }
 # A page of the dashboard, which runs in a process of Streamlit.

@@ -42,9 +42,9 @@ from tests.faults.scene import (
     DIVERGING,
     EPOCHS,
     HANG_SECONDS,
-    KNOWN,
     PATIENCE_SECONDS,
     TRIALS,
+    WITH_RESULT,
     Ran,
     Scene,
     epochs_in,
@@ -320,11 +320,11 @@ def check(scene: Scene, expected: str, tally: Tally) -> None:
         int(str(n))
         for (n,) in scene.rows(
             "SELECT COUNT(*) FROM attempts WHERE status IN (?, ?) GROUP BY trial_hash",
-            *KNOWN,
+            *WITH_RESULT,
         )
     ]
     epochs = scene.rows(ALL_EPOCHS)
-    lost = TRIALS - sum(states[known] for known in KNOWN)
+    lost = TRIALS - sum(states[known] for known in WITH_RESULT)
     doubled = sum(n > 1 for n in results)
     differs = table(scene) != expected
     store = scene.store.kind

@@ -45,7 +45,7 @@ PATIENCE_SECONDS = 60
 # After so long the next driver may take over the trials of a killed one, on PostgreSQL.
 LEASE_SECONDS = 5
 INJECTED = Path(__file__).parent / "inject"
-KNOWN = ("completed", "diverged")
+WITH_RESULT = ("completed", "diverged")
 
 
 @dataclass

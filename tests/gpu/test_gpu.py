@@ -27,7 +27,7 @@ from ablate.learning.patches import PatchTerms
 from ablate.models import build
 from ablate.records import Diagnostics, Ended, Event, Job, Resources, Status, Trial
 from ablate.training import Training
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 from ablate.training.timing import Conditions, Stopwatch
 from tests.families.test_families import (
     FAMILIES,
@@ -214,7 +214,7 @@ def test_a_trial_without_enough_memory_fails_and_the_next_one_trains(
 
 @needs_memory_of_a_gpu
 def test_energy_is_measured() -> None:
-    meter = Meter("cuda", 1, 1)
+    meter = EnergyMeter("cuda", 1, 1)
     meter.start()
     left = torch.randn(4096, 4096, device="cuda")
     for _ in range(200):

@@ -100,7 +100,7 @@ def finish(search: Search, bench: Bench, rounds: int | None = None) -> list[Sett
     while rounds is None or rounds > 0:
         search.advance()
         wanted = search.wanted()
-        if not wanted and search.finished:
+        if not wanted and search.has_ended:
             break
         for trial in reversed(wanted):
             bench.found[trial.hash] = known(trial)
@@ -127,7 +127,7 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
         # are left.
         search = Search(declared, free, again, chosen)
         chosen = finish(search, again, rounds=2)
-        if search.finished:
+        if search.has_ended:
             break
     assert chosen == straight
 
@@ -143,7 +143,7 @@ def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     )
     straight = finish(Search(declared, free, bench), bench)
     search, waiting = Search(declared, free, slow), list[Trial]()
-    while not search.finished:
+    while not search.has_ended:
         search.advance()
         waiting += search.wanted()
         assert len(waiting) <= 3, "no more at once than `parallel`"
@@ -224,7 +224,7 @@ def test_a_point_that_is_known_is_not_trained() -> None:
     again = Search(load(TEXT), free, bench)
     again.advance()
     assert again.wanted() == []
-    assert again.finished
+    assert again.has_ended
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
 def test_what_did_not_complete_is_told_as_it_was(status: Status) -> None:
     declared, bench = load(TEXT.replace("cells: 30", "cells: 12")), Bench()
     search = Search(declared, free, bench)
-    while not search.finished:
+    while not search.has_ended:
         search.advance()
         for trial in search.wanted():
             bench.found[trial.hash] = known(
@@ -377,7 +377,7 @@ def test_fewer_cells_keep_the_first_ones() -> None:
     )
     few = Search(load(TEXT.replace("cells: 30", "cells: 5")), free, bench, many)
     assert finish(few, bench) == many[:5]
-    assert few.more == 0
+    assert few.more_cells == 0
 
 
 def test_a_limit_that_comes_to_no_number_refuses_the_cell_only() -> None:

@@ -16,7 +16,7 @@ from ablate.report import effects_table
 from ablate.report.charts import interaction_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
-from ablate.report.verdicts import Estimate, Verdict, judge
+from ablate.report.verdicts import Estimate, Verdict, verdicts_by_holm
 from ablate.report.wording import sentence
 from ablate.tasks import classification
 from tests.benchmarks import load
@@ -149,8 +149,8 @@ def test_the_predicted_seeds_are_fewer_where_the_effect_is_clearer(
 
 
 def test_no_estimates_no_verdicts() -> None:
-    assert judge([], 0.5, "max") == []
-    (found,) = judge([Estimate.of(1.0, 0.1, 9)], 0.5, "max")
+    assert verdicts_by_holm([], 0.5, "max") == []
+    (found,) = verdicts_by_holm([Estimate.of(1.0, 0.1, 9)], 0.5, "max")
     assert found.verdict is Verdict.HELPS
 
 

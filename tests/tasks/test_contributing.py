@@ -39,7 +39,7 @@ def example(heading: str) -> str:
 
 def test_a_metric_is_one_line() -> None:
     (line,) = example("Add a metric").strip().splitlines()
-    (measure,) = eval(f"({line})", vars(classification))
+    measure = eval(line, vars(classification))
     logits = torch.tensor([[3.0, 2.0, 1.0, 0.0], [0.0, 1.0, 2.0, 3.0]])
     assert measure.metric.name == "top3"
     assert measure.sum(logits, torch.tensor([2, 0])).item() == 1

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from ablate.training.energy import Meter
+from ablate.training.energy import EnergyMeter
 
 
 def zone(folder: Path, name: str, joules: float, *, most: float = 1000.0) -> None:
@@ -36,7 +36,7 @@ def powercap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_cores_have_their_share_of_all_packages(powercap: Path) -> None:
-    meter = Meter("cpu", 0, 2, powercap=powercap)
+    meter = EnergyMeter("cpu", 0, 2, powercap=powercap)
     meter.start()
     zone(powercap / "intel-rapl:0", "package-0", 140.0)
     zone(powercap / "intel-rapl:0:0", "core", 80.0)
@@ -50,7 +50,7 @@ def test_a_counter_that_begins_again_within_an_epoch_is_seen(
     powercap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ablate.training.energy.TICK_SECONDS", 0.0)
-    meter = Meter("cpu", 0, 8, powercap=powercap)
+    meter = EnergyMeter("cpu", 0, 8, powercap=powercap)
     meter.start()
     for joules in (900.0, 500.0, 100.0, 800.0):
         zone(powercap / "intel-rapl:0", "package-0", joules)
@@ -61,14 +61,14 @@ def test_a_counter_that_begins_again_within_an_epoch_is_seen(
 def test_counters_that_cannot_be_read_are_no_energy(
     powercap: Path, tmp_path: Path
 ) -> None:
-    meter = Meter("cpu", 0, 1, powercap=powercap)
+    meter = EnergyMeter("cpu", 0, 1, powercap=powercap)
     assert meter.joules() is None  # never started
     meter.start()
     (powercap / "intel-rapl:1" / "energy_uj").unlink()
     assert meter.joules() is None
     meter.start()
     assert meter.joules() is None
-    meter = Meter("cpu", 0, 1, powercap=tmp_path / "none")
+    meter = EnergyMeter("cpu", 0, 1, powercap=tmp_path / "none")
     meter.start()
     assert meter.joules() is None
 
@@ -101,7 +101,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 def test_gpus_tell_their_own(
     gpus: float, joules: float, nvml: dict[str, int], powercap: Path
 ) -> None:
-    meter = Meter("cuda", gpus, 2, powercap=powercap)
+    meter = EnergyMeter("cuda", gpus, 2, powercap=powercap)
     meter.start()
     nvml["GPU-a"] += 10_000
     nvml["GPU-b"] += 3_000
@@ -110,7 +110,7 @@ def test_gpus_tell_their_own(
 
 def test_a_gpu_without_a_counter_is_no_energy(nvml: dict[str, int]) -> None:
     nvml["GPU-a"] = -1
-    meter = Meter("cuda", 1, 2)
+    meter = EnergyMeter("cuda", 1, 2)
     meter.start()
     assert meter.joules() is None
 
@@ -119,10 +119,10 @@ def test_no_library_is_no_energy(
     monkeypatch: pytest.MonkeyPatch, powercap: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    meter = Meter("cuda", 1, 2)
+    meter = EnergyMeter("cuda", 1, 2)
     meter.start()
     assert meter.joules() is None
     (powercap / "intel-rapl:1" / "max_energy_range_uj").write_text("many\n")
-    meter = Meter("cpu", 0, 2, powercap=powercap)
+    meter = EnergyMeter("cpu", 0, 2, powercap=powercap)
     meter.start()
     assert meter.joules() is None
