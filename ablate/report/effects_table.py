@@ -83,16 +83,16 @@ def effects_table(
     metric = results.metric
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
-    how = "paired t" if controls or len(effects) == 1 else "noise of all rows"
-    correction = "by Holm" if controls else "by simulation"
-    # Final seeds use the whole 5 %.
-    later = "" if results.history.final else " and for seeds that you may add later"
+    alone = len(effects) == 1
+    how = "paired t" if controls or alone else "noise of all rows"
+    adjusted = _adjusted_text(
+        rows=not alone, holm=controls, later=not results.history.final
+    )
     notes = [
         (
             f"Δ {metric.name}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            f" ({how}). p: adjusted for all rows ({correction}){later}; the verdict is"
-            " helps or hurts below 0.05."
+            f" ({how}). p: {adjusted}the verdict is helps or hurts below 0.05."
         ),
         (
             no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
@@ -137,6 +137,24 @@ def effects_table(
         notes=notes,
         bold=bold,
     )
+
+
+def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
+    """Returns what p values are adjusted for, and how.
+
+    Args:
+        rows: whether there are several comparisons.
+        holm: whether they are adjusted by Holm, otherwise by simulation.
+        later: whether seeds may be added. Final seeds use the whole 5 %.
+    """
+    parts = []
+    if rows:
+        parts.append(f"for all rows ({'by Holm' if holm else 'by simulation'})")
+    if later:
+        parts.append("for seeds that you may add later")
+    if not parts:
+        return ""
+    return f"adjusted {' and '.join(parts)}; "
 
 
 def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table:
