@@ -58,7 +58,9 @@ class SharedBatchNorm(_BatchNorm):
                 self.running_var,
                 self.weight,
                 self.bias,
-                False,
+                # Without running statistics, those of the batch count, as in torch. They
+                # are not shared: processes may have different numbers of test batches.
+                self.running_mean is None,
                 0.0,
                 self.eps,
             )
