@@ -83,10 +83,10 @@ def effects_table(
     metric = results.metric
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
-    alone = len(effects) == 1
-    how = "paired t" if controls or alone else "noise of all rows"
+    is_single = len(effects) == 1
+    how = "paired t" if controls or is_single else "noise of all rows"
     adjusted = _adjusted_text(
-        rows=not alone, holm=controls, later=not results.history.final
+        rows=not is_single, holm=controls, later=not results.history.final
     )
     notes = [
         (
