@@ -449,6 +449,7 @@ def test_help_names_every_verb(say: Say) -> None:
         assert say(verb, "--help")[0] == 0
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny.replace("epochs: 3", "epochs: 2000"))

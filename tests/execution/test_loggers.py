@@ -143,6 +143,7 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
     assert b"token_cosine" in summary.metadata.plugin_data.content
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_mlflow_has_each_trial_once(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch

@@ -105,6 +105,7 @@ def test_the_client_of_a_killed_worker_hears_of_it(nursery: Nursery) -> None:
         assert costs(other, 192) == count(vit(192)), "no other worker is touched"
 
 
+@pytest.mark.proof
 def test_workers_die_with_the_nursery_and_a_client_starts_another(
     nursery: Nursery,
 ) -> None:

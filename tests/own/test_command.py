@@ -230,6 +230,7 @@ def test_the_script_is_part_of_the_identity(use: Use, run: Run, tmp_path: Path) 
     assert file.exists()
 
 
+@pytest.mark.proof
 def test_a_script_ends_with_its_worker(use: Use, tmp_path: Path) -> None:
     """A worker that is killed leaves no process behind."""
     prepare(use, "time.sleep(60)")
@@ -345,6 +346,7 @@ def test_braces_in_a_level_stay(use: Use, run: Run) -> None:
     assert run(text).trained == 4
 
 
+@pytest.mark.proof
 def test_children_of_a_script_end_with_the_worker(use: Use, tmp_path: Path) -> None:
     """Also those that the script started: they could write its checkpoint."""
     child = "import time; time.sleep(99)  # the child"

@@ -302,6 +302,7 @@ def test_resumed_it_is_the_same(kind: str, teacher: Teacher, tmp_path: Path) -> 
     assert all(torch.equal(others[name], weights[name]) for name in weights)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_parts_and_processes_change_nothing_but_rounding(
     teacher: Teacher, tmp_path: Path
