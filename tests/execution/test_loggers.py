@@ -181,6 +181,7 @@ def test_mlflow_has_each_trial_once(
     ]
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_service_that_fails_is_left(
     tmp_path: Path,

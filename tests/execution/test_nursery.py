@@ -121,6 +121,7 @@ def test_workers_die_with_the_nursery_and_a_client_starts_another(
         assert costs(worker, 96) == count(vit(96))
 
 
+@pytest.mark.proof
 def test_two_clients_share_one_nursery_which_ends_after_both(tmp_path: Path) -> None:
     one, other = Nursery(tmp_path / "n"), Nursery(tmp_path / "n")
     one.hold()
@@ -175,6 +176,7 @@ def test_costs_are_counted_in_a_worker(nursery: Nursery) -> None:
     counter.close()
 
 
+@pytest.mark.proof
 def test_the_nursery_has_one_thread_and_never_touches_cuda() -> None:
     """A fork copies only one thread, and cannot use the CUDA of its parent."""
     program = """
@@ -227,6 +229,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.proof
 def test_a_worker_has_nothing_to_import(tmp_path: Path) -> None:
     """Each of thousands of forks would import it again."""
     space = tmp_path / "space.yaml"

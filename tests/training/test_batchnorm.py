@@ -141,6 +141,7 @@ def share(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_two_processes_do_what_one_does_with_the_whole_batch(tmp_path: Path) -> None:
     processes.spawn(share, (str(tmp_path),), nprocs=len(SHARES))
