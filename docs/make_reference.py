@@ -180,7 +180,7 @@ def space_page() -> str:
     parts = [
         "# Keys of a space",
         "A space is one YAML file. Unknown keys are errors that name the nearest known"
-        " one. Required are `question` and `factors`; a design also needs a `backbone`"
+        " one. `question` and `factors` are required, and a `backbone` unless it is a factor,"
         " or a `trainer`. `ablate init` writes a commented space, and `ablate schema`"
         " prints this page as a JSON Schema for editors.",
     ]

@@ -119,8 +119,8 @@ def table(
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
-    The best mean is bold. With `--format latex`, all means that cannot be distinguished
-    from it are bold, and the table has a caption, a label and notes. For example:
+    The best mean and all means that cannot be distinguished from it are bold. With
+    `--format latex`, the table has a caption, a label and notes. For example:
 
     ablate table mine --format latex --labels shortcuts.count='$T$' > table.tex
     """

@@ -284,9 +284,9 @@ def _lacks(family: Family) -> dict[str, str]:
 
     lacks = {}
     for factor in factors.catalogue().values():
-        for slot in factor.needs:
-            if slot in family.lacks:
-                lacks[factor.name] = family.lacks[slot]
+        for part in factor.needs:
+            if part in family.lacks:
+                lacks[factor.name] = family.lacks[part]
     return lacks
 
 

@@ -26,7 +26,7 @@ Branch = Literal["msa", "mlp"]
 # tokens      patch tokens of equal number and width before the first and after the
 #             last block
 # head        one linear classifier on one vector
-Slot = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
+BackbonePart = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Factor:
     join_branches: Callable[[Values, Join], Join] | None = None
     before_classifier: Callable[[Values, int], nn.Module] | None = None
     loss_terms: LossTerms | None = None
-    needs: tuple[Slot, ...] = ()
+    needs: tuple[BackbonePart, ...] = ()
     kind: str = ""
     decays_as_published: bool = False
     revision: int | str | None = None
@@ -322,7 +322,7 @@ class Factor:
         hooks = [name for name in HOOKS if getattr(self, name) is not None]
         if not hooks:
             raise ValueError(f"factor '{self.name}' has none of {', '.join(HOOKS)}")
-        needs: list[Slot] = []
+        needs: list[BackbonePart] = []
         for name in hooks:
             needs += HOOKS[name][1]
         kinds = [HOOKS[name][0] for name in hooks]
@@ -338,7 +338,7 @@ class Factor:
 
 
 # What the catalogue calls a factor with this hook, and what a backbone must have for it.
-HOOKS: dict[str, tuple[str, tuple[Slot, ...]]] = {
+HOOKS: dict[str, tuple[str, tuple[BackbonePart, ...]]] = {
     "edit_backbone": ("size", ()),
     "replace_ffn": ("replace", ("ffn",)),
     "edit_attention": ("edit", ("attention",)),

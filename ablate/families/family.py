@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ablate.factors.factor import Branch, Dimensions, Site, Slot
+from ablate.factors.factor import BackbonePart, Branch, Dimensions, Site
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -114,7 +114,7 @@ class Family:
     algebra: type[Algebra]
     editable: Callable[[nn.Module], type[nn.Module] | None]
     sizes: frozenset[str]
-    lacks: Mapping[Slot, str] = field(default_factory=dict)
+    lacks: Mapping[BackbonePart, str] = field(default_factory=dict)
     before_head: str = "head_drop"
     last_norm: str = "norm"
     declared: bool = False

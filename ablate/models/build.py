@@ -280,10 +280,10 @@ def _dimensions(
                 f" {can or 'no size and no drop rate'}"
             )
     for factor in _active(values):
-        for slot in factor.needs:
-            if slot in family.lacks:
+        for part in factor.needs:
+            if part in family.lacks:
                 raise Infeasible(
-                    f"{factor.name} is not defined on {backbone}: {family.lacks[slot]}"
+                    f"{factor.name} is not defined on {backbone}: {family.lacks[part]}"
                 )
     return wanted
 

@@ -308,7 +308,8 @@ class Space:
     strategy: Strategy | None = None
     # What a search optimises, the metric first, and in which direction.
     objectives: Mapping[str, Direction] = field(default_factory=dict)
-    # A cell gets its next seed only while it is no worse than the best cell so far.
+    # A cell gets its next seed only while it is no worse than the cell that was the best
+    # one when it was proposed.
     adaptive: bool = False
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED

@@ -285,7 +285,7 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
         hint = f" Write seeds: {most} in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.looks is None:
             hint += (
-                " What they add is tested at a smaller level; next time, declare"
+                " The new seeds are tested at a smaller level; next time, declare"
                 " seeds: {until_decided: N} from the start."
             )
     option = ""

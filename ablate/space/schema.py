@@ -282,7 +282,7 @@ class SeedsForm(Form):
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
     """In a search: the most seeds that a cell gets; it gets the next one only while it
-    is no worse than the best so far.
+    is no worse than the cell that was the best one when it was proposed.
     """
     vary: Vary = None
     """What a seed decides, as beside count."""
@@ -437,7 +437,8 @@ class SpaceForm(Form):
     """
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that matters; by default 0.5 percentage
-    points, for the loss 0.02. A trainer's metric may have its own.
+    points, for the loss 0.02. A trainer's metric has the margin of its
+    declaration, by default 0.
     """
     primary: list[
         Annotated[
