@@ -151,7 +151,7 @@ class ByHand:
 
 def loops(rounds: int, device: str) -> None:
     """Prints the speed of `Training` relative to the loop by hand."""
-    print("| width | precision | images / s | by hand | ratio |")
+    print("| width | precision | `ablate`, images / s | by hand, images / s | ratio |")
     print("|---|---|---|---|---|")
     for width, precision in LOOPS:
         text = SPACE.format(width=width, batch=BATCH, precision=precision)

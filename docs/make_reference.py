@@ -114,14 +114,31 @@ UNLIKE = (
 )
 
 
-def allowed(schema: dict[str, Any]) -> str:
+# What values are called, one and several.
+KINDS = {
+    "string": ("text", "texts"),
+    "integer": ("whole number", "whole numbers"),
+    "number": ("number", "numbers"),
+    "boolean": ("`true` or `false`", "`true` or `false`"),
+    "object": ("mapping", "mappings"),
+}
+
+
+def allowed(schema: dict[str, Any], *, several: bool = False) -> str:
     """Returns what a value may be, in words.
 
     A list is described by its items; a mapping of known keys is called a mapping.
+
+    Args:
+        several: whether the words are for the items of a list.
     """
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
-        words = [allowed(one) for one in choices if one.get("type") != "null"]
+        words = [
+            allowed(one, several=several)
+            for one in choices
+            if one.get("type") != "null"
+        ]
         return " or ".join(dict.fromkeys(words))
     if "enum" in schema:
         return ", ".join(f"`{level}`" for level in schema["enum"])
@@ -129,32 +146,29 @@ def allowed(schema: dict[str, Any]) -> str:
         return f"`{schema['const']}`"
     kind = schema.get("type", "object")
     if kind == "array":
-        return f"list of {allowed(schema.get('items', {}))}"
-    names = {
-        "string": "text",
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "`true` or `false`",
-        "object": "mapping",
-    }
-    return names[kind] + bounds(schema)
+        return f"list of {allowed(schema.get('items', {}), several=True)}"
+    return KINDS[kind][several] + bounds(schema)
 
 
 def bounds(schema: dict[str, Any]) -> str:
     """Returns the limits of a number, such as " from 1 to 1000"."""
-    words = (
-        ("minimum", "from"),
-        ("exclusiveMinimum", "above"),
-        ("maximum", "to"),
-        ("exclusiveMaximum", "below"),
-    )
-    found = [
-        f"{word} {schema[key]}"
-        for key, word in words
-        # The largest whole number is no limit that anybody meets.
-        if schema.get(key, MOST_WHOLE) != MOST_WHOLE
-    ]
-    return "".join(f" {part}" for part in found)
+    # The largest whole number is no limit that anybody meets.
+    limits = {key: limit for key, limit in schema.items() if limit != MOST_WHOLE}
+    least = limits.get("minimum")
+    most = limits.get("maximum")
+    above = limits.get("exclusiveMinimum")
+    below = limits.get("exclusiveMaximum")
+    text = ""
+    if least is not None:
+        text = f" from {least}"
+    if above is not None:
+        text = f" above {above}"
+    if most is not None:
+        text += f" to {most}" if least is not None else f", at most {most}"
+    if below is not None:
+        link = " and" if above is not None else ","
+        text += f"{link} below {below}" if text else f" below {below}"
+    return text
 
 
 def default(schema: dict[str, Any]) -> str:
@@ -180,8 +194,9 @@ def space_page() -> str:
     parts = [
         "# Keys of a space",
         "A space is one YAML file. Unknown keys are errors that name the nearest known"
-        " one. `question` and `factors` are required, and a `backbone` unless it is a factor,"
-        " or a `trainer`. `ablate init` writes a commented space, and `ablate schema`"
+        " one. `question` and `factors` are required. So is either a `backbone`"
+        " or a `trainer`; leave `backbone` out if it is a factor. `ablate init` writes a"
+        " commented space, and `ablate schema`"
         " prints this page as a JSON Schema for editors.",
     ]
     for heading, examples in EXAMPLES.items():

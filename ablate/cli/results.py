@@ -426,7 +426,7 @@ def dashboard(
 ) -> None:
     """Serve pages to explore studies, live while they run.
 
-    The pages are read-only. By default, they are served on this machine only.
+    The pages cannot change a result. By default, they are served on this machine only.
     """
     from ablate.cli.serve import serve, token_of
 

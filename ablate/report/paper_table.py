@@ -387,7 +387,7 @@ class _PaperTable:
         if seeds != 1:
             words += (
                 ", and those that cannot be distinguished from it"
-                r" (5\,\%; for the reference, * decides; others are adjusted for all pairs)"
+                r" (5\,\%; the reference is compared by *, others are adjusted for all pairs)"
             )
         if self._has_controls:
             words += ", controls aside"

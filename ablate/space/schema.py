@@ -281,8 +281,9 @@ class SeedsForm(Form):
 
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
-    """In a search: the most seeds that a cell gets; it gets the next one only while it
-    is no worse than the cell that was the best one when it was proposed.
+    """In a search: the most seeds that a cell gets. When a cell is proposed, the best
+    cell at that time becomes its rival. The cell gets a further seed only while it is
+    no worse than its rival.
     """
     vary: Vary = None
     """What a seed decides, as beside count."""

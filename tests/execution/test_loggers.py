@@ -257,6 +257,10 @@ def test_service_that_cannot_start(
         Loggers(
             Logs(services=("wandb",), folder=tmp_path, study="tiny", factors=FACTORS)
         )
+    both = ("mlflow", "wandb")
+    with pytest.raises(ExecutorError, match="not logged in"):
+        Loggers(Logs(services=both, folder=tmp_path, study="tiny", factors=FACTORS))
+    assert not (tmp_path / "mlflow.db").exists(), "what is refused leaves nothing"
     (tmp_path / "file").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
     with pytest.raises(

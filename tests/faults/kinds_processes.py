@@ -111,6 +111,10 @@ def second_driver(scene: Scene) -> bool:
     if not scene.alive:
         # The first had ended when the second came.
         return False
+    if tried.returncode == 0 and ", 0 to train" in tried.stderr:
+        # The first had stored its last result and released the store; its process was
+        # about to end.
+        return False
     # Or it is told of the data first, if those are spoilt just then.
     one_message(
         scene, "two drivers on one study", tried, "is writing to|is not a readable"

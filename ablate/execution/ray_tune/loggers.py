@@ -293,7 +293,10 @@ class Loggers:
     def __init__(self, logs: Logs) -> None:
         self._factors = logs.factors
         self._jobs: dict[str, Job] = {}
-        self._services = [_MAKERS[name](logs) for name in dict.fromkeys(logs.services)]
+        # Weights & Biases first: it checks the login and writes nothing, while MLflow
+        # makes its experiment at once. A run that is refused leaves nothing behind.
+        names = sorted(set(logs.services), key=lambda name: name != "wandb")
+        self._services = [_MAKERS[name](logs) for name in names]
 
     def follow(self, job: Job) -> None:
         """Records a job that is about to start."""
