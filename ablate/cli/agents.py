@@ -34,7 +34,7 @@ def mcp(
             metavar="TRIALS",
             min=1,
             max=MOST_WHOLE,
-            help="Largest number of trials that all runs in the store may begin together.",
+            help="Most trials in total that the runs in the store may begin.",
         ),
     ] = None,
     max_hours: Annotated[
@@ -42,7 +42,7 @@ def mcp(
         typer.Option(
             "--max-hours",
             metavar="HOURS",
-            help="Largest number of hours of training, all runs in the store added up.",
+            help="Most hours of training in total, all runs in the store.",
         ),
     ] = None,
     max_joules: Annotated[
@@ -50,7 +50,7 @@ def mcp(
         typer.Option(
             "--max-joules",
             metavar="JOULES",
-            help="Largest energy of all runs in the store.",
+            help="Most energy in total, all runs in the store.",
         ),
     ] = None,
     store: StoreOption = "",

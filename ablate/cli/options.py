@@ -115,7 +115,7 @@ MaxTrialsOption = Annotated[
         metavar="TRIALS",
         min=1,
         max=MOST_WHOLE,
-        help="Largest number of trials that all runs of the study may begin together.",
+        help="Most trials in total that the runs of the study may begin.",
     ),
 ]
 MaxHoursOption = Annotated[
@@ -123,7 +123,7 @@ MaxHoursOption = Annotated[
     typer.Option(
         "--max-hours",
         metavar="HOURS",
-        help="Largest number of hours of training, all trials and runs of the study added up.",
+        help="Most hours of training in total, all trials and runs of the study.",
     ),
 ]
 MaxJoulesOption = Annotated[
@@ -131,7 +131,7 @@ MaxJoulesOption = Annotated[
     typer.Option(
         "--max-joules",
         metavar="JOULES",
-        help="Largest energy of all runs of the study, where the device measures it.",
+        help="Most energy in total, all runs of the study, where the device measures it.",
     ),
 ]
 MaxPriceOption = Annotated[
@@ -139,7 +139,7 @@ MaxPriceOption = Annotated[
     typer.Option(
         "--max-price",
         metavar="PRICE",
-        help="Largest price of all runs of the study; with --device-hour.",
+        help="Highest price in total, all runs of the study; with --device-hour.",
     ),
 ]
 DeviceHourOption = Annotated[

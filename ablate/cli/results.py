@@ -316,7 +316,9 @@ def plot(
     ] = None,
     title: Annotated[
         bool,
-        typer.Option("--title/--no-title", help="Draw the title; not in .html."),
+        typer.Option(
+            "--title/--no-title", help="Draw the title; without effect on .html."
+        ),
     ] = True,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,

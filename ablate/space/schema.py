@@ -153,7 +153,9 @@ class DataForm(Form):
     their proportions. Costs are counted at image_size x image_width.
     """
     train_images: Annotated[int, Field(ge=2, le=MOST_WHOLE)] | None = None
-    """Number of training images to use, drawn uniformly, always the same ones."""
+    """Number of training images to use, drawn uniformly; always the same
+    ones, unless seeds.vary has split.
+    """
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     """Number of test images to use, drawn in the same way."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
@@ -271,7 +273,7 @@ class SeedsForm(Form):
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
         Discriminator(_which_count),
     ] = 3
-    """Number of seeds (0, 1, ...), or the seeds themselves."""
+    """A number N of seeds, which are then 0 to N - 1, or a list of the seeds."""
     vary: Vary = None
     """What a seed decides: init, the initial weights; order, the order of the images
     and all else that is drawn while training; split, which training images are held out
@@ -421,9 +423,9 @@ class SpaceForm(Form):
         | Annotated[SeedsForm, Tag("<count>")],
         Discriminator(_which_seeds),
     ] = 3
-    """Number of seeds (0, 1, ...), or the seeds themselves: every cell is trained with
-    each. If you promise to add no seeds later, write {final: N}: the verdicts then
-    find more effects. In a design also
+    """A number N of seeds, which are then 0 to N - 1, or a list of the seeds
+    themselves. Every cell is trained with every seed. If you promise to add no seeds
+    later, write {final: N}: the verdicts then find more effects. In a design also
     {until_decided: N}, in a search {adaptive: N}. {count: N, vary: [order]} says what
     seeds decide.
     """
