@@ -453,13 +453,15 @@ class SpaceForm(Form):
     ] = []
     """The comparisons that the study is about, the most important one first: rows, by
     the levels in which they differ from row 0 or by their number; or factors; or
-    [controls], the comparisons with controls. Each row and each factor is
-    tested at the full level, but only if all before it help or hurt. With few seeds,
-    such a test finds many more effects than a test of all rows.
+    [controls], the comparisons with controls. Each row and each factor is tested at the
+    full significance level, but only if every comparison before it has the verdict
+    helps or hurts. With few seeds, such a test finds many more effects than a test of
+    all rows.
     """
     labels: dict[str, str] = {}
-    """What factors and levels are called in tables and figures: the name by factor, or
-    by factor and level as ffn.kernel:none. Keys, SQL and JSON keep the real names.
+    """Names for tables and figures. The key is a factor, or a factor and a level such as
+    ffn.kernel:none; the value is the name to print. Keys, SQL and JSON keep the real
+    names.
     """
     keep: Keep = "last"
     """What stays on disk of a completed trial: last (its whole checkpoint), best (its
