@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,16 @@ def test_the_snippet_for_ray_tune_runs(tmp_path: Path) -> None:
     (tmp_path / "tuned.py").write_text(TUNE.replace("SNIPPET", snippet.text))
     # Settings of our own Ray are not those of a reader.
     plain = {key: text for key, text in os.environ.items() if key[:4] != "RAY_"}
-    subprocess.run(
-        [sys.executable, "tuned.py"],
-        cwd=tmp_path,
-        env={**plain, "HOME": str(tmp_path)},
-        check=True,
-        timeout=300,
-    )
+    # In a folder of its own, Ray does not find a cluster that runs on this machine, or
+    # that has left its address. The path of a socket in it must be short.
+    with tempfile.TemporaryDirectory(prefix="ablate-ray-") as folder:
+        subprocess.run(
+            [sys.executable, "tuned.py"],
+            cwd=tmp_path,
+            env={**plain, "HOME": str(tmp_path), "RAY_TMPDIR": folder},
+            check=True,
+            timeout=300,
+        )
 
 
 @pytest.mark.parametrize("snippet", here("bash"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as processes
 from torch import Tensor, nn
 
 from ablate.errors import ExecutorError
 from ablate.training.batchnorm import SharedBatchNorm, synchronise
+from tests.processes import ended
 
 CPU = torch.device("cpu")
 # Batch sizes of the processes: the shares need not be equal.
@@ -144,7 +147,17 @@ def share(rank: int, folder: str) -> None:
 @pytest.mark.proof
 @pytest.mark.slow
 def test_two_processes_do_what_one_does_with_the_whole_batch(tmp_path: Path) -> None:
-    processes.spawn(share, (str(tmp_path),), nprocs=len(SHARES))
+    # Not by multiprocessing, whose own helper process would outlive this test.
+    program = "from tests.training.test_batchnorm import share; share({}, {!r})"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program.format(rank, str(tmp_path))],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for rank in range(len(SHARES))
+    ]
+    with ended(running[0]), ended(running[1]):
+        assert [one.wait(120) for one in running] == [0, 0]
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     whole = images(sum(SHARES), 4).requires_grad_()
     theirs = norm(nn.BatchNorm1d)
