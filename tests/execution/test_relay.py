@@ -66,7 +66,7 @@ class FakeNursery:
 
     def worker(self) -> Connection:
         self.workers.append(Echo(len(self.workers)))
-        return self.workers[-1].client  # type: ignore[return-value]
+        return self.workers[-1].client
 
 
 @pytest.fixture(autouse=True)
