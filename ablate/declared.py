@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from ablate import escape, registry
 from ablate.advice import option
 from ablate.errors import AblateError, StoreError
-from ablate.records import Space
+from ablate.records import History, Space
 from ablate.redeclared import changed_parts
 from ablate.space_data import to_data
 from ablate.store.catalogue import StudyStatus
@@ -44,9 +45,13 @@ def validated_space(study: StudyStatus) -> Space:
         said = " ".join(f"{option('with')} {escape.shell(part)}" for part in parts)
         raise StoreError(f"{study.name} was last run with your own parts; add {said}")
     validated = space.load(study.document, study.file)
-    if study.space is not None and study.space.looks and not validated.looks:
+    if (
+        study.space is not None
+        and study.space.seeds.looks
+        and not validated.seeds.looks
+    ):
         # The text declares a fixed number of seeds; the run had the option.
-        return space.until_decided(validated, study.space.looks.most)
+        return space.until_decided(validated, study.space.seeds.looks.most)
     return validated
 
 
@@ -60,20 +65,26 @@ def with_last_until_decided(space: Space, reader: Reader) -> Space:
     """
     from ablate.space import load, until_decided
 
-    if space.looks is not None:
+    if space.seeds.looks is not None:
         return space
     for study in reader.studies():
         last = study.space
-        if study.name != space.name or last is None or last.looks is None:
+        if study.name != space.name or last is None or last.seeds.looks is None:
             continue
         # The stored text may not be valid today, or its seeds may not fit the option.
         with contextlib.suppress(AblateError):
-            if load(study.document, study.file).looks is not None:
+            if load(study.document, study.file).seeds.looks is not None:
                 return space
-            again = until_decided(space, last.looks.most)
+            again = until_decided(space, last.seeds.looks.most)
             if not changed_parts(to_data(last), to_data(again)):
                 return again
     return space
+
+
+def with_least_margin(space: Space, history: History) -> Space:
+    """Returns a space with the least margin declared since its rows can be compared."""
+    margin = history.margin(space.criterion.margin)
+    return replace(space, criterion=replace(space.criterion, margin=margin))
 
 
 def was_search(name: str, reader: Reader) -> bool:

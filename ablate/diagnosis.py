@@ -56,9 +56,9 @@ def diagnose(
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in pairs:
             declared = declared_space(documents[study])
-            if declared.trainer:
+            if declared.network.trainer:
                 raise DiagnosticError(
-                    f"{study} is trained by trainer {declared.trainer}, whose networks"
+                    f"{study} is trained by trainer {declared.network.trainer}, whose networks"
                     " ablate does not know; diagnostics are not defined on them"
                 )
             for trial in reader.trained(study):

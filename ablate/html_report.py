@@ -120,7 +120,9 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     sentences = []
     for effect in verdicts[:MOST_ROWS]:
         kind = str(effect.verdict).replace(" ", "-")
-        sentences.append((kind, sentence(effect, results.metric, declared.margin)))
+        sentences.append(
+            (kind, sentence(effect, results.metric, declared.criterion.margin))
+        )
     again = f"{with_parts(declared)}{where}"
     return {
         "name": study.name,
@@ -133,7 +135,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "policy": (
             f"{results.metric.title}: {policy(declared)}. Differences are"
             " paired by seed. The verdicts share a risk of 5 %, over all rows, looks"
-            f" and declarations; the margin is {declared.margin:g}."
+            f" and declarations; the margin is {declared.criterion.margin:g}."
         ),
         "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",

@@ -232,7 +232,7 @@ def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
 def _make_executor(declared: Space, options: Options) -> execution.Executor:
     # The level of each factor names a trial's run in a logging service. A control
     # differs from the baseline in its width.
-    names = list(declared.factors)
+    names = list(declared.factors.levels)
     if declared.control and "size.width" not in names:
         names.append("size.width")
     logs = execution.Logs(options.log, options.runs, declared.name, tuple(names))
@@ -264,7 +264,7 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
         and study.document == declared.document
         and study.space is not None
         # `--until-decided` changes the looks, but not the document.
-        and study.space.looks == declared.looks
+        and study.space.seeds.looks == declared.seeds.looks
         and not study.unfinished
         and study.finished
         for study in store.reader.studies()
@@ -427,11 +427,11 @@ def _order(preview: Preview, options: Options, jobs: Queue) -> Order:
         trial.hash for trial in preview.plan.trials if trial.seed in confirming
     )
     # `recipe.epochs` may be a factor; a scheduler needs the longest training.
-    epochs = [declared.recipe.epochs, *declared.factors.get("recipe.epochs", ())]
+    epochs = [declared.recipe.epochs, *declared.factors.levels.get("recipe.epochs", ())]
     return Order(
         jobs=jobs,
-        metric=declared.metric,
-        direction=declared.direction,
+        metric=declared.criterion.metric,
+        direction=declared.criterion.direction,
         resources=declared.resources,
         epochs=max(int(number) for number in epochs),
         scheduler=declared.scheduler,

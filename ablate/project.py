@@ -49,10 +49,16 @@ def _test(study: Study) -> StudyTest | None:
         return _test_of_factors(results, declared)
     if CONTROLS in results.history.primary:
         found = control_effects(
-            results, declared.margin, declared.looks, declared=True, predict=False
+            results,
+            declared.criterion.margin,
+            declared.seeds.looks,
+            declared=True,
+            predict=False,
         )
     else:
-        found = effects(results, declared.margin, declared.looks, predict=False)
+        found = effects(
+            results, declared.criterion.margin, declared.seeds.looks, predict=False
+        )
     if any(effect.withheld in OPEN for effect in found):
         return None
     return StudyTest(name=study.name, p_values=_of_rows(found))
@@ -69,8 +75,8 @@ def _of_rows(found: list[Effect]) -> dict[str, float]:
 def _test_of_factors(results: StudyResults, declared: Space) -> StudyTest | None:
     """Returns main effects as the family of a study; None if it is not over."""
     try:
-        model = Factorial(results, declared.baseline, declared.looks)
-        terms = model.main_effects(declared.margin, results.direction)
+        model = Factorial(results, declared.factors.baseline, declared.seeds.looks)
+        terms = model.main_effects(declared.criterion.margin, results.direction)
     except AblateError:
         # Too few cells or seeds have results.
         return None

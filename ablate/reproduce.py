@@ -141,7 +141,7 @@ def reproduce(
         ),
         None,
     )
-    metric = declared.metric
+    metric = declared.criterion.metric
     # The result of a trial with a validation split is that of its final test.
     measured = dict(epochs[-1].metrics)
     if tested is not None:
@@ -201,8 +201,8 @@ def _trained(
     job = Job(trial, str(folder.resolve()), declared.resources)
     order = Order(
         jobs=[job],
-        metric=declared.metric,
-        direction=declared.direction,
+        metric=declared.criterion.metric,
+        direction=declared.criterion.direction,
         resources=declared.resources,
         epochs=trial.recipe.epochs,
     )

@@ -15,27 +15,41 @@ from typing import Any
 from ablate import tasks
 from ablate.records import (
     METRIC_NAME,
-    VARIED,
     Arithmetic,
+    Claim,
     CostOf,
+    Criterion,
     Data,
     DeclaredTeacher,
     Design,
     Diagnostics,
+    Factors,
     Limit,
     Looks,
     Metric,
+    Network,
     Recipe,
     Resources,
     Scheduler,
+    Seeds,
     Space,
     Strategy,
     Term,
 )
 from ablate.tasks import classification
 
-# The fields of a space that are records themselves.
-_SECTIONS: dict[str, type[Any]] = {
+# Sections whose fields are stored side by side, as the YAML document has them.
+_FLAT: dict[str, type[Any]] = {
+    "claim": Claim,
+    "network": Network,
+    "factors": Factors,
+    "seeds": Seeds,
+    "criterion": Criterion,
+}
+# Fields that are stored under the name of their section.
+_NAMED_AS_SECTION = {"levels": "factors", "numbers": "seeds"}
+# Fields that are stored as records.
+_RECORDS: dict[str, type[Any]] = {
     "data": Data,
     "design": Design,
     "diagnostics": Diagnostics,
@@ -52,6 +66,9 @@ def to_data(space: Space) -> dict[str, Any]:
     """The space as JSON values, without its YAML text."""
     data = asdict(space)
     del data["document"]
+    for section in _FLAT:
+        for name, value in data.pop(section).items():
+            data[_NAMED_AS_SECTION.get(name, name)] = value
     return data
 
 
@@ -61,22 +78,24 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     Args:
         document: the YAML text, which the store keeps beside the data.
     """
-    values = _known(Space, data)
-    for name, record in _SECTIONS.items():
-        if values.get(name) is not None:
-            values[name] = _section(record, values[name])
+    values = dict(data)
     values["document"] = document
-    values["factors"] = {
+    for name, record in _RECORDS.items():
+        if values.get(name) is not None:
+            values[name] = _record(record, values[name])
+    values["levels"] = {
         name: tuple(levels) for name, levels in values["factors"].items()
     }
-    values["seeds"] = tuple(values["seeds"])
-    values["rows"] = tuple(values.get("rows", ()))
-    values["parts"] = tuple(values.get("parts", ()))
-    values["primary"] = tuple(values.get("primary", ()))
-    values["vary"] = tuple(values.get("vary", VARIED))
-    values["metrics"] = metrics_of(data)
+    values["numbers"] = values["seeds"]
+    # JSON has lists only; the fields of records are tuples.
+    for name in ("numbers", "vary", "rows", "primary", "parts"):
+        if name in values:
+            values[name] = tuple(values[name])
     values["limits"] = tuple(_limit(limit) for limit in values["limits"])
-    return Space(**values)
+    values["metrics"] = metrics_of(data)
+    for section, record in _FLAT.items():
+        values[section] = record(**_known(record, values))
+    return Space(**_known(Space, values))
 
 
 def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
@@ -118,7 +137,7 @@ def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name in names}
 
 
-def _section(record: type[Any], data: Mapping[str, Any]) -> Any:
+def _record(record: type[Any], data: Mapping[str, Any]) -> Any:
     values = _known(record, data)
     for name, value in values.items():
         # JSON has lists only; the fields of records are tuples.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import escape
 from ablate.advice import option
-from ablate.declared import declared_space
+from ablate.declared import declared_space, with_least_margin
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults
 from ablate.report.effect import Effect
@@ -62,8 +62,7 @@ class Study:
         with Reader(self.store) as reader:
             results = reader.results(self.name)
             declared = declared_space(reader.study(self.name))
-        margin = results.history.margin(declared.margin)
-        return results, replace(declared, margin=margin)
+        return results, with_least_margin(declared, results.history)
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
@@ -75,7 +74,11 @@ class Study:
         results, declared = self.read()
         printed = self.published() if published else None
         return results_table(
-            results, printed, looks=declared.looks, policy=policy(declared), group=group
+            results,
+            printed,
+            looks=declared.seeds.looks,
+            policy=policy(declared),
+            group=group,
         )
 
     def table(self, form: str = "md") -> str:
@@ -108,7 +111,7 @@ class Study:
             results,
             style or PaperStyle(),
             published=self.published() if published else None,
-            looks=declared.looks,
+            looks=declared.seeds.looks,
             policy=policy(declared),
             others=self._other_metrics(results),
         )
@@ -147,7 +150,7 @@ class Study:
             AblateError: the margin is wider than the study's.
         """
         results, declared = self.read()
-        found = effects(results, self._margin(declared, margin), declared.looks)
+        found = effects(results, self._margin(declared, margin), declared.seeds.looks)
         return ShownEffects(found, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
@@ -182,18 +185,22 @@ class Study:
         if of in ("factors", "interactions"):
             return grids.factors_table(
                 results,
-                declared.baseline,
+                declared.factors.baseline,
                 least,
-                declared.looks,
+                declared.seeds.looks,
                 interactions=of == "interactions",
             )
         if of == "contributions":
             return grids.contributions_table(
-                results, declared.baseline, declared.full, least, declared.looks
+                results,
+                declared.factors.baseline,
+                declared.factors.full,
+                least,
+                declared.seeds.looks,
             )
         if of == "controls":
             found = control_effects(
-                results, least, declared.looks, declared=bool(declared.control)
+                results, least, declared.seeds.looks, declared=bool(declared.control)
             )
         else:
             found = self.effects(least)
@@ -210,11 +217,11 @@ class Study:
     def _margin(self, declared: Space, margin: float | None) -> float:
         """Returns the margin of verdicts: the given one, or by default the study's."""
         if margin is None:
-            return declared.margin
-        if declared.margin and margin > declared.margin:
+            return declared.criterion.margin
+        if declared.criterion.margin and margin > declared.criterion.margin:
             raise AblateError(
                 f"{option('margin')} {margin:g} is wider than the margin that"
-                f" {self.name} declared before its results, {declared.margin:g}; a"
+                f" {self.name} declared before its results, {declared.criterion.margin:g}; a"
                 " margin that is chosen after results makes false verdicts. Leave it"
                 " out, or give a smaller one"
             )
@@ -226,7 +233,9 @@ class Study:
 
         with Reader(self.store) as reader:
             images = reader.correct_images(self.name)
-        compared = effects(results, declared.margin, declared.looks, predict=False)
+        compared = effects(
+            results, declared.criterion.margin, declared.seeds.looks, predict=False
+        )
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
@@ -258,13 +267,15 @@ class Study:
     def _importance(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report import effects_table as grids
 
-        exact = grids.shares_table(results, declared.baseline)
+        exact = grids.shares_table(results, declared.factors.baseline)
         if exact is not None:
             return exact
         from ablate.scheduling.strategies import importances
 
         shares_by_evaluator = importances(
-            self._exported(results, declared), declared.factors, results.direction
+            self._exported(results, declared),
+            declared.factors.levels,
+            results.direction,
         )
         names = sorted(
             results.factors,
@@ -295,20 +306,22 @@ class Study:
         from ablate.published import matching_row, tables
 
         results, declared = self.read()
-        if not declared.published:
+        if not declared.claim.published:
             raise AblateError(
                 f"{self.name} names no published table; add one to its file, as in"
                 " `published: augvit/table3`"
             )
-        table = tables()[declared.published]
+        table = tables()[declared.claim.published]
         fixed = {
-            "backbone": declared.backbone,
+            "backbone": declared.network.backbone,
             "data.image_size": declared.data.image_size,
             "data.image_width": declared.data.image_width,
-            **declared.fixed,
+            **declared.factors.fixed,
         }
         rows = {
-            cell.index: matching_row(table, shown_levels(cell), fixed, declared.head)
+            cell.index: matching_row(
+                table, shown_levels(cell), fixed, declared.network.head
+            )
             for cell in results.cells
         }
         printed = {
@@ -318,7 +331,7 @@ class Study:
         }
         if not printed:
             raise AblateError(
-                f"no row of {self.name} is one of {declared.published}, so there is"
+                f"no row of {self.name} is one of {declared.claim.published}, so there is"
                 " nothing to show beside it"
             )
         return printed
@@ -386,7 +399,7 @@ class Study:
         columns, rows = self.wide()
         frame = pd.DataFrame(rows, columns=columns)
         try:
-            factors = self.declared().factors
+            factors = self.declared().factors.levels
         except AblateError:
             # An older version stored it, and parts of the user are not here.
             factors = {}
@@ -418,8 +431,8 @@ class Study:
             results.metric.name: results.direction,
             "flops": "min",
         }
-        if len(declared.objectives) > 1:
-            directions = dict(declared.objectives)
+        if len(declared.criterion.objectives) > 1:
+            directions = dict(declared.criterion.objectives)
         if objectives:
             costs = [field.name for field in fields(Cost)]
             pairs = [text.partition("=")[::2] for text in objectives]
@@ -480,7 +493,13 @@ class Study:
 
         results, declared = self.read()
         exported = self._exported(results, declared)
-        export(exported, declared.factors, declared.objectives, to, self.name)
+        export(
+            exported,
+            declared.factors.levels,
+            declared.criterion.objectives,
+            to,
+            self.name,
+        )
         return len(exported)
 
     def _exported(self, results: StudyResults, declared: Space) -> list[Exported]:
@@ -523,7 +542,7 @@ class Study:
             else:
                 costs = {"params": cell.cost.params, "flops": cell.cost.flops}
             if each:
-                outcome = outcome_of(each, declared.objectives, cell.cost)
+                outcome = outcome_of(each, declared.criterion.objectives, cell.cost)
             else:
                 outcome = CellOutcome("failed")
             exported.append(

@@ -74,7 +74,7 @@ def chart(
     if of not in KINDS:
         raise UnknownName(unknown("chart", of, KINDS))
     results, declared = study.read()
-    margin, direction = declared.margin, results.direction
+    margin, direction = declared.criterion.margin, results.direction
 
     def front() -> Chart:
         found = study.pareto([f"{results.metric.name}={direction}", f"{cost}=min"])
@@ -84,7 +84,9 @@ def chart(
         find: Callable[[Factorial], list[Term]], title: str
     ) -> Callable[[], Chart]:
         return lambda: charts.terms_chart(
-            results, find(Factorial(results, declared.baseline, declared.looks)), title
+            results,
+            find(Factorial(results, declared.factors.baseline, declared.seeds.looks)),
+            title,
         )
 
     made: dict[str, Callable[[], Chart | Coordinates]] = {
@@ -96,7 +98,7 @@ def chart(
             lambda model: model.interactions(margin, direction), "Interactions"
         ),
         "contributions": terms(
-            lambda model: model.contributions(declared.full, margin, direction),
+            lambda model: model.contributions(declared.factors.full, margin, direction),
             "Contributions",
         ),
         "pareto": front,

@@ -10,12 +10,17 @@ from made_up import MARGIN, SAID, drawn, made
 
 from ablate.plan.designs import combinations
 from ablate.records import (
+    Claim,
+    Criterion,
     Data,
     Design,
+    Factors,
     Level,
+    Network,
     Recipe,
     Resources,
     Scheduler,
+    Seeds,
     Space,
     StudyResults,
 )
@@ -117,22 +122,21 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
         name="made-up",
         named=True,
         document="",
-        question="",
-        expect="",
-        source="",
-        backbone="vit",
-        factors=factors,
-        fixed={},
-        baseline=dict.fromkeys(factors, 0),
-        full=dict.fromkeys(factors, 1),
+        claim=Claim(question=""),
+        network=Network(backbone="vit"),
+        factors=Factors(
+            levels=factors,
+            fixed={},
+            baseline=dict.fromkeys(factors, 0),
+            full=dict.fromkeys(factors, 1),
+        ),
         design=Design("fractional"),
-        seeds=(0,),
+        seeds=Seeds(numbers=(0,)),
         data=Data(name="digits", path="", image_size=8, channels=1, classes=10),
         recipe=Recipe(),
-        metric="top1",
-        metrics=classification.METRICS,
-        direction="max",
-        limits=(),
+        criterion=Criterion(
+            metric="top1", direction="max", metrics=classification.METRICS
+        ),
         resources=Resources(),
         scheduler=Scheduler(),
     )
@@ -144,7 +148,9 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
     generator = np.random.default_rng(17)
     inside = []
     for _ in range(count):
-        model = Factorial(made(drawn(generator, means, seeds), levels), space.baseline)
+        model = Factorial(
+            made(drawn(generator, means, seeds), levels), space.factors.baseline
+        )
         for term in model.main_effects(MARGIN, "max"):
             assert term.estimate is not None
             inside.append(term.estimate.low <= truth_of(term) <= term.estimate.high)

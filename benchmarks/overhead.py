@@ -44,11 +44,12 @@ from ablate.training import Training
 
 declared = space.read(Path(sys.argv[1]))
 mine, slots = int(sys.argv[2]), int(sys.argv[3])
-cells = [{**declared.fixed, "layout": layout} for layout in declared.factors["layout"]]
-architectures = [resolve(declared.backbone, 8, 1, 10, cell) for cell in cells]
+layouts = declared.factors.levels["layout"]
+cells = [{**declared.factors.fixed, "layout": layout} for layout in layouts]
+architectures = [resolve(declared.network.backbone, 8, 1, 10, cell) for cell in cells]
 trials = [
     Trial(found, declared.recipe, declared.data, seed)
-    for seed in declared.seeds
+    for seed in declared.seeds.numbers
     for found in architectures
 ]
 for trial in trials[mine::slots]:

@@ -57,7 +57,7 @@ def trial_of(given: argparse.Namespace, folder: Path, seed: int) -> Trial:
         precision=given.precision,
     )
     declared = space.load(text, "packing.yaml")
-    network = resolve(declared.backbone, 32, 3, 10, declared.fixed)
+    network = resolve(declared.network.backbone, 32, 3, 10, declared.factors.fixed)
     return Trial(network, declared.recipe, declared.data, seed)
 
 

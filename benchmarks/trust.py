@@ -51,17 +51,22 @@ from users import user_proofs
 from ablate.records import (
     Architecture,
     Cell,
+    Claim,
     Cost,
+    Criterion,
     Data,
     Design,
+    Factors,
     History,
     Known,
     Looks,
+    Network,
     Phase,
     Plan,
     Recipe,
     Resources,
     Scheduler,
+    Seeds,
     Space,
     Status,
     StudyResults,
@@ -208,26 +213,26 @@ def planned(cells: int, looks: Looks, margin: float = MARGIN) -> Plan:
         name="made-up",
         named=True,
         document="",
-        question="",
-        expect="",
-        source="",
-        backbone="vit",
-        factors={"cell": tuple(range(cells))},
-        fixed={},
-        baseline={"cell": 0},
-        full={"cell": cells - 1},
+        claim=Claim(question=""),
+        network=Network(backbone="vit"),
+        factors=Factors(
+            levels={"cell": tuple(range(cells))},
+            fixed={},
+            baseline={"cell": 0},
+            full={"cell": cells - 1},
+        ),
         design=Design(),
-        seeds=tuple(range(looks.most)),
+        seeds=Seeds(numbers=tuple(range(looks.most)), looks=looks),
         data=data,
         recipe=recipe,
-        metric="top1",
-        metrics=classification.METRICS,
-        direction="max",
-        limits=(),
+        criterion=Criterion(
+            metric="top1",
+            direction="max",
+            metrics=classification.METRICS,
+            margin=margin,
+        ),
         resources=Resources(),
         scheduler=Scheduler(),
-        margin=margin,
-        looks=looks,
     )
     return Plan(
         space,
@@ -252,7 +257,7 @@ def planned(cells: int, looks: Looks, margin: float = MARGIN) -> Plan:
                     Trial(
                         architecture=architecture, recipe=recipe, data=data, seed=seed
                     )
-                    for seed in space.seeds
+                    for seed in space.seeds.numbers
                 ),
             )
             for number in range(cells)

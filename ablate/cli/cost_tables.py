@@ -41,7 +41,7 @@ def space_cost_table(file: Path, url: str, timing: bool) -> Table:
     from ablate import pipeline, space
 
     plan = pipeline.cost_plan(space.read(file), url)
-    names = list(plan.space.factors)
+    names = list(plan.space.factors.levels)
     reference = plan.cells[0].cost
     units = cost_units((cell.cost for cell in plan.cells), COSTS)
     times = _space_times(plan) if timing else None
@@ -86,12 +86,12 @@ def space_cost_table(file: Path, url: str, timing: bool) -> Table:
 
 
 def _title(plan: Plan) -> str:
-    if "backbone" in plan.space.factors:
+    if "backbone" in plan.space.factors.levels:
         backbone = "several backbones"
     else:
-        backbone = plan.space.backbone
-    if plan.space.trainer:
-        return f"{plan.space.name}: trainer {plan.space.trainer}"
+        backbone = plan.space.network.backbone
+    if plan.space.network.trainer:
+        return f"{plan.space.name}: trainer {plan.space.network.trainer}"
     return f"{plan.space.name}: {backbone}, {_input(plan.space.data)}"
 
 
@@ -163,9 +163,9 @@ def _space_times(plan: Plan) -> _Times:
     from ablate.training.timing import Conditions
 
     space = plan.space
-    if space.trainer:
+    if space.network.trainer:
         raise AblateError(
-            f"--timing: the trainer {space.trainer} builds its own networks; only"
+            f"--timing: the trainer {space.network.trainer} builds its own networks; only"
             " networks that ablate builds can be timed"
         )
     device = "cpu"

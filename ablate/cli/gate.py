@@ -58,9 +58,9 @@ def gate(
     if project and not _stands(study, effect, url):
         effect = effect.without_verdict(Withheld.BUDGET)
     if form is Format.table:
-        say(sentence(effect, results.metric, declared.margin))
+        say(sentence(effect, results.metric, declared.criterion.margin))
     else:
-        show(effects_table(results, [effect], declared.margin), form.value)
+        show(effects_table(results, [effect], declared.criterion.margin), form.value)
     raise typer.Exit(GATE_CODES[str(effect.verdict)])
 
 
@@ -89,11 +89,11 @@ def _effect(study: str, row: int, url: str) -> Effect:
 
     stored = Study(study, url)
     declared = stored.read()[1]
-    if primary_is_elsewhere(declared.primary):
+    if primary_is_elsewhere(declared.criterion.primary):
         raise AblateError(
             f"{study}: its rows are exploratory, because `primary` names other"
             f" comparisons; see {advice.command('effects', study)} --of"
-            f" {'factors' if primary_factors(declared.primary) else CONTROLS}"
+            f" {'factors' if primary_factors(declared.criterion.primary) else CONTROLS}"
         )
     found = {effect.row: effect for effect in stored.effects()}
     if row not in found:

@@ -30,11 +30,11 @@ def power_lines(shown: Preview) -> list[str]:
         return []
     primary = [one for one in history.primary if not isinstance(one, str)]
     sd = sd_of_training(results_of(plan, shown.known))
-    metric = plan.space.compared
+    metric = plan.space.criterion.compared
     tested = ""
     if history.last:
         tested = f", tested at {100 * LEVEL * history.share:.2g} %"
-        if plan.space.looks is not None:
+        if plan.space.seeds.looks is not None:
             tested += " in all looks together"
     lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
     for seeds, level in _numbers(plan, history):
@@ -69,7 +69,7 @@ def _numbers(plan: Plan, history: History) -> list[tuple[int, float]]:
     A design is compared with larger ones. If seeds are added until the study is
     decided, these are the first look and the last one.
     """
-    looks = plan.space.looks
+    looks = plan.space.seeds.looks
     if looks is None:
         seeds = max(len(cell.trials) for cell in plan.cells)
         more = [number for number in LADDER if number > seeds][:2]
@@ -87,7 +87,7 @@ def _difference(plan: Plan, seeds: int, level: float, sd: float | None) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
     size = detectable(_comparisons(plan), seeds, level)
-    return _text(size, sd, plan.space.compared)
+    return _text(size, sd, plan.space.criterion.compared)
 
 
 def _text(size: float, sd: float | None, metric: Metric) -> str:

@@ -88,11 +88,11 @@ class Progress:
     def planned(self, shown: Preview) -> None:
         """Shows the plan before training begins."""
         space = shown.plan.space
-        self._metric = space.metric
-        self._digits = space.compared.digits
-        self._sign = 1 if space.direction == "max" else -1
+        self._metric = space.criterion.metric
+        self._digits = space.criterion.compared.digits
+        self._sign = 1 if space.criterion.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
-        self._baseline = space.baseline
+        self._baseline = space.factors.baseline
         self._label(shown.plan.cells)
         known = len(shown.plan.trials) - len(shown.to_train)
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
@@ -107,10 +107,10 @@ class Progress:
                 f", {'more' if shown.more_cells is None else f'{shown.more_cells} more cells'} to"
                 " be proposed"
             )
-        if space.looks:
-            seeds = f"{space.looks.first} to {space.looks.most}"
+        if space.seeds.looks:
+            seeds = f"{space.seeds.looks.first} to {space.seeds.looks.most}"
         else:
-            seeds = str(len(space.seeds))
+            seeds = str(len(space.seeds.numbers))
         self._say(
             f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
             f" {trials}{time_}{more}"
@@ -118,10 +118,10 @@ class Progress:
         for line in declared_again_lines(shown):
             self._say(line)
         if space.data.validation:
-            self._word = f"validation {space.metric}"
+            self._word = f"validation {space.criterion.metric}"
         else:
-            self._word = space.metric
-        self._until = space.looks is not None
+            self._word = space.criterion.metric
+        self._until = space.seeds.looks is not None
         self._fresh = frozenset(space.confirmation_seeds)
         if self._live and (shown.to_train or more):
             self._start_bars()

@@ -104,14 +104,14 @@ def plan(
         shown = pipeline.preview(declared, options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
-        if not shown.plan.space.trainer:
+        if not shown.plan.space.network.trainer:
             print(data_line(shown.plan.space.data))
         known = len(shown.plan.trials) - len(shown.to_train)
         print(
             f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
             f" train, about {duration(shown.seconds)}."
         )
-        looks = shown.plan.space.looks
+        looks = shown.plan.space.seeds.looks
         if looks is not None:
             assert shown.full_plan is not None, "it has the seeds of all looks"
             print(

@@ -26,7 +26,7 @@ def plan_table(shown: Preview) -> Table:
     """Every cell of a plan: levels, cost, outcome."""
     plan = shown.plan
     waiting = {trial.hash for trial in shown.to_train}
-    names = list(plan.space.factors)
+    names = list(plan.space.factors.levels)
     units = cost_units((cell.cost for cell in plan.cells), ("params", "flops"))
     rows = []
     data = []
@@ -66,7 +66,7 @@ def plan_table(shown: Preview) -> Table:
         rows=rows,
         data=data,
         right=frozenset(columns) - {*names, "outcome", "why"},
-        title=plan.space.question,
+        title=plan.space.claim.question,
         notes=_plan_notes(plan),
     )
 
@@ -98,9 +98,9 @@ def _plan_notes(plan: Plan) -> list[str]:
         "plackett-burman",
     ):
         notes += [f"Not separable: {line}." for line in aliases(plan.space)]
-    if plan.space.trainer:
+    if plan.space.network.trainer:
         return [*notes, _own_recipe(plan.space)]
-    unread = tasks.find(plan.space.task).unread
+    unread = tasks.find(plan.space.network.task).unread
     recipe = ", ".join(
         f"{name} {level_text(level)}"
         for name, level in plan.space.recipe.summary().items()
@@ -108,7 +108,8 @@ def _plan_notes(plan: Plan) -> list[str]:
     )
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(
-        int(epochs) <= warmup for epochs in plan.space.factors.get("recipe.epochs", ())
+        int(epochs) <= warmup
+        for epochs in plan.space.factors.levels.get("recipe.epochs", ())
     )
     if cut:
         notes += [
@@ -139,7 +140,8 @@ def _control_notes(plan: Plan) -> list[str]:
     name = plan.space.control.removeprefix("iso-")
     controlled = {cell.control_of for cell in plan.cells}
     baseline = next(
-        (cell for cell in plan.cells if cell.levels == plan.space.baseline), None
+        (cell for cell in plan.cells if cell.levels == plan.space.factors.baseline),
+        None,
     )
     if baseline is None or baseline.cost is None:
         return []
@@ -162,7 +164,7 @@ def _own_recipe(space: Space) -> str:
     """How the user's trainer trains, as far as it is known."""
     from ablate.parts import trainer_named
 
-    trainer = trainer_named(space.trainer)
+    trainer = trainer_named(space.network.trainer)
     fields = ", ".join(
         f"{name} {level_text(getattr(space.recipe, name))}"
         for name in ("epochs", *trainer.recipe)

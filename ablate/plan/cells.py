@@ -112,7 +112,7 @@ class Cells:
 
     def __init__(self, space: Space, costs: Costs) -> None:
         self._space, self._costs = space, costs
-        self.baseline = _candidate(space, space.baseline, costs)
+        self.baseline = _candidate(space, space.factors.baseline, costs)
         self.cells: list[Cell] = []
         self._first: dict[tuple[str, str, str], int] = {}
 
@@ -156,7 +156,7 @@ class Cells:
         return cell
 
     def _candidate(self, levels: Settings) -> _Candidate:
-        if levels == self._space.baseline:
+        if levels == self._space.factors.baseline:
             return self.baseline
         return _candidate(self._space, levels, self._costs)
 
@@ -165,7 +165,7 @@ class Cells:
             return "control"
         if not self.cells:
             return "reference"
-        if levels == self._space.baseline:
+        if levels == self._space.factors.baseline:
             return "baseline"
         return "variant"
 
@@ -179,7 +179,7 @@ class Cells:
         first = self._first.get(built.key)
         if first is None:
             self._first[built.key] = cell.index
-            return replace(cell, trials=built.trials(self._space.seeds))
+            return replace(cell, trials=built.trials(self._space.seeds.numbers))
         why = _why_same(self._space, cell.levels, self.cells[first].levels)
         return replace(cell, same_as=first, note=why)
 
@@ -204,31 +204,31 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     Raises:
         Infeasible: the levels cannot be built or trained together.
     """
-    if space.trainer:
+    if space.network.trainer:
         return _build_own(space, levels, costs)
-    settings = {**space.fixed, **levels}
+    settings = {**space.factors.fixed, **levels}
     architectural = {
         name: level for name, level in settings.items() if not _is_outside(name)
     }
-    backbone = str(settings.get("backbone", space.backbone))
+    backbone = str(settings.get("backbone", space.network.backbone))
     images = space.data
     if "data.image_size" in settings:
         images = replace(images, image_size=int(settings["data.image_size"]))
     recipe = _recipe(space, levels, architectural)
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, space.resources.processes)
-    if space.head:
-        _refuse_small_batches(space.head, recipe, images)
+    if space.network.head:
+        _refuse_small_batches(space.network.head, recipe, images)
     architecture = families.resolve(
         backbone,
         images.image_size,
         images.channels,
         images.classes,
         architectural,
-        head=space.head,
+        head=space.network.head,
         image_width=images.image_width,
     )
-    weights = space.pretrained
+    weights = space.network.pretrained
     if "pretrained" in settings:
         weights = weights_named(settings["pretrained"])
     start = find_start(weights, backbone)
@@ -245,19 +245,19 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
         recipe=recipe,
         data=images,
         start=start,
-        teacher=find_teacher(space.teacher, recipe, images),
+        teacher=find_teacher(space.network.teacher, recipe, images),
         cost=cost,
         code=_code(space, recipe),
-        vary=space.vary,
+        vary=space.seeds.vary,
     )
 
 
 def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
     """Returns what the user's own training would build and train at these levels."""
-    trainer = trainer_named(space.trainer)
-    settings = {**trainer.defaults(), **space.fixed, **levels}
+    trainer = trainer_named(space.network.trainer)
+    settings = {**trainer.defaults(), **space.factors.fixed, **levels}
     architecture = Architecture(
-        backbone=space.backbone,
+        backbone=space.network.backbone,
         image_size=0,
         channels=0,
         classes=0,
@@ -285,12 +285,12 @@ def _code(space: Space, recipe: Recipe) -> dict[str, str]:
     code: dict[str, str] = {}
     if recipe.loss not in LOSSES:
         code |= registry.identity("loss", own_loss(recipe.loss))
-    metric = registry.of_kind("metric").get(space.metric)
+    metric = registry.of_kind("metric").get(space.criterion.metric)
     if metric is not None:
         code |= registry.identity("metric", metric)
         if space.resources.processes > 1:
             raise Infeasible(
-                f"the metric {space.metric} needs all logits in one process; set"
+                f"the metric {space.criterion.metric} needs all logits in one process; set"
                 " resources.processes to 1"
             )
     return code
@@ -387,11 +387,11 @@ def _changes(levels: Settings) -> dict[str, Any]:
 
 def unread_reason(space: Space, name: str, levels: Settings) -> str:
     """Returns why a factor is not read in a cell; empty if it is read."""
-    if space.trainer:
+    if space.network.trainer:
         # What a training of one's own reads is not known.
         return ""
     if not _is_outside(name):
-        return factors.unread_reason(name, {**space.fixed, **levels})
+        return factors.unread_reason(name, {**space.factors.fixed, **levels})
     recipe = replace(space.recipe, **_changes(levels))
     when = recipe.unread().get(name.removeprefix("recipe."))
     if when:

@@ -24,13 +24,13 @@ def add_controls(space: Space, made: Cells) -> None:
             same width.
     """
     cost = space.control.removeprefix("iso-")
-    settings = {**space.fixed, **space.baseline}
-    own = families.find(space.backbone).dimensions(space.backbone)
+    settings = {**space.factors.fixed, **space.factors.baseline}
+    own = families.find(space.network.backbone).dimensions(space.network.backbone)
     width = int(settings.get(WIDTH, own.width))
     heads = int(settings.get("size.heads", own.heads))
     if not width:
         raise AblateError(
-            f"control: {space.backbone} has not one width in all its blocks, so it"
+            f"control: {space.network.backbone} has not one width in all its blocks, so it"
             " cannot be widened; leave it out"
         )
     if made.baseline.cost is None:
@@ -41,7 +41,7 @@ def add_controls(space: Space, made: Cells) -> None:
     # The width must stay a multiple of the number of heads.
     step = max(heads, 1)
     # In leave-one-out it usually has no row.
-    has_baseline = any(cell.levels == space.baseline for cell in made.cells)
+    has_baseline = any(cell.levels == space.factors.baseline for cell in made.cells)
     for variant in [
         cell for cell in made.cells if cell.role == "variant" and cell.feasible
     ]:
@@ -49,7 +49,7 @@ def add_controls(space: Space, made: Cells) -> None:
         if nearest != width:
             made.add(_widened(space, nearest), control_of=variant.index)
         elif not has_baseline:
-            made.add(space.baseline, control_of=variant.index)
+            made.add(space.factors.baseline, control_of=variant.index)
 
 
 def _nearest(
@@ -90,4 +90,4 @@ def _gap(space: Space, made: Cells, width: int, cost: str, target: int) -> float
 
 
 def _widened(space: Space, width: int) -> Settings:
-    return {**space.baseline, WIDTH: width}
+    return {**space.factors.baseline, WIDTH: width}

@@ -13,7 +13,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.records import MOST_CELLS, Level, Settings, Space
+from ablate.records import MOST_CELLS, Factors, Level, Settings, Space
 
 
 def combinations(space: Space) -> list[Settings]:
@@ -25,63 +25,66 @@ def combinations(space: Space) -> list[Settings]:
     Raises:
         AblateError: the design has more than `MOST_CELLS` cells.
     """
+    design, factors = space.design.name, space.factors
+    if design == "random":
+        return list(_random(space))
+    if design == "fractional":
+        return list(_fractional(space))
+    if design == "grid" and _size(factors) > MOST_CELLS:
+        raise AblateError(
+            f"the grid has {_size(factors):,} cells, more than {MOST_CELLS:,}; use"
+            " design: {name: random, cells: N}"
+        )
     makers = {
         "grid": _grid,
         "one-at-a-time": _one_at_a_time,
         "leave-one-out": _leave_one_out,
         "add-one-in": _add_one_in,
-        "fractional": _fractional,
         "plackett-burman": _plackett_burman,
-        "random": _random,
         "rows": _rows,
     }
-    if space.design.name == "grid" and _size(space) > MOST_CELLS:
-        raise AblateError(
-            f"the grid has {_size(space):,} cells, more than {MOST_CELLS:,}; use"
-            " design: {name: random, cells: N}"
-        )
-    return list(makers[space.design.name](space))
+    return list(makers[design](factors))
 
 
-def _size(space: Space) -> int:
-    return math.prod(len(levels) for levels in space.factors.values())
+def _size(factors: Factors) -> int:
+    return math.prod(len(levels) for levels in factors.levels.values())
 
 
-def _grid(space: Space) -> Iterator[Settings]:
+def _grid(factors: Factors) -> Iterator[Settings]:
     """Yields the baseline, then all other combinations.
 
     The last factor varies fastest.
     """
-    yield space.baseline
-    for levels in itertools.product(*space.factors.values()):
-        cell = dict(zip(space.factors, levels, strict=True))
-        if cell != space.baseline:
+    yield factors.baseline
+    for levels in itertools.product(*factors.levels.values()):
+        cell = dict(zip(factors.levels, levels, strict=True))
+        if cell != factors.baseline:
             yield cell
 
 
-def _one_at_a_time(space: Space) -> Iterator[Settings]:
+def _one_at_a_time(factors: Factors) -> Iterator[Settings]:
     """Yields the baseline, then the baseline with one factor at another level."""
-    yield space.baseline
-    for name, levels in space.factors.items():
+    yield factors.baseline
+    for name, levels in factors.levels.items():
         for level in levels:
-            if level != space.baseline[name]:
-                yield {**space.baseline, name: level}
+            if level != factors.baseline[name]:
+                yield {**factors.baseline, name: level}
 
 
-def _leave_one_out(space: Space) -> Iterator[Settings]:
+def _leave_one_out(factors: Factors) -> Iterator[Settings]:
     """Yields the full model, then the full model with one factor at baseline."""
-    yield space.full
-    yield from _switched(space, space.full, space.baseline)
+    yield factors.full
+    yield from _switched(factors, factors.full, factors.baseline)
 
 
-def _add_one_in(space: Space) -> Iterator[Settings]:
+def _add_one_in(factors: Factors) -> Iterator[Settings]:
     """Yields the baseline, then the baseline with one factor at its full level."""
-    yield space.baseline
-    yield from _switched(space, space.baseline, space.full)
+    yield factors.baseline
+    yield from _switched(factors, factors.baseline, factors.full)
 
 
-def _switched(space: Space, start: Settings, other: Settings) -> Iterator[Settings]:
-    for name in space.factors:
+def _switched(factors: Factors, start: Settings, other: Settings) -> Iterator[Settings]:
+    for name in factors.levels:
         if start[name] != other[name]:
             yield {**start, name: other[name]}
 
@@ -93,16 +96,16 @@ def _fractional(space: Space) -> Iterator[Settings]:
     """
     from pyDOE3 import fracfact
 
-    factors = switches(space)
+    names = _switches(space.factors)
     resolution = space.design.resolution
-    words = generators(len(factors), resolution)
+    words = generators(len(names), resolution)
     if words is None:
         raise AblateError(
-            f"design: there is no fraction of resolution {resolution} of {len(factors)}"
+            f"design: there is no fraction of resolution {resolution} of {len(names)}"
             " factors that is smaller than the whole; use design: grid, or a lower"
             " resolution: design: {name: fractional, resolution: 3}"
         )
-    yield from _on_and_off(space, factors, fracfact(" ".join(words)))
+    yield from _on_and_off(space.factors, names, fracfact(" ".join(words)))
 
 
 def generators(factors: int, resolution: int) -> list[str] | None:
@@ -146,35 +149,37 @@ def _letters(word: int) -> str:
     return "".join(ascii_lowercase[place] for place in places if word >> place & 1)
 
 
-def _plackett_burman(space: Space) -> Iterator[Settings]:
+def _plackett_burman(factors: Factors) -> Iterator[Settings]:
     """Yields the baseline and the other cells of a Plackett-Burman design.
 
     It estimates main effects from as few cells as possible.
     """
     from pyDOE3 import pbdesign
 
-    factors = switches(space)
-    if len(factors) < 2:
+    names = _switches(factors)
+    if len(names) < 2:
         raise AblateError(
             "design: plackett-burman is for two factors and more; use design: grid"
         )
     # Some sizes have no known design. Then the next size is used, without some of its
     # columns.
-    for size in itertools.count(len(factors)):
+    for size in itertools.count(len(names)):
         try:
-            signs = pbdesign(size)[:, : len(factors)]
+            signs = pbdesign(size)[:, : len(names)]
         except AssertionError:
             continue
         break
-    yield from _on_and_off(space, factors, signs)
+    yield from _on_and_off(factors, names, signs)
 
 
-def switches(space: Space) -> list[str]:
+def _switches(factors: Factors) -> list[str]:
     """Returns the factors whose full level differs from the baseline's."""
-    return [name for name in space.factors if space.full[name] != space.baseline[name]]
+    return [
+        name for name in factors.levels if factors.full[name] != factors.baseline[name]
+    ]
 
 
-def _on_and_off(space: Space, factors: list[str], signs: Any) -> Iterator[Settings]:
+def _on_and_off(factors: Factors, names: list[str], signs: Any) -> Iterator[Settings]:
     """Turns rows of signs into cells, with the baseline first.
 
     The signs of a column may be flipped freely. They are chosen so that the row with
@@ -184,11 +189,11 @@ def _on_and_off(space: Space, factors: list[str], signs: Any) -> Iterator[Settin
     order = [first, *(row for row in range(len(signs)) if row != first)]
     for row in order:
         on = {
-            name: space.full[name]
-            for place, name in enumerate(factors)
+            name: factors.full[name]
+            for place, name in enumerate(names)
             if signs[row][place] != signs[first][place]
         }
-        yield {**space.baseline, **on}
+        yield {**factors.baseline, **on}
 
 
 def aliases(space: Space) -> list[str]:
@@ -215,13 +220,14 @@ def aliases(space: Space) -> list[str]:
 
 def _sign_columns(space: Space) -> dict[tuple[str, ...], list[int]]:
     """Returns the signs over all cells, for each factor and each pair of factors."""
-    factors = switches(space)
+    factors = space.factors
+    names = _switches(factors)
     cells = combinations(space)
     columns: dict[tuple[str, ...], list[int]] = {}
-    for name in factors:
-        baseline = space.baseline[name]
+    for name in names:
+        baseline = factors.baseline[name]
         columns[name,] = [_sign(cell[name], baseline) for cell in cells]
-    for one, other in itertools.combinations(factors, 2):
+    for one, other in itertools.combinations(names, 2):
         pairs = zip(columns[one,], columns[other,], strict=True)
         columns[one, other] = [a * b for a, b in pairs]
     return columns
@@ -237,9 +243,9 @@ def _overlap_in_part(one: list[int], other: list[int]) -> bool:
     return 0 < product < len(one)
 
 
-def _rows(space: Space) -> Iterator[Settings]:
+def _rows(factors: Factors) -> Iterator[Settings]:
     """Yields the cells that the space lists; row 0 is the reference."""
-    yield from space.rows
+    yield from factors.rows
 
 
 def _random(space: Space) -> Iterator[Settings]:
@@ -248,12 +254,13 @@ def _random(space: Space) -> Iterator[Settings]:
     A larger number of cells includes the cells of a smaller one.
     """
     assert space.design.cells is not None
+    factors = space.factors
     generator = random.Random(space.design.seed)
-    wanted = min(space.design.cells, _size(space))
-    seen: dict[tuple[Level, ...], None] = {tuple(space.baseline.values()): None}
-    yield space.baseline
+    wanted = min(space.design.cells, _size(factors))
+    seen: dict[tuple[Level, ...], None] = {tuple(factors.baseline.values()): None}
+    yield factors.baseline
     while len(seen) < wanted:
-        drawn = tuple(generator.choice(levels) for levels in space.factors.values())
+        drawn = tuple(generator.choice(levels) for levels in factors.levels.values())
         if drawn not in seen:
             seen[drawn] = None
-            yield dict(zip(space.factors, drawn, strict=True))
+            yield dict(zip(factors.levels, drawn, strict=True))

@@ -28,9 +28,9 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     """
     made = Cells(space, costs)
     listed = combinations(space)
-    if len(listed) * len(space.seeds) > MOST_TRIALS:
+    if len(listed) * len(space.seeds.numbers) > MOST_TRIALS:
         raise AblateError(
-            f"{space.name} has {len(listed):,} cells of {len(space.seeds):,} seeds:"
+            f"{space.name} has {len(listed):,} cells of {len(space.seeds.numbers):,} seeds:"
             f" more than {MOST_TRIALS:,} trials; use fewer seeds, or design: {{name:"
             " random, cells: N}"
         )
@@ -47,7 +47,7 @@ def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
 
     A setting that is accepted and then ignored everywhere would be a misleading label.
     """
-    for name in (*space.fixed, *space.factors):
+    for name in (*space.factors.fixed, *space.factors.levels):
         if all(unread_reason(space, name, cell.levels) for cell in cells):
             reason = unread_reason(space, name, cells[0].levels)
             raise AblateError(

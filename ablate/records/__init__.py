@@ -39,24 +39,28 @@ from ablate.records.order import Job, Order
 from ablate.records.plan import Cell, Plan, Role
 from ablate.records.recipe import LOSSES, Recipe
 from ablate.records.results import CellResult, Provenance, StudyResults
-from ablate.records.space import (
+from ablate.records.sections import (
     Arithmetic,
+    Claim,
     CostOf,
+    Criterion,
     DeclaredTeacher,
     Design,
     Diagnostics,
+    Factors,
     Keep,
     Limit,
     Looks,
+    Network,
     Primary,
     Relation,
     Resources,
     Scheduler,
-    Space,
+    Seeds,
     Strategy,
     Term,
-    confirmation_seeds,
 )
+from ablate.records.space import Space, confirmation_seeds
 from ablate.records.trial import (
     PUBLISHED_WEIGHTS,
     RESOLVED,
@@ -95,9 +99,11 @@ __all__ = [
     "Arithmetic",
     "Cell",
     "CellResult",
+    "Claim",
     "CorrectImages",
     "Cost",
     "CostOf",
+    "Criterion",
     "Data",
     "DeclaredTeacher",
     "Design",
@@ -106,6 +112,7 @@ __all__ = [
     "Ended",
     "Epoch",
     "Event",
+    "Factors",
     "History",
     "InitialWeights",
     "Job",
@@ -117,6 +124,7 @@ __all__ = [
     "Measured",
     "Measurement",
     "Metric",
+    "Network",
     "Order",
     "Phase",
     "Place",
@@ -129,6 +137,7 @@ __all__ = [
     "Resources",
     "Role",
     "Scheduler",
+    "Seeds",
     "Settings",
     "Source",
     "Space",

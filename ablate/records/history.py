@@ -16,7 +16,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 
-from ablate.records.space import Looks, Primary
+from ablate.records.sections import Looks, Primary
 
 # The share of the first phase in the 5 %. Chosen by power (docs/statistics.md).
 FIRST_PHASE = 0.9

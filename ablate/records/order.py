@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ablate.records.events import Epoch
-from ablate.records.space import Diagnostics, Keep, Resources, Scheduler
+from ablate.records.sections import Diagnostics, Keep, Resources, Scheduler
 from ablate.records.trial import Trial
 from ablate.user_modules import Source
 

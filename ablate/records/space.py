@@ -1,21 +1,27 @@
-"""A declared study, and its sections."""
+"""A declared study."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal
 
-from annotated_types import Ge, Gt, Le
-
-from ablate.records.base import MOST_AT_ONCE, MOST_CELLS, MOST_WHOLE, Level, Settings
 from ablate.records.data import Data
-from ablate.records.metric import Direction, Metric
 from ablate.records.recipe import Recipe
-from ablate.records.trial import VARIED, Source
-
-# How many of the best cells of a search are confirmed, unless the space says otherwise.
-CONFIRMED_CELLS = 3
+from ablate.records.sections import (
+    Claim,
+    Criterion,
+    Design,
+    Diagnostics,
+    Factors,
+    Keep,
+    Limit,
+    Network,
+    Resources,
+    Scheduler,
+    Seeds,
+    Strategy,
+)
 
 
 def confirmation_seeds(seeds: Sequence[int], number: int | None) -> tuple[int, ...]:
@@ -33,330 +39,45 @@ def confirmation_seeds(seeds: Sequence[int], number: int | None) -> tuple[int, .
 
 
 @dataclass(frozen=True)
-class Resources:
-    """What one trial occupies."""
-
-    cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
-    """CPU cores; a fraction shares a core. They set the number of threads, which
-    changes the last bits of sums.
-    """
-    gpus: Annotated[float, Ge(0), Le(MOST_AT_ONCE)] = 0
-    """GPUs; a fraction shares a GPU."""
-    processes: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 1
-    """Processes that train one trial together, each on its even share of every batch:
-    one per GPU, or all on the CPU, where they share `cpus`.
-    """
-
-    @property
-    def devices(self) -> float:
-        """The GPUs of a trial, or its CPU cores if it has none: what is paid for."""
-        return self.gpus or self.cpus
-
-    @property
-    def threads(self) -> int:
-        """Threads of each process.
-
-        Sums depend on their number in the last bit, so it is the same in every
-        executor.
-        """
-        return max(1, int(self.cpus / self.processes))
-
-
-@dataclass(frozen=True)
-class Scheduler:
-    """Which trials are stopped early: none (fifo), or by one of Ray Tune's rules."""
-
-    name: Literal["fifo", "asha", "hyperband", "median"] = "fifo"
-    """The rule: fifo trains every trial to its end."""
-    grace_epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
-    """Epochs that every trial is trained at least."""
-    reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
-    """Factor between two rungs, for ASHA and HyperBand."""
-    samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
-    """Smallest number of other trials for a median."""
-
-    @property
-    def read(self) -> frozenset[str]:
-        """The fields that this scheduler reads beside its name."""
-        return frozenset(
-            {"fifo": (), "median": ("grace_epochs", "samples")}.get(
-                self.name, ("grace_epochs", "reduction")
-            )
-        )
-
-
-@dataclass(frozen=True)
-class Design:
-    """Which cells of the space are trained."""
-
-    name: Literal[
-        "grid",
-        "one-at-a-time",
-        "leave-one-out",
-        "add-one-in",
-        "fractional",
-        "plackett-burman",
-        "random",
-        "rows",
-    ] = "grid"
-    """The rule that lists the cells."""
-    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
-    """Number of cells, for the random design."""
-    seed: Annotated[int, Ge(0)] = 0
-    """Seed of the random design."""
-    resolution: Annotated[int, Ge(3), Le(5)] = 4
-    """Resolution of a fractional design. With resolution R, no effect of p factors is
-    confounded with one of fewer than R - p factors.
-    """
-
-    @property
-    def read(self) -> frozenset[str]:
-        """The fields that this design reads beside its name."""
-        return frozenset(
-            {"random": ("cells", "seed"), "fractional": ("resolution",)}.get(
-                self.name, ()
-            )
-        )
-
-    @property
-    def two_levels(self) -> bool:
-        """Whether each factor is at its baseline or at its full level."""
-        return self.name in (
-            "leave-one-out",
-            "add-one-in",
-            "fractional",
-            "plackett-burman",
-        )
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """How a search proposes cells.
-
-    A proposal depends on the seed and on the results of earlier proposals, in their
-    order, except the last `parallel` - 1. It never depends on timing, kills or
-    machines.
-    """
-
-    name: Literal[
-        "random", "quasi-random", "tpe", "gp", "nsga2", "nsga3", "cmaes", "brute-force"
-    ] = "tpe"
-    """The sampler of Optuna that proposes cells."""
-    cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
-    """Distinct cells that fit the limits, the baseline included."""
-    seed: Annotated[int, Ge(0)] = 0
-    """Seed of the sampler."""
-    parallel: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 4
-    """Cells in training at once, at most."""
-    confirm: Annotated[int, Ge(2), Le(1000)] | None = None
-    """Fresh seeds on which the best cells and row 0 are trained when the search has
-    ended. Tables show the means over these seeds, which the selection of the best cells
-    does not inflate. Only these cells get verdicts.
-    """
-    confirm_cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
-    """How many of the best cells are confirmed; 3 by default."""
-
-    @property
-    def confirmed_cells(self) -> int:
-        """How many of the best cells are confirmed."""
-        if self.confirm is None:
-            return 0
-        if self.confirm_cells is None:
-            return CONFIRMED_CELLS
-        return self.confirm_cells
-
-
-@dataclass(frozen=True)
-class Looks:
-    """The numbers of seeds at which verdicts are taken, while seeds are being added.
-
-    A cell that is decided gets no further seed.
-    """
-
-    # Seeds of every cell at the first look.
-    first: int
-    # Seeds of a cell at the last look.
-    most: int
-    # Seeds between two looks.
-    step: int
-
-    @property
-    def at(self) -> tuple[int, ...]:
-        """The numbers of seeds, in their order."""
-        # The last step may be shorter than the others.
-        return (*range(self.first, self.most, self.step), self.most)
-
-    @property
-    def number(self) -> int:
-        return len(self.at)
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """What is measured inside a network."""
-
-    # Which diagnostics.
-    names: tuple[str, ...] = ()
-    # Number of test images that they are taken on.
-    images: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 64
-    # Also after each so many epochs; None: at the end only.
-    every: Annotated[int, Ge(1), Le(MOST_WHOLE)] | None = None
-
-    def due(self, epoch: int, epochs: int) -> bool:
-        """Whether diagnostics are taken after an epoch."""
-        return bool(self.names) and (
-            epoch == epochs or (self.every is not None and epoch % self.every == 0)
-        )
-
-
-Relation: TypeAlias = Literal["<=", "<", ">=", ">"]
-
-
-@dataclass(frozen=True)
-class CostOf:
-    """A cost of the cell, or of the baseline."""
-
-    name: str
-    of_baseline: bool
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """A sum, difference, product or quotient."""
-
-    left: Term
-    operator: str
-    right: Term
-
-
-Term: TypeAlias = "float | CostOf | Arithmetic"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A bound on costs."""
-
-    # The bound as the space declares it.
-    text: str
-    left: Term
-    relation: Relation
-    right: Term
-
-
-# What stays of a completed trial's checkpoint: all of it, so that a longer training can
-# begin there; the last weights and those that were best on a validation split, without
-# the optimiser; or nothing.
-Keep: TypeAlias = Literal["last", "best", "none"]
-
-
-@dataclass(frozen=True)
-class DeclaredTeacher:
-    """A teacher as a space declares it."""
-
-    backbone: str
-    # A checkpoint file, or timm for the published weights.
-    weights: str
-    # Levels of its factors.
-    settings: Settings = field(default_factory=dict)
-
-
-# A comparison: a row by its number or by the levels in which it differs from row 0, or
-# a factor by its name.
-Primary: TypeAlias = "int | str | Settings"
-
-
-@dataclass(frozen=True)
 class Space:
-    """A declared study. Every name is known, and every level is allowed."""
+    """A declared study, in sections. Every name is known, and every level is allowed."""
 
     name: str
     # Whether the document gives the name; otherwise the name is that of the file.
     named: bool
     # The YAML text.
     document: str
-    # What the study asks, in a sentence.
-    question: str
-    # The claim that it tests.
-    expect: str
-    # Where the claim is from.
-    source: str
-    backbone: str
-    # Levels by factor, the baseline's first. `backbone`, `pretrained`,
-    # `data.image_size` and `recipe.FIELD` can vary too.
-    factors: Mapping[str, tuple[Level, ...]]
-    # Levels of factors that do not vary.
-    fixed: Settings
-    baseline: Settings
-    # The full level of each factor, for designs with two levels (`two_levels`).
-    full: Settings
+    claim: Claim
+    network: Network
+    factors: Factors
     # Which cells are trained; a search does not read it.
     design: Design
-    # All seeds that a cell may get.
-    seeds: tuple[int, ...]
+    seeds: Seeds
     data: Data
     recipe: Recipe
-    metric: str
-    # Whether the metric is better when it is larger.
-    direction: Direction
-    limits: tuple[Limit, ...]
+    criterion: Criterion
     resources: Resources
     scheduler: Scheduler
-    # The cells of the design `rows`. A factor that a row does not name is as in the
-    # unmodified backbone.
-    rows: tuple[Settings, ...] = ()
+    # Bounds on the cost of a cell.
+    limits: tuple[Limit, ...] = ()
     # How a search proposes cells; None: the space has a design.
     strategy: Strategy | None = None
-    # What a search optimises, the metric first, and in which direction.
-    objectives: Mapping[str, Direction] = field(default_factory=dict)
-    # A cell gets its next seed only while it is no worse than the cell that was the best
-    # one when it was proposed.
-    adaptive: bool = False
-    # What a seed decides.
-    vary: tuple[Source, ...] = VARIED
-    # No seeds will be added, so that the first declaration has the whole 5 %.
-    final: bool = False
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
-    # Name of the paper's table that the study reproduces; empty: none.
-    published: str = ""
-    # A checkpoint file, timm for the published weights, or empty.
-    pretrained: str = ""
-    # The teacher of all cells whose recipe distils.
-    teacher: DeclaredTeacher | None = None
-    diagnostics: Diagnostics = Diagnostics()
-    # Least difference of the metric that matters.
-    margin: float = 0.5
-    # When verdicts are taken, if seeds are added until the study is decided.
-    looks: Looks | None = None
-    # Comparisons that are tested one after the other, each at the full level, before
-    # all others: rows, or main effects of factors.
-    primary: tuple[Primary, ...] = ()
-    # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
-    labels: Mapping[str, str] = field(default_factory=dict)
-    keep: Keep = "last"
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.
     warmup_fits: bool = False
-    # The user's trainer; empty: built-in training.
-    trainer: str = ""
+    keep: Keep = "last"
+    # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
+    labels: Mapping[str, str] = field(default_factory=dict)
     # Files of the user's parts, as the command that read the space named them. They are
     # for messages; nothing loads them from here.
     parts: tuple[str, ...] = ()
-    # What the networks are trained for.
-    task: str = "classification"
-    # What turns the backbone into a network of the task; empty: its own classifier.
-    head: str = ""
-    # All metrics that training measures; `metric` is one of their names.
-    metrics: tuple[Metric, ...] = ()
 
     @property
     def confirmation_seeds(self) -> tuple[int, ...]:
         """The fresh seeds on which a search confirms its best cells."""
         if self.strategy is None:
             return ()
-        return confirmation_seeds(self.seeds, self.strategy.confirm)
-
-    @property
-    def compared(self) -> Metric:
-        """The metric by which cells are compared."""
-        return next(metric for metric in self.metrics if metric.name == self.metric)
+        return confirmation_seeds(self.seeds.numbers, self.strategy.confirm)

@@ -25,15 +25,15 @@ from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
 def policy(space: Space) -> str:
     """Returns which value of a trial the metric is, in words."""
-    if space.trainer:
-        return f"last epoch, as trainer {space.trainer} reports it"
-    if space.recipe.ema or any(space.factors.get("recipe.ema", ())):
+    if space.network.trainer:
+        return f"last epoch, as trainer {space.network.trainer} reports it"
+    if space.recipe.ema or any(space.factors.levels.get("recipe.ema", ())):
         weights = "EMA weights"
     else:
         weights = ""
     if not space.data.validation:
         text = "last epoch, test set"
-    elif space.recipe.select == "best" or "best" in space.factors.get(
+    elif space.recipe.select == "best" or "best" in space.factors.levels.get(
         "recipe.select", ()
     ):
         text = (
@@ -45,7 +45,7 @@ def policy(space: Space) -> str:
             f"test set after the last epoch, {100 * space.data.validation:g} % of the"
             " training images held out"
         )
-    return ", ".join(filter(None, (text, weights, vary_text(space.vary))))
+    return ", ".join(filter(None, (text, weights, vary_text(space.seeds.vary))))
 
 
 def vary_text(vary: Collection[Source]) -> str:

@@ -5,9 +5,7 @@ Each finding says what is wrong, and what to type to fix it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ablate.declared import declared_space
+from ablate.declared import declared_space, with_least_margin
 from ablate.report.effects import effects
 from ablate.review.finding import Finding, Read, command, with_parts
 from ablate.review.questions import QUESTIONS
@@ -34,8 +32,8 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         known = any(cell.known for cell in results.cells)
         trained = reader.identities(name) if known else []
     declared = declared_space(stored)
-    declared = replace(declared, margin=results.history.margin(declared.margin))
-    verdicts = effects(results, declared.margin, declared.looks)
+    declared = with_least_margin(declared, results.history)
+    verdicts = effects(results, declared.criterion.margin, declared.seeds.looks)
     by_row = {cell.index: cell for cell in results.cells}
     study = Read(
         results=results,

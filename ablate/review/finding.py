@@ -27,8 +27,8 @@ def command(declared: Space, file: str, more: str = "") -> str:
     It includes `--until-decided` if the study used it; without the option, the study
     would lose the seeds that were added.
     """
-    if declared.looks and "--until-decided" not in more:
-        until = f"--until-decided {declared.looks.most}"
+    if declared.seeds.looks and "--until-decided" not in more:
+        until = f"--until-decided {declared.seeds.looks.most}"
     else:
         until = ""
     words = (f"ablate run {escape.shell(file)}{with_parts(declared)}", until, more)

@@ -73,7 +73,7 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
         " Hold out images for validation: data: {name:"
         f" {study.declared.data.name}, validation: 0.1}}."
     )
-    if study.declared.trainer:
+    if study.declared.network.trainer:
         remedy = " Report a metric that the trainer measures on data held out for it."
     if by:
         yield Finding(
@@ -167,7 +167,7 @@ def _left_out(study: Read) -> Iterator[Finding]:
             "or train with a lower recipe.lr or with clipped gradients"
             " (recipe.clip_grad)"
         )
-        if study.declared.trainer:
+        if study.declared.network.trainer:
             remedy = "or change what the trainer does"
         yield _left_out_finding(
             study,
@@ -227,7 +227,7 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
             effect.verdict is Verdict.INCONCLUSIVE
             and effect.withheld is None
             and effect.mean is not None
-            and abs(effect.mean) >= study.declared.margin
+            and abs(effect.mean) >= study.declared.criterion.margin
         )
         if count and (count < FEW_SEEDS or unsure):
             yield _few_seeds_finding(study, effect, unsure)
@@ -261,19 +261,19 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     declared = study.declared
     count = len(effect.seeds)
     further = min(effect.further or 3, MOST_MORE)
-    most = max(FEW_SEEDS + 3, len(declared.seeds) + further)
+    most = max(FEW_SEEDS + 3, len(declared.seeds.numbers) + further)
     # The option cannot add to listed seeds, nor to trials that were stopped early. After
     # a verdict was possible, its looks would share what is left of the level.
     can_add = (
-        declared.seeds == tuple(range(len(declared.seeds)))
+        declared.seeds.numbers == tuple(range(len(declared.seeds.numbers)))
         and declared.scheduler.name == "fifo"
-        and (declared.looks is not None or count < FEWEST_SEEDS)
+        and (declared.seeds.looks is not None or count < FEWEST_SEEDS)
     )
     hint = ""
     if study.results.confirmation_seeds:
         can_add = False
         hint = f" Write confirm: {count + further} in the strategy of {study.file}."
-    elif declared.final:
+    elif declared.seeds.final:
         can_add = False
         hint = (
             " Its seeds are final, so more of them give no verdict. Repeat the comparison"
@@ -283,7 +283,7 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
         hint = f" Write seeds: {most} in {study.file}{fifo}."
-        if count >= FEWEST_SEEDS and declared.looks is None:
+        if count >= FEWEST_SEEDS and declared.seeds.looks is None:
             hint += (
                 " The new seeds are tested at a smaller level; next time, declare"
                 " seeds: {until_decided: N} from the start."
@@ -341,7 +341,7 @@ def _never_alone(study: Read) -> Iterator[Finding]:
     """Some factors only ever changed together with others."""
     if study.is_search or study.declared.design.name in CONFOUNDED:
         return
-    baseline = study.declared.baseline
+    baseline = study.declared.factors.baseline
     if study.declared.design.name == "rows":
         baseline = study.results.cells[0].levels
     changes = [
@@ -385,7 +385,7 @@ def _near_chance(study: Read) -> Iterator[Finding]:
     chance = study.results.chance
     if chance is not None and is_near_chance(study.results):
         best = max(max(cell.values.values(), default=0) for cell in study.results.cells)
-        if study.declared.head:
+        if study.declared.network.head:
             without = f"a network that has learnt nothing reaches about {chance:.1f} %"
         else:
             without = f"guessing among {classes} classes gives {chance:.1f} %"

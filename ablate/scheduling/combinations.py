@@ -33,7 +33,7 @@ class Combinations:
         self._proposed: set[tuple[Level, ...]] = set()
         self.factors = [
             SearchFactor(
-                name, tuple(space.factors[name]), partial(_is_read, space, name)
+                name, tuple(space.factors.levels[name]), partial(_is_read, space, name)
             )
             for name in reading_order(space)
         ]
@@ -49,11 +49,13 @@ class Combinations:
 
     def still_allowed(self, chosen: Sequence[Settings]) -> list[Settings]:
         """Returns the baseline and the earlier proposals that the space allows."""
-        baseline = self._space.baseline
+        baseline = self._space.factors.baseline
         kept: list[Settings] = [baseline]
         for number, levels in enumerate(chosen):
             mine = {name: levels.get(name, baseline[name]) for name in baseline}
-            is_allowed = all(mine[name] in self._space.factors[name] for name in mine)
+            is_allowed = all(
+                mine[name] in self._space.factors.levels[name] for name in mine
+            )
             # The first cell of a search is the baseline.
             if is_allowed and (number or mine != baseline):
                 kept.append(self._plainly(list(mine.values())))
@@ -66,7 +68,7 @@ class Combinations:
             number: of the proposal. The draw depends on it and on the seed alone.
         """
         generator = random.Random(f"{self._seed}/{number}")
-        factors = self._space.factors
+        factors = self._space.factors.levels
         if self._all:
             left = [levels for levels in self._all if levels not in self._proposed]
             return dict(zip(factors, generator.choice(left), strict=True))
@@ -80,7 +82,7 @@ class Combinations:
     @cached_property
     def _all(self) -> list[tuple[Level, ...]]:
         """All combinations of levels; empty if there are too many to list."""
-        level_lists = self._space.factors.values()
+        level_lists = self._space.factors.levels.values()
         if math.prod(map(len, level_lists)) > MOST_LISTED:
             return []
         every = (self._plainly(levels) for levels in itertools.product(*level_lists))
@@ -91,8 +93,8 @@ class Combinations:
 
         Two draws that differ only in unread factors thus become the same combination.
         """
-        said = dict(zip(self._space.factors, drawn, strict=True))
-        levels = dict(self._space.baseline)
+        said = dict(zip(self._space.factors.levels, drawn, strict=True))
+        levels = dict(self._space.factors.baseline)
         for factor in self.factors:
             if factor.is_read(levels):
                 levels[factor.name] = said[factor.name]
@@ -108,7 +110,7 @@ def reading_order(space: Space) -> list[str]:
 
     For example, `shortcuts.count` comes before `shortcuts.b`.
     """
-    names = list(space.factors)
+    names = list(space.factors.levels)
     # Whether a factor is read is a function of all levels. Checking the neighbourhood
     # of the baseline finds the dependencies without enumerating the space.
     probes = _around(space, names)
@@ -128,7 +130,7 @@ def reading_order(space: Space) -> list[str]:
 def _deciding(space: Space, name: str, probes: Sequence[Settings]) -> set[str]:
     """Returns the factors whose level decides whether `name` is read."""
     deciding = set()
-    for other in space.factors:
+    for other in space.factors.levels:
         if other != name and any(
             _decides(space, other, name, levels) for levels in probes
         ):
@@ -140,15 +142,17 @@ def _decides(space: Space, other: str, name: str, levels: Settings) -> bool:
     """Whether the level of `other` decides, at these levels, if `name` is read."""
     answers = {
         _is_read(space, name, {**levels, other: level})
-        for level in space.factors[other]
+        for level in space.factors.levels[other]
     }
     return len(answers) > 1
 
 
 def _around(space: Space, names: Sequence[str]) -> list[Settings]:
     """Returns the baseline and its variants with one or two factors at other levels."""
-    probes: list[Settings] = [space.baseline]
+    probes: list[Settings] = [space.factors.baseline]
     for one, other in itertools.combinations_with_replacement(names, 2):
-        for here, there in itertools.product(space.factors[one], space.factors[other]):
-            probes.append({**space.baseline, one: here, other: there})
+        for here, there in itertools.product(
+            space.factors.levels[one], space.factors.levels[other]
+        ):
+            probes.append({**space.factors.baseline, one: here, other: there})
     return probes[:MOST_DRAWN]

@@ -52,11 +52,11 @@ class CellOutcomes:
         """
         means = {cell.index: self._completed_mean(cell) for cell in cells}
         rows = [row for row, (count, _) in means.items() if count and row != 0]
-        if len(self._space.objectives) > 1:
+        if len(self._space.criterion.objectives) > 1:
             rows = self._front(cells)
         if not rows or not cells[0].feasible:
             return frozenset()
-        sign = 1 if self._space.direction == "max" else -1
+        sign = 1 if self._space.criterion.direction == "max" else -1
 
         def rank(row: int) -> tuple[int, float, int]:
             count, mean = means[row]
@@ -82,7 +82,7 @@ class CellOutcomes:
 
     def _front(self, cells: Sequence[Cell]) -> list[int]:
         """Returns the cells, other than row 0, that no other cell dominates."""
-        directions = self._space.objectives.values()
+        directions = self._space.criterion.objectives.values()
         values: dict[int, tuple[float, ...]] = {}
         for cell in cells:
             outcome = self._outcomes.get(cell.index)
@@ -100,7 +100,7 @@ class CellOutcomes:
             told: the cells whose outcome the sampler knows.
         """
         self._best[number] = {}
-        if self._space.adaptive:
+        if self._space.seeds.adaptive:
             self._best[number] = self._best_of(told)
 
     def outcome(self, cell: Cell) -> CellOutcome | None:
@@ -112,7 +112,7 @@ class CellOutcomes:
             known = self._known(trials)
             each = [known[trial.hash] for trial in trials]
             self._outcomes[cell.index] = outcome_of(
-                each, self._space.objectives, cell.cost
+                each, self._space.criterion.objectives, cell.cost
             )
         return self._outcomes[cell.index]
 
@@ -124,7 +124,7 @@ class CellOutcomes:
         both have.
         """
         known = self._known(cell.trials)
-        if not self._space.adaptive:
+        if not self._space.seeds.adaptive:
             return cell.trials, all(trial.hash in known for trial in cell.trials)
         if cell.index not in self._best:
             return cell.trials[:1], False
@@ -144,7 +144,7 @@ class CellOutcomes:
     def _is_worse(self, mine: Mapping[int, float], best: Mapping[int, float]) -> bool:
         """Whether a cell is worse than the best cell over the seeds that both have."""
         gain = sum(mine[seed] - best[seed] for seed in mine if seed in best)
-        return gain < 0 if self._space.direction == "max" else gain > 0
+        return gain < 0 if self._space.criterion.direction == "max" else gain > 0
 
     def _best_of(self, cells: Sequence[Cell]) -> Mapping[int, float]:
         """Returns the values of the best cell by seed; empty if there is none.
@@ -163,7 +163,9 @@ class CellOutcomes:
                 if len(values) == len(cell.trials):
                     by_mean.setdefault(statistics.fmean(values.values()), values)
         if by_mean:
-            return by_mean[(max if self._space.direction == "max" else min)(by_mean)]
+            return by_mean[
+                (max if self._space.criterion.direction == "max" else min)(by_mean)
+            ]
         return {}
 
     def _known(self, trials: Sequence[Trial]) -> Mapping[str, Known]:
@@ -182,7 +184,7 @@ class CellOutcomes:
         }
 
     def _value(self, epoch: Epoch) -> float:
-        return _metric(epoch, self._space.metric)
+        return _metric(epoch, self._space.criterion.metric)
 
 
 def _is_dominated(

@@ -97,7 +97,7 @@ def make_preview(
         history = first_history(space, plan.code)
     else:
         history = reader.history(space, plan.code)
-    if space.looks:
+    if space.seeds.looks:
         from ablate.scheduling.until_decided import granted
 
         full_plan = plan
@@ -167,7 +167,7 @@ def _known_rows(
 
 def _check_primary(plan: Plan) -> None:
     """Raises AblateError if the plan lacks a row that the space names as primary."""
-    primary = plan.space.primary
+    primary = plan.space.criterion.primary
     rows = primary_rows(primary, plan.cells)
     missing = [one for one, row in zip(primary, rows, strict=False) if row is None]
     if not missing or primary_is_elsewhere(primary):

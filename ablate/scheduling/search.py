@@ -66,8 +66,8 @@ class Search:
         self._sampler = Sampler(
             self._strategy,
             self._combinations.factors,
-            space.baseline,
-            tuple(space.objectives.values()),
+            space.factors.baseline,
+            tuple(space.criterion.objectives.values()),
         )
         # The two cursors; see the head of this module.
         self._asked = self._told = 0
@@ -97,7 +97,7 @@ class Search:
     def _with_seeds(self, cell: Cell) -> Cell:
         """Returns the cell with the trials that it needs, given the results so far."""
         trials = cell.trials
-        if self._space.adaptive:
+        if self._space.seeds.adaptive:
             trials = self._outcomes.needs(cell)[0]
         return replace(cell, trials=(*trials, *self._confirmation(cell)))
 

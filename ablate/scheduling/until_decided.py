@@ -44,7 +44,7 @@ def granted(
     verdicts are taken. Inconclusive cells, their controls and the reference continue to
     the next number, if there is one.
     """
-    looks = plan.space.looks
+    looks = plan.space.seeds.looks
     assert looks is not None
     counts = {cell.index: looks.first for cell in plan.cells if cell.trials}
     # Replays all looks from the first one instead of storing where the study stands:
@@ -74,8 +74,8 @@ def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[
     """Returns the inconclusive cells and those that they are compared with."""
     verdicts = effects(
         results_of(plan, known, history),
-        plan.space.margin,
-        plan.space.looks,
+        plan.space.criterion.margin,
+        plan.space.seeds.looks,
         predict=False,
     )
     most = max(len(cell.trials) for cell in plan.cells)
@@ -149,17 +149,18 @@ def results_of(
     if history is None:
         history = History()
     cells = tuple(
-        _cell_result(cell, known, space.metric, history) for cell in plan.cells
+        _cell_result(cell, known, space.criterion.metric, history)
+        for cell in plan.cells
     )
     return StudyResults(
         name=space.name,
-        question=space.question,
-        expect=space.expect,
-        source=space.source,
-        metric=space.compared,
-        metrics=space.metrics,
-        direction=space.direction,
-        factors=tuple(space.factors),
+        question=space.claim.question,
+        expect=space.claim.expect,
+        source=space.claim.source,
+        metric=space.criterion.compared,
+        metrics=space.criterion.metrics,
+        direction=space.criterion.direction,
+        factors=tuple(space.factors.levels),
         cells=cells,
         document=space.document,
         history=history,

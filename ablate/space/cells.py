@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal, cast
 
-from ablate import factors
-from ablate.document import Where
 from ablate.errors import (
     unknown,
 )
@@ -18,123 +15,8 @@ from ablate.records import (
     Strategy,
 )
 from ablate.space import limits as limit_rules
-from ablate.space.context import Context, level_key, literal, shown
+from ablate.space.context import Context, literal, shown
 from ablate.space.schema import AdaptiveForm, UntilDecidedForm
-
-
-def read_rows(
-    context: Context, design: Design, levels: Mapping[str, tuple[Level, ...]]
-) -> tuple[dict[str, Level], ...]:
-    """The cells of the design `rows`.
-
-    Notes levels that are not listed under factors, and rows that are duplicates.
-    """
-    rows = context.form.rows
-    if design.name == "rows" and not rows:
-        context.wrong(
-            ("design",), "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]"
-        )
-    if design.name != "rows" and rows:
-        context.wrong(("rows",), f"rows is read by design rows, not by {design.name}")
-    cells: list[dict[str, Level]] = []
-    numbers: dict[frozenset[tuple[str, Level]], int] = {}
-    for number, row in enumerate(rows):
-        for name, level in row.items():
-            where: Where = ("rows", number, name)
-            if name not in levels:
-                context.wrong(where, partial(not_varied, name, levels))
-            elif level_key(level) not in context.listed[name]:
-                context.wrong(
-                    where, partial(not_listed, "rows", name, level, levels[name])
-                )
-        # Rows are equal if their levels are, in any order.
-        first = numbers.setdefault(frozenset(row.items()), number)
-        if first != number:
-            context.wrong(
-                ("rows", number),
-                f"rows: row {number} is a duplicate of row {first}",
-            )
-        cells.append(_row(context, row, levels))
-    return tuple(cells)
-
-
-def _row(
-    context: Context, row: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]]
-) -> dict[str, Level]:
-    """All levels of a listed cell.
-
-    A factor that the row does not name is at its level in the unmodified backbone. A
-    factor without such a level, such as a field of the recipe, is at its first level.
-    """
-    full: dict[str, Level] = {}
-    for name, listed in levels.items():
-        if name in row:
-            full[name] = context.listed[name].get(level_key(row[name]), row[name])
-        elif context.trainer is not None:
-            full[name] = context.trainer.defaults().get(name, listed[0])
-        elif name == "pretrained":
-            full[name] = False
-        elif name not in factors.parameters():
-            full[name] = listed[0] if listed else ""
-        else:
-            default = factors.parameters()[name][1].default
-            # Without a default, the backbone itself has the level.
-            full |= {} if default is None else {name: default}
-    return full
-
-
-def read_published(context: Context, head: str) -> str:
-    """The name of the published table that the study reproduces; may be empty."""
-    from ablate.published import tables
-
-    name = context.form.published
-    if name and name not in tables():
-        context.wrong(("published",), unknown("published table", name, tables()))
-        return name
-    other = tables()[name].rows[0].head if name else head
-    if other != head:
-        context.wrong(
-            ("published",),
-            f"{name} is a table of {_networks(other)}, and this study trains"
-            f" {_networks(head)}; leave published out",
-        )
-    return name
-
-
-def _networks(head: str) -> str:
-    if head:
-        return f"networks with head {head}"
-    return "classifiers"
-
-
-def read_corner(
-    context: Context,
-    key: str,
-    said: Mapping[str, Level],
-    levels: Mapping[str, tuple[Level, ...]],
-    otherwise: dict[str, Level],
-) -> dict[str, Level]:
-    """The levels of the baseline or of the full model.
-
-    Args:
-        key: the section, `baseline` or `full`.
-        said: the levels in the section, which must be listed under factors.
-        otherwise: the levels of the factors that the section does not name.
-    """
-    for name, level in said.items():
-        if name not in levels:
-            context.wrong((key, name), partial(not_varied, name, levels))
-        elif level_key(level) not in context.listed[name]:
-            context.wrong(
-                (key, name), partial(not_listed, key, name, level, levels[name])
-            )
-    # The level as it is listed: 64 and 64.0 are one.
-    chosen = {
-        name: context.listed[name].get(level_key(level), level)
-        for name, level in said.items()
-        if name in levels
-    }
-    return {**otherwise, **chosen}
 
 
 def read_design(context: Context) -> Design:
@@ -317,14 +199,3 @@ def read_limits(context: Context) -> tuple[Limit, ...]:
                     f" {limit_rules.EXAMPLES}",
                 )
     return tuple(limit for limit in limits if limit is not None)
-
-
-def not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
-    return unknown("factor", name, levels) + "; it must vary under factors"
-
-
-def not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
-    return (
-        f"{key}: {shown(level)} is not among the levels of {name}:"
-        f" {', '.join(map(str, listed))}"
-    )

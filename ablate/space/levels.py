@@ -18,20 +18,24 @@ from ablate.errors import (
 )
 from ablate.factors.factor import explain_refusal
 from ablate.parts import own_loss
-from ablate.records import LONGEST_LEVEL, LOSSES, MOST_SIDE, Design, Level, Recipe
+from ablate.records import (
+    LONGEST_LEVEL,
+    LOSSES,
+    MOST_SIDE,
+    Design,
+    Factors,
+    Level,
+    Recipe,
+)
 from ablate.space.context import Context, level_key, shown
 from ablate.space.own import check_own_levels, unread_field
 from ablate.space.schema import RecipeForm
 
 
-def check_listed(
-    context: Context,
-    rows: tuple[dict[str, Level], ...],
-    levels: Mapping[str, tuple[Level, ...]],
-) -> None:
+def check_listed(context: Context, factors: Factors) -> None:
     """Checks that each listed level occurs in some row."""
-    for name, listed in levels.items():
-        taken = {level_key(row[name]) for row in rows if name in row}
+    for name, listed in factors.levels.items():
+        taken = {level_key(row[name]) for row in factors.rows if name in row}
         for index, level in enumerate(listed):
             if level_key(level) not in taken:
                 context.wrong(

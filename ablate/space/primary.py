@@ -9,8 +9,8 @@ from ablate.document import Where
 from ablate.errors import unknown
 from ablate.primary import CONTROLS
 from ablate.records import Level, Primary
-from ablate.space.cells import not_listed, not_varied
 from ablate.space.context import Context, level_key
+from ablate.space.factors import not_listed, not_varied
 
 EXAMPLE = (
     "primary: [{FACTOR: LEVEL}], primary: [1], primary: [FACTOR] or primary: [controls]"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ablate.records import SOURCES, VARIED, Looks, Source
+from dataclasses import replace
+
+from ablate.advice import option
+from ablate.errors import AblateError
+from ablate.records import SOURCES, VARIED, Looks, Seeds, Source, Space
 from ablate.space.context import Context
 from ablate.space.schema import (
     AdaptiveForm,
@@ -14,9 +18,69 @@ from ablate.space.schema import (
 
 # The forms that say more than a number of seeds.
 FULL = (SeedsForm, AdaptiveForm, UntilDecidedForm, FinalForm)
+# Seeds between two looks, unless the space says otherwise.
+LOOK_STEP = 3
 
 
-def read_seeds(context: Context) -> tuple[int, ...]:
+def read_seeds(context: Context) -> Seeds:
+    """The section `seeds`."""
+    return Seeds(
+        numbers=_numbers(context),
+        vary=_vary(context),
+        adaptive=isinstance(context.form.seeds, AdaptiveForm),
+        final=isinstance(context.form.seeds, FinalForm),
+        looks=_looks(context),
+    )
+
+
+def until_decided(space: Space, most: int) -> Space:
+    """The space with seeds that are added until the study is decided.
+
+    Args:
+        most: the most seeds of a cell, as `seeds: {until_decided: N}` declares them.
+
+    Raises:
+        AblateError: the space is a search, stops trials early, lists its seeds, or
+            declares them as final.
+    """
+    name = option("until_decided")
+    if space.strategy is not None:
+        raise AblateError(
+            f"{name} {most} works for designs only, and {space.name} is a search;"
+            " write seeds: {adaptive: N} instead"
+        )
+    if space.seeds.final:
+        raise AblateError(
+            f"{name} {most} adds seeds, and {space.name} declares its seeds as final:"
+            f" write seeds: {{until_decided: {most}}} instead"
+        )
+    if space.scheduler.name != "fifo":
+        raise AblateError(
+            f"{name} {most} compares trials that are trained to their end; leave the"
+            " scheduler out"
+        )
+    numbers = space.seeds.numbers
+    if numbers != tuple(range(len(numbers))):
+        raise AblateError(
+            f"{name} {most} takes seeds 0, 1, ...; {space.name} lists its seeds: write"
+            " a number of them"
+        )
+    looks = space.seeds.looks
+    if looks is None:
+        # A verdict needs a spread, and a spread needs two seeds.
+        looks = Looks(first=max(2, len(numbers)), most=most, step=LOOK_STEP)
+    if looks.first >= most:
+        raise AblateError(
+            f"{name} {most} is the most seeds of a cell, and must be more than the"
+            f" {looks.first} seeds that each cell begins with"
+        )
+    seeds = replace(
+        space.seeds, numbers=tuple(range(most)), looks=replace(looks, most=most)
+    )
+    return replace(space, seeds=seeds)
+
+
+def _numbers(context: Context) -> tuple[int, ...]:
     """The seeds that a cell has, or may get."""
     seeds = context.form.seeds
     if isinstance(seeds, AdaptiveForm):
@@ -38,7 +102,7 @@ def read_seeds(context: Context) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def read_looks(context: Context) -> Looks | None:
+def _looks(context: Context) -> Looks | None:
     """The looks of a study that adds seeds until it is decided, or None."""
     seeds = context.form.seeds
     if not isinstance(seeds, UntilDecidedForm):
@@ -58,7 +122,7 @@ def read_looks(context: Context) -> Looks | None:
     return Looks(seeds.start, seeds.until_decided, seeds.step)
 
 
-def read_vary(context: Context) -> tuple[Source, ...]:
+def _vary(context: Context) -> tuple[Source, ...]:
     """What a seed decides, in the order of `SOURCES`."""
     seeds = context.form.seeds
     if not isinstance(seeds, FULL) or seeds.vary is None:

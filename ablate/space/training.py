@@ -232,7 +232,7 @@ def check_shares(context: Context, space: Space) -> None:
 
     The two images of a mixed pair must belong to the same process.
     """
-    processes, levels = space.resources.processes, space.factors
+    processes, levels = space.resources.processes, space.factors.levels
     mixes = space.recipe.mixes or any(
         any(levels.get(name, ())) for name in ("recipe.mixup", "recipe.cutmix")
     )

@@ -70,10 +70,12 @@ def put_study(
         the number of the study, and whether an earlier declaration differs.
     """
     values = {
-        key: getattr(space, key)
-        for key in ("question", "expect", "source", "metric", "direction", "document")
-    }
-    values |= {
+        "question": space.claim.question,
+        "expect": space.claim.expect,
+        "source": space.claim.source,
+        "metric": space.criterion.metric,
+        "direction": space.criterion.direction,
+        "document": space.document,
         "space": to_data(space),
         "file": file,
         "updated_at": now(),

@@ -19,11 +19,12 @@ def put_declared(connection: Connection, study: int, space: Space) -> None:
         select(studies.c.results_view).where(studies.c.id == study)
     ).scalar_one()
     numeric = {
-        factor: all(map(is_number, listed)) for factor, listed in space.factors.items()
+        factor: all(map(is_number, listed))
+        for factor, listed in space.factors.levels.items()
     }
     if space.control:
         numeric["size.width"] = True
-    metrics = [metric.name for metric in space.metrics]
+    metrics = [metric.name for metric in space.criterion.metrics]
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
     connection.exec_driver_sql(views.results_view(name, study, numeric, metrics))
 

@@ -412,4 +412,4 @@ class Writer:
 
 def _digest(space: Space) -> str:
     """A hash of what is declared. The number of looks may come from an option."""
-    return text_hash(f"{space.document}\n{space.looks}")
+    return text_hash(f"{space.document}\n{space.seeds.looks}")

@@ -18,10 +18,10 @@ def train(number: int) -> float:
     from ablate.training import Training
 
     declared = space.read(Path("space.yaml"))
-    layouts = declared.factors["layout"]
-    seed = declared.seeds[number // len(layouts)]
-    cell = {**declared.fixed, "layout": layouts[number % len(layouts)]}
-    network = resolve(declared.backbone, 8, 1, 10, cell)
+    layouts = declared.factors.levels["layout"]
+    seed = declared.seeds.numbers[number // len(layouts)]
+    cell = {**declared.factors.fixed, "layout": layouts[number % len(layouts)]}
+    network = resolve(declared.network.backbone, 8, 1, 10, cell)
     trial = Trial(network, declared.recipe, declared.data, seed)
     training = Training(trial, Path(tempfile.mkdtemp(dir=".")))
     while not training.finished:

@@ -209,7 +209,7 @@ def test_wrong_requests(words: tuple[str, ...], message: str, say: Say) -> None:
 def test_an_unknown_example_lists_all_with_their_questions(say: Say) -> None:
     _, _, err = say("init", "--example", "?")
     for name, file in examples().items():
-        assert f"  {name}: {space.read(file).question}\n" in err
+        assert f"  {name}: {space.read(file).claim.question}\n" in err
     _, out, _ = say("init", "--list", "--format", "csv")
     assert [line.split(",")[0] for line in out.splitlines()[1:]] == list(examples())
 
@@ -235,4 +235,4 @@ def test_an_example_keeps_its_file_name(say: Say) -> None:
     assert say("init", "--example", "augvit/table3-small")[2].startswith(
         "wrote table3-small.yaml. Next: ablate plan"
     )
-    assert space.read(Path("table3-small.yaml")).published == "augvit/table3"
+    assert space.read(Path("table3-small.yaml")).claim.published == "augvit/table3"

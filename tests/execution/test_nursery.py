@@ -213,7 +213,7 @@ from ablate.families import resolve
 from ablate.records import Diagnostics, Job, Resources, Status, Trial
 nursery._import()
 declared = space.read(Path(sys.argv[1]))
-network = resolve(declared.backbone, 8, 1, 10, declared.fixed)
+network = resolve(declared.network.backbone, 8, 1, 10, declared.factors.fixed)
 trial = Trial(network, declared.recipe, declared.data, seed=0)
 job = Job(trial, tempfile.mkdtemp(), Resources(cpus=1), diagnostics=Diagnostics())
 from ablate.data import arrays

@@ -63,7 +63,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 def trial(precision: str = "float32", epochs: int = 4, batch: int = 50) -> Trial:
     text = SPACE.format(precision=precision, epochs=epochs, batch=batch)
     declared = space.load(text, "gpu.yaml")
-    network = resolve(declared.backbone, 8, 1, 10, declared.fixed)
+    network = resolve(declared.network.backbone, 8, 1, 10, declared.factors.fixed)
     return Trial(network, declared.recipe, declared.data, seed=0)
 
 

@@ -48,7 +48,10 @@ def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
         def gap(width: int, target: int = getattr(variant.cost, cost)) -> int:
             return int(
                 abs(
-                    getattr(made.cost({**declared.baseline, "size.width": width}), cost)
+                    getattr(
+                        made.cost({**declared.factors.baseline, "size.width": width}),
+                        cost,
+                    )
                     - target
                 )
             )
@@ -58,7 +61,7 @@ def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
             assert best == 24, "the baseline itself is nearest"
             continue
         assert controls[variant.index].levels == {
-            **declared.baseline,
+            **declared.factors.baseline,
             "size.width": best,
         }
     assert controls
@@ -122,9 +125,9 @@ def test_a_control_gets_a_row_where_the_baseline_has_none(
     run_text(text)
     study = Study("tiny", options.url)
     declared, cells = study.declared(), study.results().cells
-    assert cells[0].levels == declared.full
+    assert cells[0].levels == declared.factors.full
     controls = [cell for cell in cells if cell.role == "control"]
-    assert controls[0].levels == declared.baseline
+    assert controls[0].levels == declared.factors.baseline
     assert controls[0].control_of is not None
     variant = cells[controls[0].control_of]
     gains = [variant.values[seed] - controls[0].values[seed] for seed in (0, 1)]

@@ -12,7 +12,7 @@ import pytest
 from ablate import space
 from ablate.errors import AblateError, SpaceError
 from ablate.plan.designs import aliases, combinations, generators
-from ablate.records import Space
+from ablate.records import Factors, Space
 
 TEXT = """
 question: Which of six matter?
@@ -44,11 +44,13 @@ def loaded(design: str, text: str = TEXT) -> Space:
 def test_fractions_are_balanced_and_orthogonal(design: str, cells: int) -> None:
     declared = loaded(design)
     found = combinations(declared)
-    assert found[0] == declared.baseline
+    assert found[0] == declared.factors.baseline
     assert len({tuple(cell.items()) for cell in found}) == len(found) == cells
     signs = {
-        name: [1 if cell[name] == declared.baseline[name] else -1 for cell in found]
-        for name in declared.factors
+        name: [
+            1 if cell[name] == declared.factors.baseline[name] else -1 for cell in found
+        ]
+        for name in declared.factors.levels
     }
     assert all(sum(column) == 0 for column in signs.values())
     assert all(
@@ -125,9 +127,12 @@ def test_plackett_burman_of_any_number_of_factors(factors: int) -> None:
     names = {f"f{number}": (0, 1) for number in range(factors)}
     declared = replace(
         loaded("plackett-burman"),
-        factors=names,
-        baseline=dict.fromkeys(names, 0),
-        full=dict.fromkeys(names, 1),
+        factors=Factors(
+            levels=names,
+            fixed={},
+            baseline=dict.fromkeys(names, 0),
+            full=dict.fromkeys(names, 1),
+        ),
     )
     found = combinations(declared)
     assert len(found) <= 4 * (factors // 4 + 2)

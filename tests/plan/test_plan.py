@@ -14,7 +14,7 @@ from ablate.cost import count
 from ablate.errors import AblateError, Infeasible
 from ablate.plan import make_plan
 from ablate.plan.designs import MOST_CELLS, combinations
-from ablate.records import Architecture, Cost, Design, Space
+from ablate.records import Architecture, Cost, Design, Factors, Space
 from ablate.space.recipes import RECIPES
 
 DOCUMENT = """
@@ -151,9 +151,7 @@ def test_designs_keep_their_promises(sizes: list[int], cells: int, seed: int) ->
         found = combinations(
             replace(
                 base,
-                factors=factors,
-                baseline=first,
-                full=last,
+                factors=Factors(levels=factors, fixed={}, baseline=first, full=last),
                 design=Design(name, cells if name == "random" else None, seed),
             )
         )
@@ -176,7 +174,8 @@ def test_designs_keep_their_promises(sizes: list[int], cells: int, seed: int) ->
 def test_a_grid_that_no_one_can_train_is_refused() -> None:
     many = {f"f{i}": (0, 1) for i in range(20)}
     with pytest.raises(AblateError, match="1,048,576 cells"):
-        combinations(replace(declared(), factors=many))
+        space = declared()
+        combinations(replace(space, factors=replace(space.factors, levels=many)))
     assert MOST_CELLS < 2**20
 
 

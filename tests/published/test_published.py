@@ -56,20 +56,20 @@ def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
 @pytest.mark.parametrize("name", tables())
 def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     declared = space.read(SPACES / f"{name}.yaml")
-    assert declared.published == name
+    assert declared.claim.published == name
     table = tables()[name]
     fixed = {
-        "backbone": declared.backbone,
+        "backbone": declared.network.backbone,
         "data.image_size": declared.data.image_size,
         "data.image_width": declared.data.image_width,
-        **declared.fixed,
+        **declared.factors.fixed,
     }
     recipe = {
         f"recipe.{key}": getattr(declared.recipe, key)
         for key in ("epochs", "repeats", "random_erasing", "mixup")
     }
     found = [
-        matching_row(table, levels, {**recipe, **fixed}, declared.head)
+        matching_row(table, levels, {**recipe, **fixed}, declared.network.head)
         for levels in combinations(declared)
     ]
     missing = [row.label for row in table.rows if row not in found]

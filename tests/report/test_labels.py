@@ -80,9 +80,12 @@ def test_figures_sentences_and_the_report_show_labels(
 ) -> None:
     results, declared = study.read()
     effects = study.effects()
-    texts = [sentence(effect, results.metric, declared.margin) for effect in effects]
+    texts = [
+        sentence(effect, results.metric, declared.criterion.margin)
+        for effect in effects
+    ]
     assert any(text.startswith("arrangement = parallel helps by") for text in texts)
-    chart = effects_chart(results, effects, declared.margin)
+    chart = effects_chart(results, effects, declared.criterion.margin)
     names = [name for series in chart.series for name in series.y]
     assert any("kernel & co = 3" in str(name) for name in names)
     axes = coordinates(results).axes

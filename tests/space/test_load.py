@@ -33,9 +33,9 @@ factors: {shortcuts.count: [0, 1]}
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
 def test_presets_load_and_open_with_their_command(file: Path) -> None:
     found = space.read(file)
-    assert found.question
-    assert found.expect
-    assert found.source
+    assert found.claim.question
+    assert found.claim.expect
+    assert found.claim.source
     assert file.read_text().startswith(
         ("# ablate run search_spaces/", "# ablate cost search_spaces/")
     )
@@ -76,12 +76,9 @@ seeds: [0, 1, 2]
 
 def test_defaults() -> None:
     found = space.load(SHORT, "a.yaml")
-    assert (found.seeds, found.metric, found.direction, found.data.name) == (
-        (0, 1, 2),
-        "top1",
-        "max",
-        "digits",
-    )
+    assert found.seeds.numbers == (0, 1, 2)
+    assert (found.criterion.metric, found.criterion.direction) == ("top1", "max")
+    assert found.data.name == "digits"
     assert (found.design, found.scheduler, found.recipe) == (
         Design("grid"),
         Scheduler("fifo"),
@@ -125,9 +122,8 @@ def test_a_warm_up_that_the_document_sets_is_never_changed(recipe: str) -> None:
 
 def test_a_warm_up_that_varies_is_that_of_each_cell() -> None:
     text = SHORT.replace("{shortcuts.count: [0, 1]}", "{recipe.warmup_epochs: [0, 1]}")
-    assert space.load(text + "recipe: {epochs: 2}\n", "a.yaml").factors == {
-        "recipe.warmup_epochs": (0, 1)
-    }
+    found = space.load(text + "recipe: {epochs: 2}\n", "a.yaml")
+    assert found.factors.levels == {"recipe.warmup_epochs": (0, 1)}
 
 
 def test_yaml_is_yaml_1_2() -> None:
@@ -383,7 +379,7 @@ def test_a_declared_backbone_says_its_pooling(pool: str, tiny: str) -> None:
         f" {pool}}}"
     )
     text = re.sub(r"^backbone: .*$", backbone, tiny, flags=re.MULTILINE)
-    assert space.load(text, "tiny.yaml").fixed["size.pool"] == pool
+    assert space.load(text, "tiny.yaml").factors.fixed["size.pool"] == pool
 
 
 def test_a_summary_of_a_recipe_shows_a_zero_that_is_no_default() -> None:

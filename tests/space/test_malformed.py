@@ -577,7 +577,7 @@ def test_a_mistake_is_told_with_its_line(
 def test_the_good_document_is_good() -> None:
     from ablate import space
 
-    assert space.load(GOOD, "good.yaml").seeds == (0, 1)
+    assert space.load(GOOD, "good.yaml").seeds.numbers == (0, 1)
 
 
 def test_there_are_forty() -> None:

@@ -118,7 +118,7 @@ def test_main_effects_after_final_seeds_have_no_verdict(desk: Desk) -> None:
     desk.run(FINAL)
     study = desk.run(with_seeds("6"))
     results, declared = study.read()
-    model = Factorial(results, declared.baseline)
+    model = Factorial(results, declared.factors.baseline)
     terms = [*model.main_effects(0.5, "max"), *model.interactions(0.5, "max")]
     assert {one.judged.withheld for one in terms if one.judged} == {Withheld.FINAL}
 
@@ -176,7 +176,7 @@ def test_a_change_before_any_row_could_be_compared_costs_nothing(desk: Desk) -> 
     desk.run(TEXT, most=5)
     study = desk.run(TEXT.replace("seeds: 4", "seeds: 5\nmargin: 2"))
     assert len(study.results().history.phases) == 1
-    assert study.read()[1].margin == 2
+    assert study.read()[1].criterion.margin == 2
 
 
 WITHOUT_VERDICT = {
@@ -215,12 +215,12 @@ def test_rows_that_are_dropped_still_count(desk: Desk) -> None:
 def test_a_margin_cannot_become_wider_after_results(desk: Desk) -> None:
     desk.run(TEXT)
     study = desk.run(TEXT + "margin: 3\n")
-    assert study.read()[1].margin == 0.5
+    assert study.read()[1].criterion.margin == 0.5
     with pytest.raises(AblateError, match="margin 2 is wider than the margin"):
         study.effects(margin=2)
     assert study.effects(margin=0.1)
     desk.run(TEXT + "margin: 0.2\n")
-    assert study.read()[1].margin == 0.2
+    assert study.read()[1].criterion.margin == 0.2
 
 
 def test_rows_that_are_named_primary_after_results_are_not(desk: Desk) -> None:
@@ -387,7 +387,7 @@ def test_a_detour_gives_no_second_start(desk: Desk) -> None:
     desk.run(detour, most=0)
     study = desk.run(TEXT + "primary: [{layout: parallel}]\nmargin: 3\n")
     assert study.results().history.primary == ()
-    assert study.read()[1].margin == 0.5
+    assert study.read()[1].criterion.margin == 0.5
     desk.run(detour, most=0)
     study = desk.run(with_seeds("[0, 2, 3]"))
     assert {effect.withheld for effect in study.effects()} == {Withheld.CHANGED}
@@ -507,22 +507,22 @@ def test_a_rerun_of_the_same_text_keeps_the_option(desk: Desk) -> None:
     assert len(study.results().history.phases) == 1
     assert "declared again" not in names(study)
     shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
-    assert shown.plan.space.looks == by_option.looks
+    assert shown.plan.space.seeds.looks == by_option.seeds.looks
     # A comment is no other declaration.
     study = desk.run(f"{TEXT}# as discussed\n")
-    assert study.declared().looks == by_option.looks
+    assert study.declared().seeds.looks == by_option.seeds.looks
     assert len(study.results().history.phases) == 1
     # Another text is another declaration, as it says so itself.
     study = desk.run(with_seeds("9"))
-    assert study.declared().looks is None
+    assert study.declared().seeds.looks is None
 
 
 def test_a_file_that_no_longer_adds_seeds_is_taken_at_its_word(desk: Desk) -> None:
     """Only an option may be missing by accident; the file says what its user wants."""
     study = desk.run(with_seeds("{until_decided: 8, start: 4}"))
-    assert study.declared().looks is not None
+    assert study.declared().seeds.looks is not None
     study = desk.run(with_seeds("4"))
-    assert study.declared().looks is None
+    assert study.declared().seeds.looks is None
 
 
 @pytest.mark.parametrize(

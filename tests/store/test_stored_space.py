@@ -88,7 +88,7 @@ def removed(tmp_path: Path, options: Options) -> Study:
 def test_a_study_of_a_removed_factor_is_readable(
     removed: Study, tmp_path: Path
 ) -> None:
-    assert list(removed.declared().factors) == ["scale", "shortcuts.count"]
+    assert list(removed.declared().factors.levels) == ["scale", "shortcuts.count"]
     assert "| scale |" in re.sub(r" +", " ", removed.table())
     changed = [set(effect.changed) for effect in removed.effects()]
     assert changed == [{"shortcuts.count"}, {"scale"}, {"scale", "shortcuts.count"}]

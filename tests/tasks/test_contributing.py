@@ -65,7 +65,11 @@ def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("counting")
 def test_a_task_is_one_file(tmp_path: Path) -> None:
     declared = space.load(SPACE, "counting.yaml")
-    assert (declared.head, declared.metric, declared.direction) == (
+    assert (
+        declared.network.head,
+        declared.criterion.metric,
+        declared.criterion.direction,
+    ) == (
         "counter",
         "mae",
         "min",

@@ -160,11 +160,12 @@ def test_each_task_has_what_the_others_need_of_it() -> None:
 
 def test_a_space_of_each_task_has_its_metrics_and_its_usual_head() -> None:
     found = space.load(SPACE.format(task="segmentation"), "a.yaml")
-    assert (found.task, found.head, found.metric) == ("segmentation", "upernet", "miou")
+    assert (found.network.task, found.network.head) == ("segmentation", "upernet")
+    assert found.criterion.metric == "miou"
     assert found.data.classes == 11, "the background is a class"
     found = space.load(SPACE.format(task="detection") + "head: detr", "a.yaml")
-    assert (found.head, found.metric) == ("detr", "box_ap")
-    assert "mask_ap" not in {metric.name for metric in found.metrics}
+    assert (found.network.head, found.criterion.metric) == ("detr", "box_ap")
+    assert "mask_ap" not in {metric.name for metric in found.criterion.metrics}
     assert found.data.classes == 10
 
 

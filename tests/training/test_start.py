@@ -504,4 +504,4 @@ def test_a_long_name_of_a_file_is_refused_as_a_level_only(tmp_path: Path) -> Non
         STARTS.replace("pretrained: [false, {file}]", "attnscale: [false, true]")
         + "pretrained: {file}\n"
     )
-    assert space.load(alone.format(file=file), "s.yaml").pretrained == str(file)
+    assert space.load(alone.format(file=file), "s.yaml").network.pretrained == str(file)

@@ -143,11 +143,11 @@ def test_a_trial_with_shared_sources_resumes_bit_for_bit(
 
 def test_a_stored_space_keeps_what_varies() -> None:
     declared = space.load(TEXT.replace("VARY", "[order, split]"), "tiny.yaml")
-    assert declared.vary == ("order", "split")
+    assert declared.seeds.vary == ("order", "split")
     data = to_data(declared)
-    assert from_data(data, declared.document).vary == ("order", "split")
+    assert from_data(data, declared.document).seeds.vary == ("order", "split")
     del data["vary"]
-    assert from_data(data, declared.document).vary == ("init", "order")
+    assert from_data(data, declared.document).seeds.vary == ("init", "order")
 
 
 def test_reports_say_what_does_not_vary(options: Options) -> None:
@@ -169,7 +169,8 @@ def test_seeds_that_stand_for_something_else_are_another_declaration(
 ) -> None:
     first = space.load(TEXT.replace("VARY", "[init, order]"), "tiny.yaml")
     pipeline.run(first, "tiny.yaml", options)
-    pipeline.run(replace(first, vary=("order",)), "tiny.yaml", options)
+    second = replace(first, seeds=replace(first.seeds, vary=("order",)))
+    pipeline.run(second, "tiny.yaml", options)
     found = [one.text for one in review("tiny", options.url)]
     assert any('vary: ["init", "order"] → ["order"]' in text for text in found)
 

@@ -18,11 +18,30 @@ from ablate.records import (
     TRAINER,
     DeclaredTeacher,
     Level,
+    Network,
     weights_named,
 )
 from ablate.space.context import Context
 from ablate.space.levels import check_levels, check_weights
 from ablate.space.schema import BackboneForm
+from ablate.tasks import Task
+
+
+def read_network(context: Context, backbone: str, task: Task, head: str) -> Network:
+    """Which networks are trained.
+
+    Args:
+        backbone: the name that `read_backbone` returned.
+    """
+    trainer = context.form.trainer or ""
+    return Network(
+        backbone=backbone,
+        pretrained=_pretrained(context),
+        teacher=None if trainer else _teacher(context),
+        task=task.name,
+        head=head,
+        trainer=trainer,
+    )
 
 
 def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
@@ -48,7 +67,7 @@ def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
     return name, sizes
 
 
-def read_teacher(context: Context) -> DeclaredTeacher | None:
+def _teacher(context: Context) -> DeclaredTeacher | None:
     """The declared teacher; None if there is none."""
     form = context.form.teacher
     levels = context.form.factors.get("recipe.distillation", [_distillation(context)])
@@ -144,7 +163,7 @@ def _distillation(context: Context) -> str:
     return form.distillation or "none"
 
 
-def read_pretrained(context: Context) -> str:
+def _pretrained(context: Context) -> str:
     said = context.form.pretrained
     if context.form.trainer is not None:
         return ""

@@ -1,0 +1,117 @@
+"""The sections `metric`, `margin` and `primary`: by what cells are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import get_args
+
+from ablate.errors import shortened, unknown
+from ablate.parts import own_metrics
+from ablate.records import Criterion, Direction, Level, Metric
+from ablate.space.context import Context
+from ablate.space.primary import read_primary
+from ablate.space.schema import Bounded
+from ablate.tasks import USUAL, Task, tasks
+
+WORDS = {"max": "larger", "min": "smaller"}
+
+
+def read_criterion(
+    context: Context, levels: Mapping[str, tuple[Level, ...]], task: Task, head: str
+) -> Criterion:
+    """By what cells are compared."""
+    metrics = _metrics(context, task, head)
+    objectives = _objectives(context, metrics)
+    # The first metric decides; a search may have further objectives.
+    metric = next(iter(objectives))
+    return Criterion(
+        metric=metric,
+        direction=objectives[metric],
+        objectives=objectives,
+        metrics=metrics,
+        margin=_margin(context, metric, metrics),
+        primary=read_primary(context, levels),
+    )
+
+
+def _metrics(context: Context, task: Task, head: str) -> tuple[Metric, ...]:
+    """What training measures: the metrics of the trainer, else of the task.
+
+    A metric of the user's own is measured only in a study that compares by it.
+    """
+    if context.form.trainer is not None and context.trainer is not None:
+        return context.trainer.metrics
+    metrics = task.metrics_with(head)
+    own = own_metrics(metrics)
+    # A user's metric receives logits and labels, which only a classifier has.
+    if task.name != USUAL:
+        return metrics
+    chosen = [own[name].shown for name in context.form.metric if name in own]
+    return (*metrics, *chosen)
+
+
+def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direction]:
+    """The metric that decides and, in a search, the costs beside it.
+
+    Notes names that are neither, and a second metric of training: a search optimises
+    one.
+    """
+    known = [metric.name for metric in metrics if metric.compared]
+    said = context.form.metric
+    if context.form.trainer is not None and context.trainer is None:
+        # The mistake is noted; the metrics are not known.
+        return dict(said) or {metrics[0].name: metrics[0].direction}
+    if not said:
+        return {metrics[0].name: metrics[0].direction}
+    costs = get_args(Bounded)
+    first, *others = said
+    if first not in known:
+        context.wrong(
+            ("metric",),
+            f"the first metric must be one of {', '.join(known)}, as in"
+            f" {{{known[0]}: {metrics[0].direction}}}; found {shortened(first)}",
+        )
+    _check_direction(context, metrics, first)
+    for name in others:
+        where = ("metric", name)
+        if name in known and context.form.strategy is None:
+            # `read_design` notes that a design has one metric.
+            continue
+        if name in known:
+            context.wrong(
+                where,
+                f"metric: {name} is a second metric of training beside {first}; further"
+                f" objectives must be costs, as in {{{known[0]}:"
+                f" {metrics[0].direction}, flops: min}}",
+            )
+        elif name not in costs:
+            context.wrong(where, partial(unknown, "objective", name, [*known, *costs]))
+    return dict(said)
+
+
+def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
+    """Notes a direction that contradicts what the metric says."""
+    said = context.form.metric[name]
+    built_in = [metric for task in tasks().values() for metric in task.metrics]
+    for metric in metrics:
+        if metric.name != name or metric.direction == said:
+            continue
+        if metric in built_in:
+            wrong = "is the wrong way round:"
+        else:
+            wrong = "contradicts your file, in which"
+        context.wrong(
+            ("metric", name),
+            f"metric: {{{name}: {said}}} {wrong} {name} is better when it is"
+            f" {WORDS[metric.direction]}; write {{{name}: {metric.direction}}}, or leave"
+            " `metric` out",
+        )
+
+
+def _margin(context: Context, name: str, metrics: Sequence[Metric]) -> float:
+    """The margin of the space, else that of its metric."""
+    if context.form.margin is not None:
+        return context.form.margin
+    # Without a metric of this name, `_objectives` has noted a mistake.
+    return next((metric.margin for metric in metrics if metric.name == name), 0.0)

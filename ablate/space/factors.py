@@ -1,0 +1,151 @@
+"""The sections `factors`, `fixed`, `baseline`, `full` and `rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from ablate import factors
+from ablate.document import Where
+from ablate.errors import unknown
+from ablate.records import Design, Factors, Level
+from ablate.space.context import Context, level_key, shown
+from ablate.space.levels import check_names
+
+
+def read_factors(
+    context: Context, design: Design, sizes: Mapping[str, Level]
+) -> Factors:
+    """What varies, and the levels of the baseline and of the full model.
+
+    Args:
+        sizes: the sizes that the section `backbone` declares; they do not vary.
+    """
+    form = context.form
+    levels = {name: tuple(listed) for name, listed in form.factors.items()}
+    check_names(context, design, levels, sizes)
+    rows = _read_rows(context, design, levels)
+    if design.name == "rows" and form.baseline:
+        context.wrong(
+            ("baseline",),
+            "with design rows, row 0 is the baseline; leave `baseline` out",
+        )
+    first = {name: listed[0] for name, listed in levels.items() if listed}
+    last = {name: listed[-1] for name, listed in levels.items() if listed}
+    baseline = _read_corner(context, "baseline", form.baseline, levels, first)
+    full = _read_corner(context, "full", form.full, levels, last)
+    if form.full and not design.two_levels:
+        context.wrong(
+            ("full",),
+            "full is read by the designs leave-one-out, add-one-in, fractional and"
+            f" plackett-burman, not by {design.name}; leave it out",
+        )
+    return Factors(
+        levels=levels,
+        fixed={**sizes, **form.fixed},
+        baseline=rows[0] if rows else baseline,
+        full=full,
+        rows=rows,
+    )
+
+
+def _read_rows(
+    context: Context, design: Design, levels: Mapping[str, tuple[Level, ...]]
+) -> tuple[dict[str, Level], ...]:
+    """The cells of the design `rows`.
+
+    Notes levels that are not listed under factors, and rows that are duplicates.
+    """
+    rows = context.form.rows
+    if design.name == "rows" and not rows:
+        context.wrong(
+            ("design",), "design rows needs cells: rows: [{}, {FACTOR: LEVEL}]"
+        )
+    if design.name != "rows" and rows:
+        context.wrong(("rows",), f"rows is read by design rows, not by {design.name}")
+    cells: list[dict[str, Level]] = []
+    numbers: dict[frozenset[tuple[str, Level]], int] = {}
+    for number, row in enumerate(rows):
+        for name, level in row.items():
+            where: Where = ("rows", number, name)
+            if name not in levels:
+                context.wrong(where, partial(not_varied, name, levels))
+            elif level_key(level) not in context.listed[name]:
+                context.wrong(
+                    where, partial(not_listed, "rows", name, level, levels[name])
+                )
+        # Rows are equal if their levels are, in any order.
+        first = numbers.setdefault(frozenset(row.items()), number)
+        if first != number:
+            context.wrong(
+                ("rows", number),
+                f"rows: row {number} is a duplicate of row {first}",
+            )
+        cells.append(_row(context, row, levels))
+    return tuple(cells)
+
+
+def _row(
+    context: Context, row: Mapping[str, Level], levels: Mapping[str, tuple[Level, ...]]
+) -> dict[str, Level]:
+    """All levels of a listed cell.
+
+    A factor that the row does not name is at its level in the unmodified backbone. A
+    factor without such a level, such as a field of the recipe, is at its first level.
+    """
+    full: dict[str, Level] = {}
+    for name, listed in levels.items():
+        if name in row:
+            full[name] = context.listed[name].get(level_key(row[name]), row[name])
+        elif context.trainer is not None:
+            full[name] = context.trainer.defaults().get(name, listed[0])
+        elif name == "pretrained":
+            full[name] = False
+        elif name not in factors.parameters():
+            full[name] = listed[0] if listed else ""
+        else:
+            default = factors.parameters()[name][1].default
+            # Without a default, the backbone itself has the level.
+            full |= {} if default is None else {name: default}
+    return full
+
+
+def _read_corner(
+    context: Context,
+    key: str,
+    said: Mapping[str, Level],
+    levels: Mapping[str, tuple[Level, ...]],
+    otherwise: dict[str, Level],
+) -> dict[str, Level]:
+    """The levels of the baseline or of the full model.
+
+    Args:
+        key: the section, `baseline` or `full`.
+        said: the levels in the section, which must be listed under factors.
+        otherwise: the levels of the factors that the section does not name.
+    """
+    for name, level in said.items():
+        if name not in levels:
+            context.wrong((key, name), partial(not_varied, name, levels))
+        elif level_key(level) not in context.listed[name]:
+            context.wrong(
+                (key, name), partial(not_listed, key, name, level, levels[name])
+            )
+    # The level as it is listed: 64 and 64.0 are one.
+    chosen = {
+        name: context.listed[name].get(level_key(level), level)
+        for name, level in said.items()
+        if name in levels
+    }
+    return {**otherwise, **chosen}
+
+
+def not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
+    return unknown("factor", name, levels) + "; it must vary under factors"
+
+
+def not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
+    return (
+        f"{key}: {shown(level)} is not among the levels of {name}:"
+        f" {', '.join(map(str, listed))}"
+    )
