@@ -358,8 +358,8 @@ def command(
     for name_ in ("seed", "epochs", "checkpoint"):
         if name_ in allowed:
             raise AblateError(
-                f"command: the factor '{name_}' has the name of another place; use"
-                " another"
+                f"command: {{{name_}}} has a meaning of its own in a command, so no"
+                f" factor can be named '{name_}'; rename the factor"
             )
     places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
     reads = [place for place in places if place.startswith("recipe.")]

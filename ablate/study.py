@@ -239,9 +239,10 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: no row and row 0 have two seeds in common whose test"
-                " images are stored. `ablate run` stores them at the end of each trial"
-                " of image classification with the built-in training, in one process"
+                f"{self.name}: no row shares two seeds with row 0 for which the store"
+                " knows the correctly classified test images. `ablate run` stores them"
+                " at the end of each trial of image classification with the built-in"
+                " training, in one process"
             )
         return images_table(results, found)
 

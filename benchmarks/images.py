@@ -113,7 +113,8 @@ def image_lines(count: int) -> list[str]:
     return [
         (
             "Intervals over seeds alone contain the difference on new images in"
-            f" {', '.join(shares)} of studies; `ablate effects --of images` prints both."
+            f" {', '.join(shares)} of studies. `ablate effects --of images` prints these"
+            " intervals and those over seeds and images."
             " P(better) is the printed probability that one more training of the row"
             " beats one more of row 0. Where it is between 0.6 and 0.9, the new training"
             f" of the row is better in {100 * again:.0f} % of cases;"

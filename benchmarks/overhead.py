@@ -117,8 +117,8 @@ def main(rounds: int, seeds: int) -> None:
     median, least, most = statistics.median(overheads), min(overheads), max(overheads)
     print(f"{trials} trials on {SLOTS} slots, median of {rounds} rounds:")
     print(
-        f"overhead {median:.2f} s a trial and slot (min {least:.2f}, max {most:.2f});"
-        f" ray / bare = {ratio:.2f}"
+        f"each trial occupies its slot {median:.2f} s longer (min {least:.2f}, max"
+        f" {most:.2f}); ray / bare = {ratio:.2f}"
     )
     print(machine_text())
 

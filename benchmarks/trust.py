@@ -426,7 +426,7 @@ def primary_proofs(count: int) -> Iterator[Proof]:
     for seeds, name, first_differs in settings:
         setting = f"4 of 7 rows primary, {seeds} seeds, {name}"
         if first_differs:
-            setting += ", the first one differs"
+            setting += "; only the first primary row has an effect"
         share = false_primary(
             count, 8, seeds, NOISES[name], first_differs=first_differs
         )
@@ -504,7 +504,10 @@ def study_proofs(count: int) -> Iterator[Proof]:
     share = until_decided(few, [0.0] * 21, Looks(10, 13, 3), margin=2 * NOISE)[0]
     yield Proof(
         promise=wrong,
-        setting="21 cells, until decided, 10 to 13 seeds, most have no difference",
+        setting=(
+            "21 cells, until decided, 10 to 13 seeds, a margin so wide that most get no"
+            " difference"
+        ),
         measured=share,
         low=0,
         high=0.05,

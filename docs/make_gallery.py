@@ -39,7 +39,7 @@ def page(name: str, study: ablate.Study) -> str:
         parts.append(f"Expected: {results.expect}")
     parts.append(str(study.table(form="md")).strip())
     verdicts = [
-        f"- {sentence(effect, results.metric, declared.margin)}"
+        f"- {sentence(effect, results.metric, declared.criterion.margin)}"
         for effect in study.effects()
         if effect.estimate is not None
     ]

@@ -259,7 +259,8 @@ def recipe_page() -> str:
     parts = [
         "# Recipes",
         "A recipe says how a network is trained. `recipe: NAME` takes a preset,"
-        " `recipe: {preset: NAME, lr: 2e-3}` changes one. Every key can also be a"
+        " `recipe: {preset: NAME, lr: 2e-3}` changes one, and `recipe: {lr: 2e-3}`"
+        " changes the preset `small`. Every key can also be a"
         " factor, such as `recipe.lr: [1e-3, 3e-3]`. A key that training does not read"
         " in any cell is an error.",
         table(("key", "value", "default", "meaning", "read when"), rows),
@@ -280,7 +281,8 @@ def factors_page() -> str:
     """Every built-in factor."""
     parts = [
         "# Factors",
-        "A factor varies under `factors` by the name in the first column. At its neutral"
+        "To vary a factor, write its name (the first column of the tables) as a key under"
+        " `factors`, with a list of levels. At its neutral"
         " level the network is timm's, bit for bit. A setting that a cell does not read"
         " is not part of the identity of its trials. Every key of the"
         " [recipe](recipe.md) is a factor too, and so are `backbone`, `pretrained` and"
@@ -327,10 +329,12 @@ def backbones_page() -> str:
         listed = ", ".join(f"`{name}`" for name in names.split(", "))
         if family == "timm":
             listed = "see `ablate backbones timm`"
+        if family == "own":
+            listed = "those that your files give them"
         parts += [
             f"## {family}",
             f"{about[0].upper()}{about[1:]}. Names: {listed}.",
-            f"Factors: {factors}.",
+            f"Factors: {factors or 'none'}.",
             *(
                 f"{note.removeprefix(f'{family}: ').capitalize()}"
                 for note in found.notes

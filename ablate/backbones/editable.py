@@ -38,7 +38,9 @@ class EditableViTAttention(EditableAttention, Attention):
         self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
         if attn_mask is not None or is_causal:
-            raise NotImplementedError("masks are for text; images have none")
+            raise NotImplementedError(
+                "this attention takes no mask; leave out attn_mask and is_causal"
+            )
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
         merged = self.norm(
             self.attend(self.q_norm(q) * self.scale, self.k_norm(k), v, x)

@@ -44,10 +44,12 @@ def power_lines(shown: Preview) -> list[str]:
             line += f" (primary comparison: {size})"
         lines.append(line)
     if sd is None:
-        lines.append("  (sd: standard deviation of a single training)")
+        lines.append("  (sd: standard deviation over the seeds of a row)")
     else:
         noise = f"{sd:.{metric.digits}f}{metric.unit}"
-        lines.append(f"  (sd: standard deviation of a single training; so far {noise})")
+        lines.append(
+            f"  (sd: standard deviation over the seeds of a row; so far {noise})"
+        )
     return lines
 
 

@@ -252,7 +252,14 @@ def backbones_table(name: str | None) -> Table:
         if name is None and len(members) > 4:
             shown = [*members[:3], "..."]
         lacks = _lacks(family)
-        defined = [factor for factor in factors.catalogue() if factor not in lacks]
+        sizes = sorted(map(factor_of, family.sizes))
+        # `size` and `drop` are defined on a family if one of their parameters can change.
+        unchanged = {"size", "drop"} - {size.partition(".")[0] for size in sizes}
+        defined = [
+            factor
+            for factor in factors.catalogue()
+            if factor not in lacks and factor not in unchanged
+        ]
         rows.append(
             [
                 family.name,
@@ -267,8 +274,10 @@ def backbones_table(name: str | None) -> Table:
         for reason in dict.fromkeys(lacks.values()):
             missing = [factor for factor in lacks if lacks[factor] == reason]
             notes.append(f"{family.name}: no {', '.join(missing)}, because {reason}.")
-        sizes = ", ".join(sorted(map(factor_of, family.sizes)))
-        notes.append(f"{family.name}: sizes that can change: {sizes}.")
+        changing = ", ".join(sizes) or "none"
+        notes.append(
+            f"{family.name}: sizes and drop rates that can change: {changing}."
+        )
     return Table(
         columns=["family", "about", "names", "number", "factors"],
         rows=rows,

@@ -65,7 +65,9 @@ def with_companions(
                     found[factor.full_name(companion.name)] = companion_level
                 if not factors.unread_reason(name, found):
                     return found
-    raise BrokenContract(f"no typical levels make the model read {name}")
+    raise BrokenContract(
+        f"the model does not read {name} at any typical levels of the other parameters"
+    )
 
 
 def check_description(factor: Factor) -> None:

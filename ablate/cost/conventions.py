@@ -228,7 +228,8 @@ def antioversmoothing(architecture: Architecture) -> float:
     forms = {"vit": _vit_flops, "cait": _cait_flops, "swin": _swin_flops}
     if family not in forms:
         raise Infeasible(
-            f"anti-oversmoothing counts ViT, CaiT and Swin, not {architecture.backbone}"
+            "the paper anti-oversmoothing counts the FLOPs of ViT, CaiT and Swin, not"
+            f" those of {architecture.backbone}"
         )
     return forms[family](architecture)
 

@@ -55,7 +55,7 @@ FACTOR = Factor(
             name="head",
             allowed=Real(0, 1),
             default=0.0,
-            about="dropout before the classifier, on ViT and DeiT",
+            about="dropout before the classifier, on ViT, DeiT and models of the family timm",
             typical=(0.2,),
         ),
     ),

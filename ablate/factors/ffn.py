@@ -114,7 +114,8 @@ FACTOR = Factor(
             name="agelu",
             allowed=Whole(0, 16),
             default=0,
-            about="number of AGeLUs concatenated on 1/N of the hidden width; 0 is the plain"
+            about="N, the number of AGeLUs (GELUs with learnt parameters) whose outputs"
+            " are concatenated; the first layer has 1/N of the hidden width. 0: the plain"
             " activation",
             typical=(1, 2, 4),
         ),
@@ -138,8 +139,8 @@ FACTOR = Factor(
             name="form",
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
-            about="mlp: two linear layers; sum: the elementwise sum of as many activations as"
-            " the FFN is wide (AGeLUs with agelu = 1)",
+            about="mlp: two linear layers; sum: no linear layer, but the elementwise sum of"
+            " as many activations as the FFN has hidden channels (AGeLUs with agelu = 1)",
             typical=("sum",),
         ),
         Parameter(

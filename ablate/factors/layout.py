@@ -17,8 +17,8 @@ FACTOR = Factor(
     name="layout",
     source="mabvit, Parallel Structure",
     claim=(
-        "MSA and MLP read the same input and run at once; small models lose accuracy,"
-        " and both have equal parameters."
+        "MSA and MLP can read the same input and run at once. Small models then lose"
+        " accuracy at an equal number of parameters."
     ),
     neutral=lambda values: values["layout"] == "serial",
     join_branches=join,

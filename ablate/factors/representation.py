@@ -24,7 +24,10 @@ def make(values: Values, width: int) -> nn.Module:
 FACTOR = Factor(
     name="representation",
     source="ViT, appendix D.3; mabvit, Number of Parameters",
-    claim="Every printed parameter count of MABViT but B/16's base needs this layer.",
+    claim=(
+        "With this layer, models have the parameter counts that MABViT prints; only"
+        " that of the unmodified B/16 is without it."
+    ),
     neutral=lambda values: values["representation"] is False,
     before_classifier=make,
     parameters=(

@@ -204,7 +204,8 @@ def _pooling(name: str, pool: str) -> dict[str, Any]:
     """
     if name != NAME and "distilled" in name:
         raise Infeasible(
-            f"size.pool = {pool}: {name} has two heads, each on a token of its own"
+            f"size.pool = {pool}: {name} classifies with two heads, each on its own"
+            " token, so its pooling cannot change; leave size.pool out"
         )
     if pool in ("token", "distilled"):
         return {"class_token": True, "global_pool": "token"}

@@ -73,7 +73,9 @@ class Recipe:
     mixup_prob: Annotated[float, Gt(0), Le(1)] = 1.0
     """Probability that images are mixed at all."""
     mixup_mode: Literal["batch", "pair", "elem"] = "batch"
-    """Whether the share is drawn once per batch, per pair or per image."""
+    """Whether the share of each image in the mixture is drawn once per batch, per pair
+    or per image.
+    """
     mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     """Images are no longer mixed after this epoch; 0: they always are."""
     distillation: Literal["none", "soft", "soft-code", "hard"] = "none"

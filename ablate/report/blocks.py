@@ -80,8 +80,8 @@ class Blocks:
         self._freedom = len(values) - int(np.linalg.matrix_rank(self._x))
         if self._freedom < 1:
             raise AblateError(
-                f"{results.name}: the number of results equals the number of means of"
-                " cells and seeds to estimate, so there is no spread to measure; add a"
+                f"{results.name}: to estimate a mean for each cell and a shift for each"
+                " seed takes all results, so none is left to measure the spread; add a"
                 " seed"
             )
         residuals = self._values - self._x @ (self._solve @ self._values)

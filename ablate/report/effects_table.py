@@ -106,8 +106,9 @@ def effects_table(
     share = None if controls else seed_share(confirmed_study(results))
     if share is not None:
         notes.append(
-            f"The seed moves all rows together: this part is {100 * share:.0f} % of the"
-            " variance of a training. Pairing by seed removes it from the differences."
+            "A seed can raise or lower all rows alike. This shift makes up"
+            f" {100 * share:.0f} % of the variance between trainings. Pairing by seed"
+            " removes it from the differences."
         )
     alone = [str(effect.row) for effect in effects if effect.alone]
     if alone:

@@ -385,13 +385,15 @@ class _PaperTable:
         """Returns what bold means."""
         words = "Bold: the best mean"
         if seeds != 1:
-            words += (
-                ", and those that cannot be distinguished from it"
-                r" (5\,\%; the reference is compared by *, others are adjusted for all pairs)"
-            )
+            words += r" and all means that cannot be distinguished from it at 5\,\%"
         if self._has_controls:
             words += ", controls aside"
-        return f"{words}."
+        if seeds == 1:
+            return f"{words}."
+        return (
+            f"{words}. The reference is distinguished if the best row has a star; for"
+            " other rows, p is adjusted for all pairs."
+        )
 
     def _missing(self) -> list[str]:
         """Returns notes on rows that lack results."""

@@ -411,8 +411,9 @@ class SpaceForm(Form):
         | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),
     ] = False
-    """Diagnostics to take in each network at the end: true for all but
-    token_similarity and lipschitz, a list of names, or a full form.
+    """Diagnostics to take in each network at the end. true takes all but
+    token_similarity and lipschitz, and a list takes those that it names. A mapping can
+    also say on how many images and after which epochs.
     """
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]

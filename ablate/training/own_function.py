@@ -265,7 +265,10 @@ def restored(files: State) -> Iterator[Path]:
             for name, content in files.items():
                 target = path / name
                 if not target.resolve().is_relative_to(path.resolve()):
-                    raise CheckpointError(f"a checkpoint holds the path {name}")
+                    raise CheckpointError(
+                        f"the checkpoint is refused: its file {name} would be written"
+                        " outside of its folder"
+                    )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(_content(content))
         yield path

@@ -13,11 +13,12 @@ import torch
 from torch import nn
 
 from ablate import factors, families
+from ablate.cli.tables import backbones_table
 from ablate.cost import count
 from ablate.errors import Infeasible, UnknownName
 from ablate.factors.factor import Factor, Join
 from ablate.families import resolve
-from ablate.families.family import Family
+from ablate.families.family import Family, factor_of
 from ablate.layers.attention import EditableAttention
 from ablate.layers.layout import to_tokens
 from ablate.learning.patches import PatchTerms
@@ -387,3 +388,14 @@ def test_lvts_class_attention_gets_the_channel_part_alone() -> None:
     assert isinstance(
         model.get_submodule("class_blocks.0.mlp.depthwise"), nn.Identity
     ), kinds
+
+
+def test_the_list_of_backbones_has_the_factors_that_can_vary_on_each() -> None:
+    """`size` and `drop` are listed only where one of their parameters can change."""
+    listed = {row[0]: row[-1].split(", ") for row in backbones_table(None).rows}
+    for family in families.families().values():
+        changing = {factor_of(size).partition(".")[0] for size in family.sizes}
+        assert {"size", "drop"} & set(listed[family.name]) == changing
+    assert "size" not in listed["lvt"]
+    notes = backbones_table("timm").notes
+    assert "timm: sizes and drop rates that can change: drop.head, drop.path." in notes
