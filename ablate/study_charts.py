@@ -83,11 +83,13 @@ def chart(
     def terms(
         find: Callable[[Factorial], list[Term]], title: str
     ) -> Callable[[], Chart]:
-        return lambda: charts.terms_chart(
-            results,
-            find(Factorial(results, declared.factors.baseline, declared.seeds.looks)),
-            title,
-        )
+        def chart() -> Chart:
+            model = Factorial(results, declared.factors.baseline, declared.seeds.looks)
+            return charts.terms_chart(
+                results, find(model), title, by_seed=model.by_seed
+            )
+
+        return chart
 
     made: dict[str, Callable[[], Chart | Coordinates]] = {
         "effects": lambda: charts.effects_chart(results, study.effects(), margin),

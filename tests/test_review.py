@@ -95,6 +95,28 @@ def test_a_sound_study_has_no_findings(reviewed: Study, text: str) -> None:
     assert reviewed(text) == []
 
 
+def test_a_variant_that_helps_without_a_control_near_it_is_found(
+    reviewed: Study,
+) -> None:
+    """A width must be a multiple of the heads, so the next one is far away."""
+    text = TINY.replace(
+        "width: 16, depth: 1, heads: 2", "width: 24, depth: 2, heads: 8"
+    )
+    text = text.replace("  layout: [serial, parallel]\n", "")
+    text = text.replace("shortcuts.count: [0, 1]", "ffn.kernel: [none, 3]")
+    text = text.replace("seeds: 2", "seeds: 4\ncontrol: iso-flops")
+
+    def helps(trial: Trial, number: int) -> Epoch:
+        made = curve(trial, number)
+        more = 20.0 * (trial.architecture.settings.get("ffn.kernel") == 3)
+        return replace(
+            made, metrics={**made.metrics, "top1": made.metrics["top1"] + more}
+        )
+
+    found = {one.name: one.text for one in reviewed(text, made=helps)}
+    assert "no other width of the baseline is nearer" in found["no iso-cost control"]
+
+
 WIDER = TINY.replace("seeds: 2", "seeds: 4")
 CHANGED = {
     "seeds were added": (WIDER.replace("seeds: 4", "seeds: 6"), "seeds: 4 → 6"),

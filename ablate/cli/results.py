@@ -116,6 +116,9 @@ def table(
         bool,
         typer.Option("--wide", help="Span both columns of a page, with latex."),
     ] = False,
+    no_bold: Annotated[
+        bool, typer.Option("--no-bold", help="Print no mean in bold, with latex.")
+    ] = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
@@ -138,6 +141,7 @@ def table(
             label=label,
             group=group,
             wide=wide,
+            bold=not no_bold,
         )
         sys.stdout.write(stored.paper_table(style, published=published))
         return
@@ -147,6 +151,7 @@ def table(
         "--columns": columns,
         "--labels": labels,
         "--wide": wide,
+        "--no-bold": no_bold,
     }
     for name, value in said.items():
         if value:

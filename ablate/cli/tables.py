@@ -101,11 +101,17 @@ def _plan_notes(plan: Plan) -> list[str]:
     if plan.space.network.trainer:
         return [*notes, _own_recipe(plan.space)]
     unread = tasks.find(plan.space.network.task).unread
-    recipe = ", ".join(
+    varied = [
+        name.removeprefix("recipe.")
+        for name in plan.space.factors.levels
+        if name.startswith("recipe.")
+    ]
+    said = [
         f"{name} {level_text(level)}"
         for name, level in plan.space.recipe.summary().items()
-        if name not in unread
-    )
+        if name not in unread and name not in varied
+    ]
+    recipe = ", ".join([*said, *(f"{name} varies" for name in varied)])
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(
         int(epochs) <= warmup
@@ -166,7 +172,9 @@ def _own_recipe(space: Space) -> str:
 
     trainer = trainer_named(space.network.trainer)
     fields = ", ".join(
-        f"{name} {level_text(getattr(space.recipe, name))}"
+        f"{name} varies"
+        if f"recipe.{name}" in space.factors.levels
+        else f"{name} {level_text(getattr(space.recipe, name))}"
         for name in ("epochs", *trainer.recipe)
     )
     note = f"Trainer {trainer.name}: {fields}."

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -199,6 +200,12 @@ def find(name: str) -> DataSet:
             classes=0,
             images=0,
             source="your own file",
+        )
+    # Unlike Path.is_dir, this is False for names that no folder can have.
+    if os.path.isdir(name):
+        raise UnknownName(
+            f"data: {name} is a folder; write data: {{name: folder, path: {name}}}, with"
+            f" {name}/train/CLASS/* and {name}/val/CLASS/*"
         )
     raise UnknownName(unknown("data set", name, [*SETS, *own_sets()]))
 

@@ -276,6 +276,10 @@ def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
         ) from None
 
 
+# The endings of the files that timm's reader takes for images.
+ENDINGS = (".png", ".jpg", ".jpeg")
+
+
 def _content(root: Path, classes: int) -> tuple[int, int, str]:
     digest = hashlib.sha256()
     names: dict[str, list[str]] = {}
@@ -296,7 +300,8 @@ def _content(root: Path, classes: int) -> tuple[int, int, str]:
                 (entry.name, entry.stat().st_size)
                 for entry in os.scandir(folder / found)
             )
-            images += len(files) if split == "train" else 0
+            if split == "train":
+                images += sum(name.lower().endswith(ENDINGS) for name, _ in files)
             digest.update(repr((split, found, files)).encode())
             if not files:
                 raise DataError(f"data: the class folder {folder / found} is empty")

@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from ablate.errors import DataError
+
+
+class FolderImages(Dataset[Any]):
+    """The images of a folder with one folder per class, in the order of timm's reader.
+
+    timm's own `ImageDataset` takes the next image in the place of one that it cannot
+    read. A metric on such images would be silently wrong, so this class raises.
+
+    Attributes:
+        transform: what timm's loader applies to each image.
+    """
+
+    transform: Any = None
+
+    def __init__(self, root: Path, classes: list[str]) -> None:
+        from timm.data.readers.reader_image_folder import ReaderImageFolder
+
+        numbers = {name: number for number, name in enumerate(classes)}
+        self._reader = ReaderImageFolder(str(root), class_map=numbers)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """Returns an image and the number of its class.
+
+        Raises:
+            DataError: the file cannot be read as an image.
+        """
+        from PIL import Image
+
+        file, label = self._reader[index]
+        try:
+            with file:
+                image = Image.open(file).convert("RGB")
+        # Pillow raises SyntaxError for a broken PNG.
+        except (OSError, SyntaxError, ValueError) as error:
+            name = self._reader.filename(index, absolute=True)
+            raise DataError(
+                f"data: {name} cannot be read as an image: {error}; replace the file, or"
+                " remove it"
+            ) from None
+        if self.transform is None:
+            return image, label
+        return self.transform(image), label
+
+
+def with_plain_errors(loader: Iterable[Any]) -> Iterator[Any]:
+    """Yields what a loader of torch yields.
+
+    A loading process adds its traceback to the message of an error. Here only the
+    message is left.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    try:
+        yield from loader
+    except DataError as error:
+        _, _, message = str(error).rpartition(f"{DataError.__name__}: ")
+        raise DataError(message.strip()) from None
 
 
 def picture(file: Path, mode: str = "RGB") -> Tensor:

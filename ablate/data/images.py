@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD
+from ablate.data.files import FolderImages, with_plain_errors
 from ablate.data.fitting import spread
 from ablate.data.share import Share
 from ablate.errors import DataError
@@ -27,8 +28,6 @@ def dataset(data: Data, split: str) -> Any:
     Raises DataError if they are missing.
     """
     if data.name in ("imagenet", "folder"):
-        from timm.data import ImageDataset
-
         folder = Path(data.path, "train" if split == "train" else "val")
         if not folder.is_dir():
             raise DataError(
@@ -39,9 +38,7 @@ def dataset(data: Data, split: str) -> Any:
         classes = sorted(
             entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir()
         )
-        return ImageDataset(
-            str(folder), class_map={name: number for number, name in enumerate(classes)}
-        )
+        return FolderImages(folder, classes)
     from torchvision import datasets
 
     try:
@@ -339,7 +336,7 @@ class ImageBatches:
         yield from self._on_device(self._loaders[split])
 
     def _on_device(self, loader: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        for images, labels in loader:
+        for images, labels in with_plain_errors(loader):
             yield (
                 images.to(self._device, non_blocking=True),
                 labels.to(self._device, non_blocking=True),

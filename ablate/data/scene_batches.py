@@ -18,6 +18,7 @@ from ablate.data.batches import normalisation
 from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, find
 from ablate.data.coco import CocoScenes
 from ablate.data.digit_scenes import DigitScenes
+from ablate.data.files import with_plain_errors
 from ablate.data.scene import IGNORED, LEAST, Scene, Scenes
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
@@ -139,7 +140,7 @@ class SceneBatches:
             # must not come from the state that training draws from.
             generator=torch.Generator(),
         )
-        for items in loader:
+        for items in with_plain_errors(loader):
             yield self._batched(items)
 
     def _normalisation(self) -> tuple[Tensor, Tensor]:

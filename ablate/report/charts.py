@@ -168,10 +168,15 @@ def _effect_name(effect: Effect) -> str:
     return f"{effect.row}: {change} (n={len(effect.seeds)})"
 
 
-def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Chart:
+def terms_chart(
+    results: StudyResults, terms: Sequence[Term], title: str, *, by_seed: bool
+) -> Chart:
     """Draws a forest plot of effects of factors, one series per kind.
 
     The kinds are main effects, interactions and contributions.
+
+    Args:
+        by_seed: whether each effect is computed seed by seed (`Factorial.by_seed`).
     """
     shown = [term for term in terms if term.estimate is not None]
     if not shown:
@@ -187,7 +192,11 @@ def terms_chart(results: StudyResults, terms: Sequence[Term], title: str) -> Cha
         series=[_term_forest(kind, of, results.labels) for kind, of in by_kind.items()],
         sideways=True,
         zero=True,
-        note="Bars: 95 % intervals, noise from all cells together.",
+        note=(
+            "Bars: 95 % intervals of Student's t over the seeds."
+            if by_seed
+            else "Bars: 95 % intervals, noise pooled over all cells."
+        ),
     )
 
 

@@ -111,6 +111,8 @@ def effects_table(
             " removes it from the differences."
         )
     alone = [str(effect.row) for effect in effects if effect.alone]
+    if controls:
+        notes += _uncontrolled(results, effects)
     if alone:
         notes.append(
             f"Only their own seeds count (paired t): row {', '.join(alone)}. Their"
@@ -138,6 +140,19 @@ def effects_table(
         notes=notes,
         bold=bold,
     )
+
+
+def _uncontrolled(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
+    """Returns a note on the rows that have no control of their own, if any."""
+    controlled = {cell.control_of for cell in results.cells}
+    rows = [effect for effect in effects if effect.row not in controlled]
+    if not rows:
+        return []
+    listed = ", ".join(str(effect.row) for effect in rows)
+    return [
+        f"Compared with row {rows[0].against}, because no other width of the baseline is"
+        f" nearer in cost: row {listed}."
+    ]
 
 
 def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:

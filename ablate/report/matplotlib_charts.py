@@ -46,6 +46,9 @@ KEY_WIDTH, LETTER_WIDTH = 0.45, 0.06
 # The share of the width that names beside a sideways chart may take, and the height of a
 # line of them in inches.
 NAMES_WIDTH, NAME_LINE = 0.4, 0.13
+# The share of the width that a sideways chart has at least, and the width of a letter in
+# the name of an axis, in inches at 9 points.
+AXES_WIDTH, NAME_LETTER = 0.45, 0.077
 # Names of parallel axes that are nearer than this, in inches, are steep.
 STEEP = 0.8
 # The usual width in inches.
@@ -322,13 +325,30 @@ def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> N
         place.set_xticks(list(chart.ticks_x))
     note = note_of(chart)
     title = f"{chart.title}\n{note}" if note else chart.title
-    place.set_xlabel(escape.figure(chart.x), fontsize=9)
-    place.set_ylabel(escape.figure(chart.y), fontsize=9)
+    _name_axes(place, chart, style.width or WIDTH)
     place.tick_params(labelsize=8)
     if style.title:
         place.set_title(escape.figure(title), fontsize=9, wrap=True)
     place.grid(alpha=0.3)
     _add_legend(place, style.width or WIDTH)
+
+
+def _name_axes(place: Axes, chart: Chart, width: float) -> None:
+    """Writes the names of the axes, in lines that lie inside the figure.
+
+    Matplotlib centres a name on its axis and cuts it off at the edge of the figure.
+    """
+    if chart.sideways:
+        across = AXES_WIDTH * width
+    else:
+        across = 0.8 * width
+    figure: Any = place.figure
+    upwards = 0.8 * figure.get_figheight()
+    x = _wrapped(escape.figure(chart.x), int(across / NAME_LETTER))
+    y = _wrapped(escape.figure(chart.y), int(upwards / NAME_LETTER))
+    place.set_xlabel(x, fontsize=9)
+    place.set_ylabel(y, fontsize=9)
+    _grow(place, NAME_LINE * x.count("\n"))
 
 
 def _add_legend(place: Axes, width: float) -> None:

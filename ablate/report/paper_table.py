@@ -49,6 +49,8 @@ class PaperStyle:
         label: for `\\ref`; by default `tab:` and the name of the study.
         group: a factor; rows with the same level of it stand together.
         wide: whether the table spans both columns of a page (`table*`).
+        bold: whether the best mean is bold, with all means that cannot be distinguished
+            from it.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class PaperStyle:
     label: str = ""
     group: str = ""
     wide: bool = False
+    bold: bool = True
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,9 @@ class _PaperTable:
         self._rows = self._ordered(summarise(results))
         found = effects(results, 1.0, looks, predict=False)
         self._effects = {effect.row: effect for effect in found}
-        self._best = best_rows(results, found, looks)
+        self._best = frozenset[int]()
+        if style.bold:
+            self._best = best_rows(results, found, looks)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
         self._refuse_unknown_labels()

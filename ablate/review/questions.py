@@ -18,6 +18,7 @@ from ablate.records import (
 )
 from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
+from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text
 from ablate.review.finding import Finding, Read, rows_text
@@ -288,6 +289,13 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
                 " The new seeds are tested at a smaller level; next time, declare"
                 " seeds: {until_decided: N} from the start."
             )
+    wanted = effect.further or 0
+    if wanted > MOST_MORE:
+        hint += (
+            " An even chance of a verdict needs"
+            f" {'more than' if wanted > MOST else 'about'} {min(wanted, MOST)} more seeds;"
+            f" this adds {further} of them."
+        )
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
@@ -308,9 +316,11 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
 
 def _no_control(study: Read) -> Iterator[Finding]:
     """Variants help and cost more, and nothing of the same cost is compared."""
-    if study.declared.control or study.is_search:
+    if study.is_search:
         return
-
+    if study.declared.control:
+        yield from _no_near_control(study)
+        return
     rows = [
         effect.row
         for effect in study.effects
@@ -322,6 +332,31 @@ def _no_control(study: Read) -> Iterator[Finding]:
             f"{rows_text(rows)}: better than row 0, but also more expensive. A wider"
             " baseline of the same cost might be equally good. Add `control:"
             f" iso-flops` to {study.file}.",
+            study.again(),
+        )
+
+
+def _no_near_control(study: Read) -> Iterator[Finding]:
+    """Variants help and cost more than the baseline in every width near them."""
+    cost = study.declared.control.removeprefix("iso-")
+    controlled = {cell.control_of for cell in study.results.cells}
+    rows = [
+        effect.row
+        for effect in study.effects
+        if effect.verdict is Verdict.HELPS
+        and effect.row not in controlled
+        and effect.cost is not None
+        and effect.reference_cost is not None
+        and getattr(effect.cost, cost)
+        > COSTS_MORE * getattr(effect.reference_cost, cost)
+    ]
+    if rows:
+        yield Finding(
+            "no iso-cost control",
+            f"{rows_text(rows)}: better than row 0, but also more expensive, and no"
+            " other width of the baseline is nearer in cost, so row 0 is the control."
+            f" Say so, or use a wider backbone in {study.file}, whose widths lie closer"
+            " together.",
             study.again(),
         )
 

@@ -303,9 +303,9 @@ class Catalogue:
                 table: list(connection.execute(rows).keys())
                 for table, rows in every.items()
             }
-        near = did_you_mean(
-            name, sorted({column for names in columns.values() for column in names})
-        )
+        known = {column for names in columns.values() for column in names}
+        # `a.trial` may be missing although another table has the column `trial`.
+        near = did_you_mean(name, sorted(known - {name}))
         return near or "".join(
             f"; {table} has {', '.join(names)}" for table, names in columns.items()
         )

@@ -270,6 +270,10 @@ def test_latex_of_a_table(trained: Say) -> None:
     assert code == 0
     assert "      Layout & top-1 (\\%) \\\\\n" in out
     assert r"\caption{C}" in out
+    code, out, _ = trained("table", "tiny", "--format", "latex", "--no-bold")
+    assert code == 0
+    assert "Bold" not in out
+    assert r"\mathbf" not in out
     code, _, err = trained("table", "tiny", "--label", "tab:x")
     assert (code, err) == (2, "error: --label goes with --format latex, not table\n")
     code, _, err = trained("table", "tiny", "--format", "latex", "--columns", "layuot")
@@ -277,6 +281,27 @@ def test_latex_of_a_table(trained: Say) -> None:
         2,
         "error: unknown column 'layuot'; did you mean 'layout'?\n",
     )
+
+
+def test_a_plan_does_not_name_one_value_of_a_recipe_that_varies(say: Say) -> None:
+    text = Path("tiny.yaml").read_text()
+    text = text.replace("layout: [serial, parallel]", "recipe.lr: [2e-3, 1e-2]")
+    Path("rates.yaml").write_text(text)
+    code, out, _ = say("plan", "rates.yaml")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "lr varies;" in said
+    assert "lr 0.002" not in said
+
+
+def test_a_folder_in_the_place_of_a_data_set_says_how_to_name_it(say: Say) -> None:
+    Path("imgs").mkdir()
+    text = Path("tiny.yaml").read_text()
+    text = text.replace("{name: digits, train_images: 200, test_images: 50}", "imgs")
+    Path("mine.yaml").write_text(text)
+    code, _, err = say("plan", "mine.yaml")
+    assert code == 2
+    assert "imgs is a folder; write data: {name: folder, path: imgs}" in err
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
 from ablate.data.batches import batches
 from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD
+from ablate.data.files import FolderImages
 from ablate.data.fitting import settled
 from ablate.data.images import evaluation_transform, normalisation, training_transform
 from ablate.data.share import Share
@@ -240,13 +241,45 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_an_unreadable_image_is_an_error_that_names_it(
+    folder: Path, split: str, workers: int
+) -> None:
+    """timm's data set would take the next image instead, and the metric be wrong."""
+    bad = folder / split / "b" / "1.jpg"
+    bad.write_bytes(bad.read_bytes()[:200])
+    data = describe("folder", str(folder), image_size=16, workers=workers)
+    found = batches(data, Recipe(batch_size=4), CPU)
+    with pytest.raises(DataError) as raised:
+        if split == "train":
+            list(found.train(torch.Generator().manual_seed(1)))
+        else:
+            list(found.test())
+    assert str(raised.value).startswith(f"data: {bad} cannot be read as an image: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_no_image_is_not_counted(folder: Path) -> None:
+    (folder / "train" / "a" / "notes.txt").write_text("mine")
+    assert describe("folder", str(folder), image_size=16).images == 18
+
+
 # timm's ImageDataset leaves closing its files to the garbage collector.
-timm_leaves_files_open = pytest.mark.filterwarnings(
+@pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
+def test_a_folder_has_the_images_of_timms_data_set(folder: Path) -> None:
+    from timm.data import ImageDataset
+
+    numbers = {"a": 0, "b": 1, "c": 2}
+    theirs = ImageDataset(str(folder / "train"), class_map=numbers)
+    ours = FolderImages(folder / "train", list(numbers))
+    assert len(ours) == len(theirs) == 18
+    for (image, label), (other, number) in zip(ours, theirs, strict=True):
+        assert (image.tobytes(), label) == (other.tobytes(), number)
 
 
-@timm_leaves_files_open
 def test_folders_go_through_timms_loader(folder: Path) -> None:
     data = describe("folder", str(folder), image_size=16, workers=0)
     assert (data.classes, data.images) == (3, 18)
@@ -273,7 +306,6 @@ def test_folders_go_through_timms_loader(folder: Path) -> None:
     ]
 
 
-@timm_leaves_files_open
 def test_a_subset_of_a_folder(folder: Path) -> None:
     data = describe(
         "folder", str(folder), image_size=16, train_images=7, test_images=3, workers=0
@@ -359,7 +391,6 @@ def test_imagenet_needs_no_files_to_be_costed() -> None:
     assert (data.image_size, data.channels, data.classes) == (224, 3, 1000)
 
 
-@timm_leaves_files_open
 def test_both_splits_number_their_classes_alike(folder: Path) -> None:
     import shutil
 
@@ -399,7 +430,6 @@ def numbered(tmp_path: Path) -> Path:
     return tmp_path / "numbered"
 
 
-@timm_leaves_files_open
 @pytest.mark.parametrize("mixes", [False, True])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_repeats_of_an_image_stand_in_one_batch(
@@ -425,7 +455,6 @@ def test_repeats_of_an_image_stand_in_one_batch(
     assert len(epochs[0][0][0]) == 48 // processes
 
 
-@timm_leaves_files_open
 def test_repeats_are_drawn_again_each_epoch(numbered: Path) -> None:
     found = batches(
         describe("folder", str(numbered), image_size=8, workers=0),
@@ -577,7 +606,6 @@ def test_a_recipe_and_its_data_decide_how_files_are_cut_and_resized() -> None:
     )
 
 
-@timm_leaves_files_open
 def test_files_go_through_what_the_data_and_the_recipe_say(folder: Path) -> None:
     """Through the loaders: test images are resized and normalised as said, and the
     pipeline is the one that was made.
@@ -651,7 +679,6 @@ def test_equal_preparations_have_one_identity() -> None:
         )
 
 
-@timm_leaves_files_open
 def test_small_files_are_taken_as_they_are(numbered: Path) -> None:
     data = describe("folder", str(numbered), image_size=8, workers=0)
     recipe = Recipe(batch_size=48, crop_padding=2)

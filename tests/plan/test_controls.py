@@ -112,6 +112,12 @@ def test_a_baseline_that_is_nearest_in_cost_is_the_control(
     (controlled,) = study.effects_table("controls").data
     (row,) = study.effects_table("rows").data
     assert controlled["difference"] == row["difference"]
+    note = (
+        "Compared with row 0, because no other width of the baseline is nearer in cost:"
+        " row 1."
+    )
+    assert note in study.effects_table("controls").notes
+    assert note not in study.effects_table("rows").notes
     done = CliRunner().invoke(app, ["plan", "tiny.yaml"])
     assert f"Row 1 has {more} of FLOPs" in " ".join(done.output.split())
 

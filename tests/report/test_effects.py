@@ -13,7 +13,7 @@ from scipy import stats
 from ablate.errors import AblateError
 from ablate.records import Looks, Status, StudyResults
 from ablate.report import effects_table
-from ablate.report.charts import interaction_chart
+from ablate.report.charts import interaction_chart, terms_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
 from ablate.report.verdicts import Estimate, Verdict, verdicts_by_holm
@@ -169,14 +169,9 @@ def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
         [-0.1, 0.1, 0.0],
     ]
     means = [70 + 2 * c["a"] + c["b"] + c["a"] * c["b"] for c in GRID]
-    model = Factorial(
-        study(
-            trust,
-            [[m + e for e in row] for m, row in zip(means, noise, strict=True)],
-            GRID,
-        ),
-        {"a": 0, "b": 0},
-    )
+    values = [[m + e for e in row] for m, row in zip(means, noise, strict=True)]
+    results = study(trust, values, GRID)
+    model = Factorial(results, {"a": 0, "b": 0})
     found = {
         (term.factors, term.levels): term.estimate
         for term in model.main_effects(0.5, "max")
@@ -193,6 +188,12 @@ def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
         key: round(estimate.value, 6) for key, estimate in together.items() if estimate
     } == {(1, 1): 1.0, (1, 2): 2.0}
     terms = model.contributions({"a": 1, "b": 2}, 0.5, "max")
+    notes = {
+        by_seed: terms_chart(results, terms, "Contributions", by_seed=by_seed).note
+        for by_seed in (False, True)
+    }
+    assert "pooled over all cells" in notes[False]
+    assert "Student's t over the seeds" in notes[True]
     assert {
         (t.kind, t.factors[0]): round(t.estimate.value, 6) for t in terms if t.estimate
     } == {

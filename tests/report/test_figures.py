@@ -114,6 +114,28 @@ def test_long_names_of_rows_leave_room_for_the_effects() -> None:
     assert whole.x0 >= -1
 
 
+@pytest.mark.parametrize("width", [2.5, 3.25, 3.5, 7.0])
+@pytest.mark.parametrize("sideways", [False, True])
+def test_the_names_of_axes_lie_inside_the_figure(sideways: bool, width: float) -> None:
+    """Names of rows leave a forest plot half of its width."""
+    names = [f"{row}: drop.path = 0.1, norm.kind = batch (n=5)" for row in range(3)]
+    series = [Series("helps", [1.0, 2.0, 3.0], names)]
+    forest = replace(FOREST, series=series, x="Δ top-1 (points), row minus row 0")
+    curves = replace(CURVES, y="correctly classified images of the test set (%), mean")
+    figure = drawn(
+        forest if sideways else curves, FigureStyle(width=width, title=False)
+    )
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    labels = [axes.xaxis.label] if sideways else [axes.xaxis.label, axes.yaxis.label]
+    for label in labels:
+        box = label.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y0 >= 0
+        assert box.y1 <= figure.bbox.y1
+
+
 @pytest.mark.parametrize("width", [3.25, 7.0])
 def test_numbers_of_rows_do_not_overlap(width: float) -> None:
     """The front has the first choice, as it is drawn last."""

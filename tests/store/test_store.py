@@ -506,6 +506,10 @@ def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
             "no such table: zzz; there are architectures, attempts, cell_trials, ",
         ),
         ("SELECT zzz", "no such column: zzz$"),
+        (
+            "SELECT c.trial FROM cell_trials c JOIN study_results s ON s.seed = c.seed",
+            "no such column: c.trial; did you mean 'trial_hash'?",
+        ),
     ],
 )
 def test_a_query_for_a_name_that_is_not_there(

@@ -22,7 +22,6 @@ from ablate.store.reader import Reader
 from ablate.study import Study
 from ablate.training import Training
 from tests.conftest import TINY
-from tests.data.test_data import timm_leaves_files_open
 
 DATA = describe("digits", train_images=200, test_images=60, validation=0.2)
 CPU = torch.device("cpu")
@@ -60,7 +59,6 @@ def test_what_is_held_out_is_in_no_training_batch() -> None:
     assert torch.equal(labels, found.validation_labels)
 
 
-@timm_leaves_files_open
 def test_image_files_are_held_out_too(tmp_path: Path) -> None:
     from PIL import Image
 
