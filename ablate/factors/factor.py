@@ -381,8 +381,9 @@ class ReadValues(Mapping[str, Level]):
             name = self._factor.full_name(parameter.name)
             if name in said and parameter.name not in self._seen:
                 raise UnreadParameter(
-                    f"the built model did not read {name} = {said[name]}; this is a"
-                    f" mistake in factor '{self._factor.name}'"
+                    f"the built model did not read {name} = {said[name]}; a hook of"
+                    f" factor '{self._factor.name}' must read values['{parameter.name}'],"
+                    " also if it can have one level only"
                 )
 
 
