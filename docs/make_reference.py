@@ -336,6 +336,14 @@ def backbones_page() -> str:
             f"{about[0].upper()}{about[1:]}. Names: {listed}.",
             f"Factors: {factors or 'none'}.",
             *(
+                [
+                    'With `@ablate.backbone(like="vit")`, a backbone has the factors of'
+                    " that family ([Your own parts](../own.md))."
+                ]
+                if family == "own"
+                else []
+            ),
+            *(
                 f"{note.removeprefix(f'{family}: ').capitalize()}"
                 for note in found.notes
             ),

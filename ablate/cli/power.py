@@ -43,13 +43,11 @@ def power_lines(shown: Preview) -> list[str]:
             size = _text(detectable_alone(seeds, level), sd, metric)
             line += f" (primary comparison: {size})"
         lines.append(line)
-    if sd is None:
-        lines.append("  (sd: standard deviation over the seeds of a row)")
-    else:
-        noise = f"{sd:.{metric.digits}f}{metric.unit}"
-        lines.append(
-            f"  (sd: standard deviation over the seeds of a row; so far {noise})"
-        )
+    lines.append(
+        "  (sd: standard deviation over seeds, without the shift that rows share)"
+    )
+    if sd is not None:
+        lines.append(f"  (sd so far: {sd:.{metric.digits}f}{metric.unit})")
     return lines
 
 

@@ -42,7 +42,7 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
     if recipe.select == "best" and not data.validation:
         raise Infeasible(
             "recipe.select = best chooses an epoch on a validation split; set"
-            " data.validation, as to 0.1"
+            " data.validation, for example to 0.1"
         )
     if recipe.accumulate > recipe.batch_size:
         raise Infeasible(

@@ -382,8 +382,8 @@ class ReadValues(Mapping[str, Level]):
             if name in said and parameter.name not in self._seen:
                 raise UnreadParameter(
                     f"the built model did not read {name} = {said[name]}; a hook of"
-                    f" factor '{self._factor.name}' must read values['{parameter.name}'],"
-                    " also if it can have one level only"
+                    f" factor '{self._factor.name}' must look up"
+                    f" values['{parameter.name}'] instead of using a constant"
                 )
 
 

@@ -62,8 +62,8 @@ def until_decided(space: Space, most: int) -> Space:
     numbers = space.seeds.numbers
     if numbers != tuple(range(len(numbers))):
         raise AblateError(
-            f"{name} {most} takes seeds 0, 1, ...; {space.name} lists its seeds: write"
-            " a number of them"
+            f"{name} {most} takes seeds 0, 1, ...; {space.name} lists its seeds. Write"
+            f" how many there are instead, as in seeds: {len(numbers)}"
         )
     looks = space.seeds.looks
     if looks is None:

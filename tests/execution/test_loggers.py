@@ -217,6 +217,35 @@ def test_service_that_fails_is_left(
     assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
 
 
+def test_a_slow_service_is_not_called_after_the_end(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray ends after `close`, and a call that uses Ray would end the process."""
+    from ray.tune.logger import TBXLoggerCallback
+
+    module = "ablate.execution.ray_tune.loggers"
+    monkeypatch.setattr(f"{module}.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(f"{module}.CLOSE_SECONDS", 0.1)
+    calls = []
+
+    def slow(*_: object) -> None:
+        time.sleep(0.5)
+        calls.append(time.monotonic())
+
+    monkeypatch.setattr(TBXLoggerCallback, "log_trial_result", slow)
+    loggers = Loggers(
+        Logs(services=("tensorboard",), folder=tmp_path, study="tiny", factors=FACTORS)
+    )
+    follow(loggers, trial)
+    loggers.tell(epochs(trial, 1, 9))
+    time.sleep(1.6)
+    loggers.close()
+    closed = time.monotonic()
+    time.sleep(1.2)
+    assert calls
+    assert max(calls) <= closed
+
+
 @pytest.mark.slow
 def test_a_service_that_hangs_keeps_nobody_waiting(
     tmp_path: Path,

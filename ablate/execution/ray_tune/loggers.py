@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ray.tune.logger import LoggerCallback
 
@@ -43,6 +43,7 @@ from ablate.records import (
     Trial,
 )
 
+T = TypeVar("T")
 # Characters of a run's name that show its levels; file systems allow 255 in all.
 NAME_LENGTH = 120
 # Events are gathered until none has arrived for this long: an epoch, its diagnostics
@@ -50,9 +51,11 @@ NAME_LENGTH = 120
 GATHER_SECONDS = 1.0
 # After this long they are forwarded even if more events arrive.
 LONGEST_SECONDS = 10.0
-# How long the end of a run waits for a service. A minute after its parts have ended,
-# Ray would kill the process.
-CLOSE_SECONDS = 30.0
+# How long the end of a run waits for a service before it says so, and after that. A
+# minute after its parts have ended, Ray would kill the process.
+SILENT_SECONDS, CLOSE_SECONDS = 3.0, 30.0
+# How long a service may then take to end the call that it is in.
+CALL_SECONDS = 10.0
 
 
 class Run:
@@ -138,10 +141,16 @@ def _levels(trial: Trial) -> dict[str, str | int | float]:
     }
 
 
+class _GivenUp(Exception):
+    """The run has ended without waiting longer for a service."""
+
+
 class Service:
     """Runs one of Tune's callbacks in a thread of its own.
 
     If it fails, a line says so and the service is dropped: results are stored anyway.
+    After `close`, it calls nothing: Ray ends then, and a call that uses Ray would end
+    the process.
 
     Args:
         prepare: returns the folder of a run, and deletes what was logged about the run
@@ -167,6 +176,8 @@ class Service:
         self._check = check
         self._runs: dict[str, Run] = {}
         self._given_up = False
+        # Held during each call.
+        self._calling = threading.Lock()
         self._events: queue.SimpleQueue[tuple[Event, Run | None] | None] = (
             queue.SimpleQueue()
         )
@@ -188,7 +199,7 @@ class Service:
     def close(self) -> None:
         """Waits a limited time until everything has been written."""
         self._events.put(None)
-        self._thread.join(3.0)
+        self._thread.join(SILENT_SECONDS)
         if self._thread.is_alive():
             print(
                 escape.line(
@@ -200,6 +211,9 @@ class Service:
             self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self._given_up = True
+            # Wait for a call that has begun.
+            if self._calling.acquire(timeout=CALL_SECONDS):
+                self._calling.release()
             print(
                 escape.line(
                     f"{option('log')} {self._name} has not taken everything; the store has it."
@@ -211,6 +225,8 @@ class Service:
     def _live(self) -> None:
         try:
             self._pass_on()
+        except _GivenUp:
+            return
         except Exception as error:
             told = (
                 f"{option('log')} {self._name} stopped: {_reason(error)}. Training goes on, and"
@@ -231,21 +247,30 @@ class Service:
                 quiet = True
             if quiet or time.monotonic() - flushed > LONGEST_SECONDS:
                 self._flush(*self._runs.values())
-                self._check()
+                self._call(self._check)
                 flushed = time.monotonic()
         for run in list(self._runs.values()):
             self._end(run, Status.RUNNING)
-        # Stop after `close` has given up: the check calls Ray, which has ended by then
-        # and would start again.
-        while not self._given_up and self._check():
+        while self._call(self._check):
             time.sleep(0.1)
+
+    def _call(self, function: Callable[..., T], *values: Any, **more: Any) -> T:
+        """Calls a function of the service.
+
+        Raises:
+            _GivenUp: `close` has given up.
+        """
+        with self._calling:
+            if self._given_up:
+                raise _GivenUp
+            return function(*values, **more)
 
     def _take(self, event: Event, begun: Run | None) -> None:
         run: Any = self._runs.get(event.trial)
         if run is None and begun is not None:
             run = self._runs[event.trial] = begun
-            run.local_path = str(self._prepare(run))
-            self._callback.log_trial_start(run)
+            run.local_path = str(self._call(self._prepare, run))
+            self._call(self._callback.log_trial_start, run)
         if run is not None:
             run.collect(event)
             if isinstance(event, Ended):
@@ -253,18 +278,16 @@ class Service:
 
     def _end(self, run: Any, status: Status) -> None:
         self._flush(run)
-        self._callback.log_trial_end(
-            run, failed=status in (Status.FAILED, Status.DIVERGED)
-        )
-        self._ended(run, status)
+        failed = status in (Status.FAILED, Status.DIVERGED)
+        self._call(self._callback.log_trial_end, run, failed=failed)
+        self._call(self._ended, run, status)
         del self._runs[run.trial_id]
 
     def _flush(self, *runs: Any) -> None:
         for run in runs:
             for epoch, values in sorted(run.waiting.items()):
-                self._callback.log_trial_result(
-                    epoch, run, {"training_iteration": epoch, **values}
-                )
+                result = {"training_iteration": epoch, **values}
+                self._call(self._callback.log_trial_result, epoch, run, result)
             run.waiting.clear()
 
 
