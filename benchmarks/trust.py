@@ -660,9 +660,10 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "The columns are sizes of an effect in one of seven rows, in standard"
-            " deviations over seeds, without the shift that rows share. The cells say how often it is found; after"
-            " the slash, if the row is the first `primary` comparison; in brackets, by"
-            " paired t tests of each row, adjusted by Holm, at 5 %. Seeds that are declared"
+            " deviations over seeds, without the shift that rows share. The cells say how"
+            " often it is found; after the slash, if the row is the first `primary`"
+            " comparison; in brackets, by paired t tests of each row, adjusted by Holm,"
+            " at 5 %. Seeds that are declared"
             " as final (`seeds: {final: 3}`) use 5 %, others 4.5 %."
         ),
         "",
