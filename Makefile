@@ -70,7 +70,7 @@ trust: $(READY)
 verify-costs: $(READY)
 	@$(BIN)/ablate verify-costs
 
-# Trains the small twins of the papers' tables on CIFAR-10: make twins GPUS=1 EPOCHS=60, or make twins BATCHES=2 to try them.
+# Trains the small twins of the papers' tables, most of them on CIFAR-10: make twins GPUS=1 EPOCHS=60, or make twins BATCHES=2 to try them.
 twins: $(READY)
 	@$(BIN)/python benchmarks/twins.py $(if $(GPUS),--gpus $(GPUS)) $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(BATCHES),--batches $(BATCHES)) $(TWINS)
 

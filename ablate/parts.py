@@ -170,8 +170,8 @@ class Trainer:
                 )
             if name.lower() in RESERVED or name in {one.name for one in self.metrics}:
                 raise AblateError(
-                    f"{place}: the factor '{name}' has the name of a column of the"
-                    " study's view in SQL; use another"
+                    f"{place}: '{name}' is the name of a column or of a metric, so a"
+                    " factor cannot have it; use another"
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(

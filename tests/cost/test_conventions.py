@@ -182,5 +182,5 @@ def test_antioversmoothing_counts_the_windows_of_a_swin(attn: int, feat: int) ->
 
 
 def test_antioversmoothing_has_no_count_of_other_backbones() -> None:
-    with pytest.raises(Infeasible, match="not poolformer_s12"):
+    with pytest.raises(Infeasible, match="not those of poolformer_s12"):
         number("antioversmoothing", resolve("poolformer_s12", 224, 3, 1000, {}))

@@ -367,7 +367,7 @@ def test_a_factor_must_not_have_the_name_of_a_column(tmp_path: Path, name: str) 
         f"import ablate\n@ablate.trainer(metrics={{'a': 'max'}}, factors={{'{name}':"
         " [1, 2]})\ndef f(t): ..."
     )
-    with pytest.raises(AblateError, match="has the name of a column"):
+    with pytest.raises(AblateError, match="is the name of a column or of a metric"):
         registry.load_file(write(tmp_path, text))
 
 

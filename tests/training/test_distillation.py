@@ -178,7 +178,7 @@ def test_a_distillation_token_leaves_the_other_weights_as_they_are_drawn() -> No
 @pytest.mark.parametrize(
     ("backbone", "pool", "why"),
     [
-        ("deit_tiny_distilled_patch16_224", "token", "has two heads"),
+        ("deit_tiny_distilled_patch16_224", "token", "classifies with two heads"),
         (
             "vit_small_patch14_reg4_dinov2",
             "distilled",
