@@ -79,8 +79,8 @@ def _effects(name: str, stamp: str) -> list[Effect]:
     found, declared = _results(name, stamp)
     return effects(
         found,
-        declared.margin,
-        declared.looks,
+        declared.criterion.margin,
+        declared.seeds.looks,
         predict=len(found.cells) <= MOST_PREDICTED,
     )
 

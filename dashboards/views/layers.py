@@ -17,7 +17,7 @@ def show(study: Shown) -> None:
     """Draws the view."""
     reader = Study(study.name, URL)
     stored = list(reader.diagnostics())
-    trainer = study.declared.trainer
+    trainer = study.declared.network.trainer
     if not stored and trainer:
         words.notice(
             f"Diagnostics are not defined on the networks of trainer {trainer}."

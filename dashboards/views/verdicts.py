@@ -18,7 +18,7 @@ MOST_SENTENCES = 60
 
 def show(study: Shown) -> None:
     """Draws the view."""
-    margin = study.declared.margin
+    margin = study.declared.criterion.margin
     results = study.results
     first = results.cells[0]
     mean = ""
