@@ -20,7 +20,7 @@ def declaring(stamp: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for study in studies():
         try:
-            table = results(study.name)[1].published
+            table = results(study.name)[1].claim.published
         except AblateError:
             continue
         if table:
