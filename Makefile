@@ -50,6 +50,7 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@MYPYPATH=dashboards $(BIN)/mypy dashboards/*.py dashboards/views/*.py dashboards/screens/*.py
 	@$(BIN)/lint-imports
 
 # Builds wheel and sdist of the last commit, and does the main job with them in an empty environment and an empty folder.

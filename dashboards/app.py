@@ -37,7 +37,7 @@ def pages() -> list[st.Page]:
     """A page for each file in `screens/`, in the order of its number: `3_trial.py` is
     the page Trial at /trial.
     """
-    found = []
+    found: list[st.Page] = []
     for file in sorted((Path(__file__).parent / "screens").glob("[0-9]*_*.py")):
         name = file.stem.partition("_")[2]
         title = "SQL" if name == "sql" else name.replace("_", " ").capitalize()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -10,9 +11,10 @@ import words
 from links import keep, state
 from stored import curves, results, studies
 
+from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
-from ablate.report.charts import Chart
+from ablate.report.charts import Chart, Series
 from ablate.report.curves import curves_chart
 from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
@@ -105,7 +107,8 @@ def page() -> None:
     if not rows:
         st.info("Choose rows of one or several studies.")
         return
-    columns, series = {}, []
+    columns: dict[str, Any] = {}
+    series: list[Series] = []
     first, reference = pick(rows[0])
     for part in rows:
         found, cell = pick(part)
@@ -117,7 +120,7 @@ def page() -> None:
                 series += curves_chart(
                     found, curves(found.name, [cell.index]), found.metric.name
                 ).series
-            except charts.AblateError:
+            except AblateError:
                 continue
     frame = pd.DataFrame(columns).fillna("")
     differ = frame.nunique(axis=1) > 1

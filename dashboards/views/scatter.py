@@ -82,7 +82,8 @@ def _choose(key: str, offered: list[str], default: str) -> str:
 
 def _points(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame; missing values are None."""
-    made: list[dict[str, Any]] = (
-        frame.astype(object).where(frame.notna(), None).to_dict("records")
-    )
-    return made
+    known = frame.astype(object).where(frame.notna(), None)
+    return [
+        {str(name): value for name, value in row.items()}
+        for row in known.to_dict("records")
+    ]

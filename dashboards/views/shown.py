@@ -66,7 +66,7 @@ def only(drawn: Chart | Coordinates, rows: Collection[int]) -> Chart | Coordinat
     kept = []
     for series in drawn.series:
         at = [place for place, key in enumerate(series.keys) if key in rows]
-        parts = {}
+        parts: dict[str, Any] = {}
         for part in ("x", "y", "low", "high", "keys", "texts", "labels"):
             values = getattr(series, part)
             if values:
