@@ -228,8 +228,8 @@ def parse(text: str, file: str) -> Document:
         raise _refused(
             file,
             1,
-            "the document is empty; a space needs at least question, backbone and"
-            " factors",
+            "the document is empty; a space needs at least question, factors, and a"
+            " backbone or a trainer",
         )
     if not isinstance(root, yaml.MappingNode):
         raise _refused(

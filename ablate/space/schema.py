@@ -157,7 +157,7 @@ class DataForm(Form):
     ones, unless seeds.vary has split.
     """
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
-    """Number of test images to use, drawn in the same way."""
+    """Number of test images to use, drawn uniformly; always the same ones."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
     """Number of processes that load image files. For detection and segmentation, there
     are at most as many as CPU cores.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import streamlit as st
@@ -83,7 +83,4 @@ def _choose(key: str, offered: list[str], default: str) -> str:
 def _points(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame; missing values are None."""
     known = frame.astype(object).where(frame.notna(), None)
-    return [
-        {str(name): value for name, value in row.items()}
-        for row in known.to_dict("records")
-    ]
+    return cast("list[dict[str, Any]]", known.to_dict("records"))
