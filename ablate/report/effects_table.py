@@ -115,8 +115,8 @@ def effects_table(
         notes += _uncontrolled(results, effects)
     if alone:
         notes.append(
-            f"Only their own seeds count (paired t): row {', '.join(alone)}. Their"
-            " noise, or that of row 0, is unlike that of the others."
+            "Tested with its own seeds only (paired t), because its noise, or that of row"
+            f" 0, differs from the noise of the other rows: row {', '.join(alone)}."
         )
     primary = [str(effect.row) for effect in effects if effect.primary]
     if primary:
@@ -204,9 +204,9 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
         " by seed and image, with 95 % intervals (Student's t). these images: over"
         " seeds. new images: over seeds and images, for a claim about other images.",
-        "P(better): that one more training of the row gets more of as many new images"
-        " right than one of row 0 with the same seed. won, lost: images that the row"
-        " gets right with more, or with fewer, seeds than row 0.",
+        "P(better): the probability that, with a new seed and on as many new images, the"
+        " row classifies more images correctly than row 0. won: images that more seeds of"
+        " the row than of row 0 classify correctly. lost: images for which it is fewer.",
     ]
     return Table(
         columns=columns,

@@ -59,7 +59,9 @@ def show(study: Shown) -> None:
         drawn, on_select="rerun", selection_mode="points", key=f"scatter-{x}-{y}-{by}"
     )
     if step > 1:
-        st.caption(f"One in {step} trials is drawn; use the filter to see all of some.")
+        st.caption(
+            f"One in {step} trials is drawn; filter by factor to see every trial of some rows."
+        )
     st.caption("Each point is a trial. Click one to open it.")
     for point in picked["selection"]["points"] if picked else []:
         key = point.get("customdata")

@@ -353,7 +353,8 @@ def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
     results = trust.made(values, trust.names(7))
     table = effects_table(results, effects(results, 0.5), 0.5)
     assert any(
-        note.startswith("Only their own seeds count (paired t): row 4.")
+        note.startswith("Tested with its own seeds only (paired t), because its noise")
+        and note.endswith(": row 4.")
         for note in table.notes
     )
     assert [row["row"] for row in table.data if row["alone"]] == [4]
