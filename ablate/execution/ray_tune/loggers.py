@@ -149,8 +149,8 @@ class Service:
     """Runs one of Tune's callbacks in a thread of its own.
 
     If it fails, a line says so and the service is dropped: results are stored anyway.
-    After `close`, it calls nothing: Ray ends then, and a call that uses Ray would end
-    the process.
+    After `close`, it begins no call: Ray ends then, and a call that uses Ray would end
+    the process. A call that hangs longer than `CALL_SECONDS` can still be running.
 
     Args:
         prepare: returns the folder of a run, and deletes what was logged about the run
