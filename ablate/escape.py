@@ -248,6 +248,13 @@ def html(text: str) -> Markup:
     return escape(terminal(text))
 
 
+def html_with_code(text: str) -> Markup:
+    """Escapes text as `html` does, and shows words in backticks as code."""
+    from markupsafe import Markup
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(html(text))))
+
+
 def csv(value: object) -> object:
     """Escapes a cell of CSV.
 

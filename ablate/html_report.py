@@ -18,7 +18,7 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
 from ablate.report.palette import GREY
 from ablate.report.tables import Table, html, plain
-from ablate.report.wording import policy, sentence
+from ablate.report.wording import FALSE_VERDICTS, policy, sentence
 from ablate.review import command, review, with_parts
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
@@ -31,7 +31,7 @@ FIGURES = {
     "pareto": "Metric versus cost",
     "curves": "Learning curves",
     "importance": "Importance of factors",
-    "parallel": "All cells",
+    "parallel": "All rows",
 }
 # Narrow, so that its words can be read on a phone.
 UNTITLED = FigureStyle(width=5, title=False)
@@ -133,15 +133,15 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "sentences": sentences,
         "nothing": "the study has only one row.",
         "policy": (
-            f"{results.metric.title}: {policy(declared)}. Differences are"
-            " paired by seed. The verdicts share a risk of 5 %, over all rows, looks"
-            f" and declarations; the margin is {declared.criterion.margin:g}."
+            f"{results.metric.title}: {policy(declared)}. Differences are paired by"
+            f" seed. {FALSE_VERDICTS}. Each interval is for one row, not adjusted for"
+            f" the number of rows. The margin is {declared.criterion.margin:g}."
         ),
         "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
         "script": _script() if interactive else Markup(),
         "findings": [
-            (finding.name, _with_code(finding.text), finding.command)
+            (finding.name, escape.html_with_code(finding.text), finding.command)
             for finding in review(study.name, study.store, where)
         ],
         "costs": _costs(spent),
@@ -191,7 +191,7 @@ def _tabled(heading: str, grid: Table) -> Section:
     return Section(
         heading,
         table=html(grid, notes=False),
-        notes=[_with_code(note) for note in grid.notes_with_bold],
+        notes=[escape.html_with_code(note) for note in grid.notes_with_bold],
     )
 
 
@@ -213,12 +213,6 @@ def _joined(table: Section, figure: Section, folded: str = "") -> Section:
         caption=figure.caption,
         folded=folded,
     )
-
-
-def _with_code(text: str) -> Markup:
-    """Returns a text in which words in backticks are code."""
-    escaped = str(escape.html(text))
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escaped))
 
 
 def _figure(of: str, chart: Chart | Coordinates, interactive: bool) -> Markup:

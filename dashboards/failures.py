@@ -25,13 +25,13 @@ def tell(error: Exception) -> None:
     words.notice(str(error), "error")
     if "brings an older one up to date" in str(error):
         st.info(
-            "The dashboard is read-only. Upgrade the store with `ablate run FILE` or"
-            " `ablate resume`, then reload."
+            "The dashboard only reads. `ablate run FILE` and `ablate resume` upgrade the"
+            " store; run one of them, then reload this page."
         )
     elif "no store at" in str(error):
         st.info(
-            "There is no store yet; this page will show it once it exists. "
-            "`ablate init`, then `ablate run space.yaml` creates one."
+            "There is no store yet. To create one, run `ablate init` and then `ablate run"
+            " space.yaml`; this page will show it."
         )
     else:
         st.info("`ablate doctor` checks the store and the machine.")

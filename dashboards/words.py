@@ -14,6 +14,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from ablate import escape
+from ablate.records import Status
+from ablate.store.catalogue import StudyStatus
 
 COLOURS = {"info": "#0072B2", "warning": "#E69F00", "error": "#D55E00"}
 _SOUND = re.compile(
@@ -87,6 +89,7 @@ def notice(
     """A notice, a warning or an error.
 
     Args:
+        text: words in backticks are shown as code.
         kind: info, warning or error.
         title: printed before the text, in bold.
         command: what to type, below the text.
@@ -107,9 +110,21 @@ def notice(
         foot = Markup()
     _show(
         Markup('<div role="alert" style="{}; {}">{}{}{}</div>').format(
-            style, wrap, head, escape.html(text), foot
+            style, wrap, head, escape.html_with_code(text), foot
         )
     )
+
+
+def progress(study: StudyStatus) -> str:
+    """How many trials of a study are completed, and how many have another status."""
+    done = study.by_status.get(Status.COMPLETED, 0)
+    total = sum(study.by_status.values())
+    others = "".join(
+        f" · {number:,} {status}"
+        for status, number in study.by_status.items()
+        if number and status != Status.COMPLETED
+    )
+    return f"{done:,} of {total:,} trials completed{others}"
 
 
 def label(text: str) -> str:

@@ -5,6 +5,7 @@ reproduce` agrees, and catches a changed trial.
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -329,6 +330,37 @@ def test_each_planted_fault_is_found(
     )
     first, *_ = [finding for finding in found if finding.name == name]
     assert command in first.command
+
+
+@pytest.mark.slow
+def test_one_number_of_seeds_is_proposed_for_all_rows(reviewed: Study) -> None:
+    """Two findings with two numbers would contradict each other."""
+    rates = "  recipe.lr: [2e-3, 1e-3, 5e-4, 4e-3, 8e-3]\n  layout:"
+    found = reviewed(SOUND.replace("  layout:", rates), made=flat)
+    (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
+    rows = re.findall(r"row \d \([^)]+\), [+-][0-9.]+ points on 4 seeds", few)
+    assert len(rows) > 1
+    assert len(re.findall("`seeds: [0-9]+`", few)) == 1
+
+
+@pytest.mark.slow
+def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
+    def close(trial: Trial, number: int) -> Epoch:
+        """A difference just above the margin, and noise far beyond it."""
+        epoch = curve(trial, number)
+        noise = (-9.0, 9.0, -9.0, 9.0)[trial.seed]
+        parallel = trial.architecture.settings.get("layout") == "parallel"
+        return replace(
+            epoch,
+            metrics={**epoch.metrics, "top1": 70 + (noise + 0.6 if parallel else 0.0)},
+        )
+
+    found = reviewed(SOUND, made=close)
+    (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
+    assert few.endswith(
+        " 50 more seeds are not enough for an even chance of a conclusive verdict: row 1"
+        " needs about 80."
+    )
 
 
 @pytest.mark.slow

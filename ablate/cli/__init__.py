@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from typing import Any
 
 
 def _message_of_typer(message: str) -> str:
@@ -18,6 +19,17 @@ def _message_of_typer(message: str) -> str:
     if message.endswith("?"):
         return message
     return f"{message}."
+
+
+def _hint_at_file(message: str, context: Any) -> str:
+    """How to name the file to write, where it was typed without its option."""
+    extra = re.search(r"unexpected extra argument\S* \((\S+)\)", message)
+    if extra is None or context is None:
+        return ""
+    options = [name for parameter in context.command.params for name in parameter.opts]
+    if "--to" not in options:
+        return ""
+    return f" Name the file to write with --to {extra[1]}."
 
 
 def main() -> None:
@@ -46,7 +58,11 @@ def _main() -> None:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         verb = context.command_path if context else "ablate"
-        tell(f"error: {_message_of_typer(error.format_message())} See: {verb} --help")
+        message = error.format_message()
+        tell(
+            f"error: {_message_of_typer(message)}{_hint_at_file(message, context)}"
+            f" See: {verb} --help"
+        )
         sys.exit(error.exit_code)
     except AblateError as error:
         tell(f"error: {error}")

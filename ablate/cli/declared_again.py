@@ -5,7 +5,7 @@ from __future__ import annotations
 from ablate.errors import first
 from ablate.records import share_of_phase
 from ablate.report.verdicts import LEVEL
-from ablate.review.finding import rows_text
+from ablate.report.wording import rows_text
 from ablate.scheduling.preview import Preview
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +35,10 @@ class Service(StrEnum):
 # A URL with a password in it belongs here: the command line of a process is visible to
 # every user of the machine.
 STORE_VARIABLE = "ABLATE_STORE"
+# Units of a width in inches; `pt` is TeX's point, as in `\the\columnwidth`.
+INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+LEAST_WIDTH = 1
+MOST_WIDTH = 50
 
 
 def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
@@ -47,6 +52,27 @@ def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
     )
     advice.keep(parameter.opts[0], "" if said in usual else said)
     return value
+
+
+def inches(text: str | float) -> float:
+    """Returns a width in inches. Without a unit, it is in inches.
+
+    Raises:
+        BadParameter: it is no width from 1 to 50 inches.
+    """
+    read = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(text).lower())
+    unit = read[2] or "in" if read else ""
+    if read is None or unit not in INCHES:
+        raise typer.BadParameter(
+            f"'{text}' is not a width; type one such as 3.25, 3.25in, 8.3cm or 240pt"
+        )
+    width = float(read[1]) * INCHES[unit]
+    if not LEAST_WIDTH <= width <= MOST_WIDTH:
+        raise typer.BadParameter(
+            f"{text} is {width:g} inches; a figure is from {LEAST_WIDTH} to {MOST_WIDTH}"
+            " inches wide"
+        )
+    return width
 
 
 def load_parts(

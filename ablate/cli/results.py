@@ -17,6 +17,7 @@ from ablate.cli.options import (
     RunsOption,
     StoreOption,
     StudyArgument,
+    inches,
     place_of,
     url_of,
 )
@@ -313,10 +314,9 @@ def plot(
         float | None,
         typer.Option(
             "--width",
-            metavar="INCHES",
-            min=1,
-            max=50,
-            help="Width of the figure, such as 3.25 for a column. [default: 7]",
+            metavar="WIDTH",
+            parser=inches,
+            help="Width of the figure in inches, or with in, cm, mm or pt. [default: 7]",
         ),
     ] = None,
     title: Annotated[

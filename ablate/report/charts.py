@@ -137,8 +137,8 @@ def effects_chart(
         sideways=True,
         zero=True,
         note=(
-            "Bars: 95 % intervals of a row alone; colours: verdicts for all rows"
-            f" together, margin {margin:g}."
+            "Bars: 95 % intervals, not adjusted for the number of rows. Colours: verdicts,"
+            f" adjusted for it; margin {margin:g}."
         ),
     )
 

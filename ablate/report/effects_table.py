@@ -25,6 +25,7 @@ from ablate.report.wording import (
     effect_data,
     interval_text,
     no_difference,
+    rows_text,
     vary_text,
     verdict_text,
     withheld_notes,
@@ -84,20 +85,20 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = "paired t" if controls or is_single else "noise of all rows"
+    how = "paired t" if controls or is_single else "noise estimated from all rows"
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
     notes = [
         (
-            f"Δ {metric.name}{unit_text}:"
+            f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            f" ({how}). p: {adjusted}the verdict is helps or hurts below 0.05."
+            f" ({how}). p: {adjusted}if it is below 0.05, the verdict is helps or hurts."
         ),
         (
             no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
             + " inconclusive, about N more seeds: N more seeds give an even chance of a"
-            " verdict."
+            " conclusive verdict."
         ),
     ]
     unusual = vary_text(results.vary)
@@ -110,13 +111,14 @@ def effects_table(
             f" {100 * share:.0f} % of the variance between trainings. Pairing by seed"
             " removes it from the differences."
         )
-    alone = [str(effect.row) for effect in effects if effect.alone]
+    alone = [effect.row for effect in effects if effect.alone]
     if controls:
         notes += _uncontrolled(results, effects)
     if alone:
         notes.append(
-            "Tested with its own seeds only (paired t), because its noise, or that of row"
-            f" 0, differs from the noise of the other rows: row {', '.join(alone)}."
+            f"{rows_text(alone).capitalize()}: tested by a paired t test of each row's own"
+            " differences, because their noise, or that of row 0, is much larger than that"
+            " of all rows together."
         )
     primary = [str(effect.row) for effect in effects if effect.primary]
     if primary:
@@ -202,11 +204,13 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
     images = effects[0].images
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
-        " by seed and image, with 95 % intervals (Student's t). these images: over"
-        " seeds. new images: over seeds and images, for a claim about other images.",
+        " by seed and image, with 95 % intervals (Student's t). these images: the"
+        " interval holds for other seeds on the same test images. new images: it holds for"
+        " other seeds on other test images.",
         "P(better): the probability that, with a new seed and on as many new images, the"
-        " row classifies more images correctly than row 0. won: images that more seeds of"
-        " the row than of row 0 classify correctly. lost: images for which it is fewer.",
+        " row classifies more images correctly than row 0. won: images that the"
+        " row classifies correctly with more seeds than row 0 does. lost: images that it"
+        " classifies correctly with fewer seeds.",
     ]
     return Table(
         columns=columns,

@@ -37,6 +37,14 @@ MARKS = "osD^vP*X"
 WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 # Up to this many points of a plane are labelled with the number of their row.
 MOST_NAMED = 40
+# Where the number of a row may stand beside its point, the best place first: the offset
+# in points, and what of the text lies there.
+BESIDE = (
+    ((4, 3), "left", "baseline"),
+    ((4, -3), "left", "top"),
+    ((-4, 3), "right", "baseline"),
+    ((-4, -3), "right", "top"),
+)
 # Up to this many points of a line have markers.
 MOST_MARKED = 30
 # The height of a line of a legend, in inches.
@@ -288,18 +296,30 @@ def _write_rows(place: Axes, chart: Chart) -> None:
     taken: list[Bbox] = []
     for series in reversed(chart.series):
         for key, x, y in zip(series.keys, series.x, series.y, strict=False):
-            written = place.annotate(
-                escape.figure(str(key)),
-                (x, y),
-                (4, 3),
-                textcoords="offset points",
-                fontsize=7,
-            )
-            box = written.get_window_extent()
-            if any(box.overlaps(other) for other in taken):
-                written.remove()
-            else:
+            box = _write_beside(place, escape.figure(str(key)), (x, y), taken)
+            if box is not None:
                 taken.append(box)
+
+
+def _write_beside(
+    place: Axes, text: str, point: tuple[Any, Any], taken: Sequence[Bbox]
+) -> Bbox | None:
+    """Writes a text beside a point; returns its box, or None if there is no room."""
+    for offset, across, along in BESIDE:
+        written = place.annotate(
+            text,
+            point,
+            offset,
+            textcoords="offset points",
+            fontsize=7,
+            horizontalalignment=across,
+            verticalalignment=along,
+        )
+        box = written.get_window_extent()
+        if not any(box.overlaps(other) for other in taken):
+            return box
+        written.remove()
+    return None
 
 
 def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:

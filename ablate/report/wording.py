@@ -22,6 +22,12 @@ from ablate.report.summary import factor_label, level_label
 from ablate.report.units import unit_for
 from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
+# What holds for all verdicts of a study together.
+FALSE_VERDICTS = (
+    "A false helps or hurts in any row has a probability of at most 5 %, interim looks and"
+    " later declarations of the study included"
+)
+
 
 def policy(space: Space) -> str:
     """Returns which value of a trial the metric is, in words."""
@@ -77,6 +83,16 @@ def change_text(
     return ", ".join(texts) or "no factor changed"
 
 
+def rows_text(rows: Sequence[int]) -> str:
+    """Returns the numbers of rows in words."""
+    shown = ", ".join(map(str, rows[:8]))
+    if len(rows) > 8:
+        shown += ", ..."
+    if len(rows) == 1:
+        return f"row {shown}"
+    return f"rows {shown}"
+
+
 def interval_text(estimate: Estimate, metric: Metric) -> str:
     """Returns an estimate as `+0.80 (+0.61 to +0.99)`."""
     digits = metric.digits
@@ -87,7 +103,7 @@ def interval_text(estimate: Estimate, metric: Metric) -> str:
 
 
 def cost_text(effect: Effect) -> str:
-    """Returns the extra cost as `at +0.04 GFLOPs` or `with 0.04 GFLOPs fewer`.
+    """Returns the extra cost as `at +0.04 GFLOPs`.
 
     The unit is that of the reference, so that all sentences of a study use the same.
     """
@@ -99,8 +115,6 @@ def cost_text(effect: Effect) -> str:
     unit = unit_for([effect.reference_cost.flops])
     if not 0.001 <= abs(more) / unit.size < 1000:
         unit = unit_for([abs(more)])
-    if more < 0:
-        return f"with {-more / unit.size:.3g} {unit.letter}FLOPs fewer"
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 
@@ -166,8 +180,10 @@ def _prediction(further: int | None) -> str:
     if further is None:
         return ""
     if further > MOST:
-        return f"; even {MOST} more seeds would probably give no verdict"
-    return f"; about {_seeds(further)} would give an even chance of a verdict"
+        return f"; even {MOST} more seeds would probably leave it inconclusive"
+    return (
+        f"; about {_seeds(further)} would give an even chance of a conclusive verdict"
+    )
 
 
 def _seeds(further: int) -> str:

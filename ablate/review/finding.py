@@ -70,13 +70,3 @@ class Read:
     def again(self, more: str = "") -> str:
         """Returns the command that runs the study again."""
         return command(self.declared, self.file, more) + self.where
-
-
-def rows_text(rows: Sequence[int]) -> str:
-    """Returns the numbers of rows in words."""
-    shown = ", ".join(map(str, rows[:8]))
-    if len(rows) > 8:
-        shown += ", ..."
-    if len(rows) == 1:
-        return f"row {shown}"
-    return f"rows {shown}"

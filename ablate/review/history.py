@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from ablate.records import History, share_of_phase
 from ablate.redeclared import changes
 from ablate.report.verdicts import LEVEL, Withheld
-from ablate.review.finding import Finding, Read, rows_text
+from ablate.report.wording import rows_text
+from ablate.review.finding import Finding, Read
 from ablate.store.declarations import but_for_the_seed
 
 # The least number of seeds that gives a verdict.

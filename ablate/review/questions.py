@@ -20,14 +20,16 @@ from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
 from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, Withheld
-from ablate.report.wording import change_text
-from ablate.review.finding import Finding, Read, rows_text
+from ablate.report.wording import change_text, rows_text
+from ablate.review.finding import Finding, Read
 from ablate.review.history import declared_again, known_before, left_out_seeds
 
 # Below this number of seeds a spread is a guess.
 FEW_SEEDS = 3
 # The most further seeds that are proposed at once.
 MOST_MORE = 50
+# The most rows that a finding describes one by one.
+MOST_NAMED = 6
 # A variant counts as more expensive from one per cent on.
 COSTS_MORE = 1.01
 # What a seed usually decides, in words.
@@ -220,6 +222,8 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
     repeated = any(len(cell.values) > 1 for cell in study.results.cells)
     if study.is_search and not repeated:
         return
+    few: list[Effect] = []
+    inconclusive: list[Effect] = []
     for effect in study.effects:
         if effect.withheld is Withheld.NOT_CONFIRMED:
             continue
@@ -230,8 +234,17 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
             and effect.mean is not None
             and abs(effect.mean) >= study.declared.criterion.margin
         )
-        if count and (count < FEW_SEEDS or unsure):
-            yield _few_seeds_finding(study, effect, unsure)
+        if count and unsure:
+            inconclusive.append(effect)
+        elif count and count < FEW_SEEDS:
+            few.append(effect)
+    # One number of seeds for the whole study: findings with different numbers would
+    # contradict each other.
+    together = [*few, *inconclusive]
+    if few:
+        yield _few_seeds_finding(study, "too few to estimate the noise", few, together)
+    if inconclusive:
+        yield _few_seeds_finding(study, "inconclusive", inconclusive, together)
 
 
 def _not_confirmed(study: Read) -> Iterator[Finding]:
@@ -258,10 +271,17 @@ def _not_confirmed(study: Read) -> Iterator[Finding]:
     )
 
 
-def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
+def _few_seeds_finding(
+    study: Read, judgement: str, effects: Sequence[Effect], together: Sequence[Effect]
+) -> Finding:
+    """The rows that a judgement holds for, with what adds seeds to them.
+
+    Args:
+        together: all rows that need seeds; one number of seeds is proposed for them.
+    """
     declared = study.declared
-    count = len(effect.seeds)
-    further = min(effect.further or 3, MOST_MORE)
+    count = max(len(effect.seeds) for effect in together)
+    further = max(_proposed(effect) for effect in together)
     most = max(FEW_SEEDS + 3, len(declared.seeds.numbers) + further)
     # The option cannot add to listed seeds, nor to trials that were stopped early. After
     # a verdict was possible, its looks would share what is left of the level.
@@ -273,44 +293,64 @@ def _few_seeds_finding(study: Read, effect: Effect, unsure: bool) -> Finding:
     hint = ""
     if study.results.confirmation_seeds:
         can_add = False
-        hint = f" Write confirm: {count + further} in the strategy of {study.file}."
+        hint = f" Write `confirm: {count + further}` in the strategy of {study.file}."
     elif declared.seeds.final:
         can_add = False
         hint = (
-            " Its seeds are final, so more of them give no verdict. Repeat the comparison"
-            f" under another `name:` in {study.file}, with seeds that were not trained"
-            " before."
+            " The seeds of the study are final, so more of them give no verdict. Repeat"
+            f" the comparison under another `name:` in {study.file}, with seeds that were"
+            " not trained before."
         )
     elif not can_add:
-        fifo = "" if declared.scheduler.name == "fifo" else ", with scheduler: fifo"
-        hint = f" Write seeds: {most} in {study.file}{fifo}."
+        fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
+        hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
             hint += (
-                " The new seeds are tested at a smaller level; next time, declare"
-                " seeds: {until_decided: N} from the start."
+                " The new seeds are tested at a stricter significance level. In your next"
+                " study, declare `seeds: {until_decided: N}` from the start; N is the most"
+                " seeds of a row."
             )
-    wanted = effect.further or 0
-    if wanted > MOST_MORE:
-        hint += (
-            " An even chance of a verdict needs"
-            f" {'more than' if wanted > MOST else 'about'} {min(wanted, MOST)} more seeds;"
-            f" this adds {further} of them."
-        )
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
-    metric = study.results.metric
-    difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
-    seeds = "seed" if count == 1 else "seeds"
-    if unsure:
-        judgement = "which is inconclusive"
-    else:
-        judgement = "too few to estimate the noise"
+    rows = [_few_seeds_text(study, effect) for effect in effects[:MOST_NAMED]]
+    if len(effects) > MOST_NAMED:
+        rows.append(f"{len(effects) - MOST_NAMED} more rows")
     return Finding(
         "too few seeds",
-        f"row {effect.row} ({change_text(effect.changed)}): {difference} on {count}"
-        f" {seeds}, {judgement}.{hint}",
+        f"{'; '.join(rows)}: {judgement}.{hint}{_not_enough(effects, further)}",
         study.again(option),
+    )
+
+
+def _proposed(effect: Effect) -> int:
+    """Returns the number of further seeds that is proposed for a row."""
+    return min(effect.further or FEW_SEEDS, MOST_MORE)
+
+
+def _few_seeds_text(study: Read, effect: Effect) -> str:
+    """Returns the difference of a row and its number of seeds."""
+    metric = study.results.metric
+    count = len(effect.seeds)
+    seeds = "seed" if count == 1 else "seeds"
+    difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
+    change = change_text(effect.changed)
+    return f"row {effect.row} ({change}), {difference} on {count} {seeds}"
+
+
+def _not_enough(effects: Sequence[Effect], further: int) -> str:
+    """Returns which rows need more seeds than are proposed; empty if there are none."""
+    wanted = {effect.row: effect.further or 0 for effect in effects}
+    texts = [
+        f"row {row} needs {'more than' if number > MOST else 'about'} {min(number, MOST)}"
+        for row, number in wanted.items()
+        if number > MOST_MORE
+    ]
+    if not texts:
+        return ""
+    return (
+        f" {further} more seeds are not enough for an even chance of a conclusive verdict:"
+        f" {', '.join(texts[:MOST_NAMED])}."
     )
 
 

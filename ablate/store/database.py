@@ -1,6 +1,7 @@
 """Opens the database, for the one writer or for readers.
 
-The writer holds the lock and runs migrations. Readers cannot write.
+The writer holds the lock, and creates the tables or runs migrations. Readers cannot
+write.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
@@ -34,6 +35,10 @@ from ablate.provenance import install_extra
 from ablate.store import views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
+from ablate.store.tables import metadata
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
@@ -110,7 +115,9 @@ def open_writer(url: str) -> Engine:
             exclude_drivers(connection)
             revision = _revision(connection)
             _refuse_foreign(connection, revision, url)
-            if revision != HEAD:
+            if revision is None:
+                _create(connection)
+            elif revision != HEAD:
                 _upgrade(connection, revision)
     except BaseException:
         # Also after Ctrl-C: a connection must not stay open.
@@ -345,19 +352,40 @@ def _revision(connection: Connection) -> str | None:
     return None
 
 
-def _upgrade(connection: Connection, revision: str | None) -> None:
+def _create(connection: Connection) -> None:
+    """Creates the tables of the newest revision in an empty database.
+
+    The migrations would make the same tables, but alembic takes long to import and runs
+    them one by one.
+    """
+    metadata.create_all(connection)
+    connection.execute(
+        text(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT"
+            " alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(
+        text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": HEAD}
+    )
+    _create_views(connection)
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    """Runs the migrations from a revision to the newest one.
+
+    Raises:
+        StoreError: a newer version wrote the store.
+    """
     from alembic import command
-    from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "os")
+    config = alembic_config(connection)
     known = {
         script.revision
         for script in ScriptDirectory.from_config(config).walk_revisions()
     }
-    if revision is not None and revision not in known:
+    if revision not in known:
         raise StoreError(
             f"the store has revision {revision}, which this version of ablate does not"
             " know; use the newer version that wrote it"
@@ -366,10 +394,24 @@ def _upgrade(connection: Connection, revision: str | None) -> None:
     # dropped first and created again afterwards.
     for name in views.STATIC:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
-    if revision is not None:
-        wide_views.drop_all(connection)
-    config.attributes["connection"] = connection
+    wide_views.drop_all(connection)
     command.upgrade(config, "head")
+    _create_views(connection)
+    wide_views.put_all(connection)
+
+
+def alembic_config(connection: Connection) -> Config:
+    """Returns alembic's configuration for the migrations of a connection."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _create_views(connection: Connection) -> None:
+    """Creates the views that every store has."""
     for statement in views.STATIC.values():
         connection.execute(text(statement))
-    wide_views.put_all(connection)

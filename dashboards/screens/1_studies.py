@@ -18,21 +18,13 @@ SHOWN = 50
 
 def card(study: StudyStatus) -> None:
     """One study."""
-    total = sum(study.by_status.values())
-    done = sum(
-        study.by_status.get(state, 0)
-        for state in (Status.COMPLETED, Status.DIVERGED, Status.PRUNED)
-    )
     with st.container(border=True):
         link(study.name, "study", icon=":material/analytics:", study=study.name)
         words.paragraph(study.question)
         notes.written(study.name)
-        others = " · ".join(
-            f"{number:,} {state}" for state, number in study.by_status.items() if number
-        )
         st.progress(
             study.epochs_done / study.epochs if study.epochs else 0.0,
-            text=f"{done:,} of {total:,} trials · {others}",
+            text=words.progress(study),
         )
         st.caption(
             f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of"
@@ -56,8 +48,8 @@ def overview() -> None:
     found = studies()
     if not found:
         st.info(
-            "The store has no study yet. `ablate init`, then `ablate run space.yaml`"
-            " creates one; this page will show it."
+            "The store has no study yet. To create one, run `ablate init` and then `ablate"
+            " run space.yaml`; this page will show it."
         )
         return
     running = sum(study.by_status.get(Status.RUNNING, 0) for study in found)

@@ -27,7 +27,7 @@ from views.shown import Shown
 
 from ablate.errors import AblateError
 from ablate.html_report import write_report
-from ablate.records import CellResult, Status, StudyResults
+from ablate.records import CellResult, StudyResults
 from ablate.report.summary import level_text, shown_levels
 from ablate.store.catalogue import StudyStatus
 from ablate.study import Study
@@ -103,14 +103,7 @@ def matches(cell: CellResult, chosen: dict[str, str]) -> bool:
 
 def progress(study: StudyStatus) -> None:
     """How far the study is: a bar while trials are left, and in words."""
-    total = sum(study.by_status.values())
-    done = study.by_status.get(Status.COMPLETED, 0)
-    others = "".join(
-        f" · {number:,} {status}"
-        for status, number in study.by_status.items()
-        if number and status != Status.COMPLETED
-    )
-    text = f"{done:,} of {total:,} trials completed{others}"
+    text = words.progress(study)
     if study.unfinished:
         st.progress(study.epochs_done / study.epochs if study.epochs else 0.0, text)
     else:
@@ -119,7 +112,7 @@ def progress(study: StudyStatus) -> None:
 
 def report_button(name: str) -> None:
     """Makes the report only if a user wants it."""
-    if st.button("Create report", help="One HTML file that opens without a network."):
+    if st.button("Create report", help="One HTML file that can be opened offline."):
         with tempfile.TemporaryDirectory() as folder:
             write_report(Study(name, URL), Path(folder, "report.html"), where=WHERE)
             content = Path(folder, "report.html").read_text()
@@ -172,8 +165,8 @@ def page() -> None:
     found = studies()
     if not found:
         st.info(
-            "The store has no study yet. `ablate init`, then `ablate run space.yaml`"
-            " creates one."
+            "The store has no study yet. To create one, run `ablate init` and then `ablate"
+            " run space.yaml`."
         )
         return
     name = choose([study.name for study in found])

@@ -135,8 +135,8 @@ def page() -> None:
     )
     st.caption(
         "Bold: values that differ. Differences are means over the seeds that both rows"
-        " have, with Student's interval for a single comparison. To compare several"
-        " rows, use the verdicts on the page of the study."
+        " have, with a 95 % interval (paired t), not adjusted for the number of rows. To"
+        " compare several rows, use the verdicts on the page of the study."
     )
     if series:
         st.plotly_chart(

@@ -68,7 +68,8 @@ def page() -> None:
     if name not in here:
         st.info(
             "No study in this store refers to this table. `ablate init --list` shows"
-            " examples that do. Or add `published:` to your own space."
+            " examples that do. To compare a study of your own, add the key `published`"
+            " to its file."
         )
 
 

@@ -33,7 +33,7 @@ def show_table(study: Shown) -> None:
 
 def show_effects(study: Shown) -> None:
     """Draws the effects of rows or of factors."""
-    of = choose("Effects of", KINDS, "rows", "of")
+    of = choose("Show", KINDS, "rows", "of")
     if of == "interactions":
         _show_interaction(study.results)
     if of == "rows":

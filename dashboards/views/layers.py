@@ -20,7 +20,7 @@ def show(study: Shown) -> None:
     trainer = study.declared.network.trainer
     if not stored and trainer:
         words.notice(
-            f"Diagnostics are not defined on the networks of trainer {trainer}."
+            f"There are no diagnostics for networks that the trainer {trainer} trains."
         )
         return
     if not stored:

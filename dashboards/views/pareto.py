@@ -37,8 +37,8 @@ def show(study: Shown) -> None:
     )
     if step > 1:
         st.caption(
-            f"One in {step} of the dominated rows is drawn; use the filter to see all"
-            " of them."
+            f"Only one in {step} dominated rows is drawn. If a filter leaves few rows, all"
+            " of them are drawn."
         )
     points = picked["selection"]["points"] if picked else []
     chosen = [

@@ -60,7 +60,8 @@ def show(study: Shown) -> None:
     )
     if step > 1:
         st.caption(
-            f"One in {step} trials is drawn; filter by factor to see every trial of some rows."
+            f"Only one in {step} trials is drawn. If a filter leaves few rows, all of their"
+            " trials are drawn."
         )
     st.caption("Each point is a trial. Click one to open it.")
     for point in picked["selection"]["points"] if picked else []:
@@ -76,7 +77,7 @@ def _choose(key: str, offered: list[str], default: str) -> str:
         key,
         offered,
         index=offered.index(said if said in offered else usual),
-        format_func=lambda name: name or "one for all",
+        format_func=lambda name: name or "one colour for all",
         key=key,
     )
     return chosen

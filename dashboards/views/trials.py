@@ -36,8 +36,8 @@ def show(study: Shown) -> None:
     for index in picked["selection"]["rows"]:
         go("trial", trial=str(frame.iloc[index]["trial"]))
     st.caption(
-        f"{len(frame):,} trials. Click a heading to sort, the box before a row to open"
-        " its trial, and the magnifier to search."
+        f"{len(frame):,} trials. Click a heading to sort, the box at the left of a line to"
+        " open that trial, and the magnifier to search."
     )
     st.download_button(
         "Download as CSV",

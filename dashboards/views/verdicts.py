@@ -10,7 +10,7 @@ from stored import verdicts
 
 from ablate.report.palette import VERDICTS
 from ablate.report.summary import shown_levels
-from ablate.report.wording import change_text, policy, sentence
+from ablate.report.wording import FALSE_VERDICTS, change_text, policy, sentence
 from views.shown import Shown
 
 MOST_SENTENCES = 60
@@ -24,7 +24,7 @@ def show(study: Shown) -> None:
     mean = ""
     if first.values:
         value = statistics.fmean(first.values.values())
-        mean = f", {value:.{results.metric.digits}f}{results.metric.unit}"
+        mean = f", {value:.{results.metric.digits}f}"
     levels = change_text(shown_levels(first), results.labels)
     words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
     said = [effect for effect in verdicts(study.name) if effect.row in study.rows]
@@ -36,8 +36,9 @@ def show(study: Shown) -> None:
             VERDICTS[str(effect.verdict)],
         )
     if len(said) > MOST_SENTENCES:
-        st.caption(f"{len(said) - MOST_SENTENCES} more in the table; use the filter.")
+        st.caption(
+            f"{len(said) - MOST_SENTENCES} more verdicts are on the tab effects."
+        )
     st.caption(
-        f"{policy(study.declared)}; the verdicts share a risk of 5 %;"
-        f" margin {margin:g}."
+        f"Metric: {policy(study.declared)}. {FALSE_VERDICTS}. Margin: {margin:g}."
     )

@@ -149,6 +149,12 @@ def verbs() -> Iterator[Case]:
     yield typed("\N{PARTY POPPER}", says="No such command")
     yield typed("plan", says="Missing argument")
     yield typed("plan", SPACE, SPACE, says="unexpected extra argument")
+    yield typed("report", "x", "out.html", says="with --to out.html")
+    yield typed("export", "x", "out.csv", says="with --to out.csv")
+    for width in ("wide", "3.25px", "-3", "nan", "1e400", "3.25.1", ""):
+        yield typed("plot", "x", "--width", width, says="is not a width; type one such")
+    for width in ("0.5", "999cm", "9" * 400):
+        yield typed("plot", "x", "--width", width, says="is from 1 to 50 inches wide")
     yield typed("plan", SPACE, "--cpu", "1", says="No such option")
     yield typed("plan", SPACE, "--cpus", says="requires an argument")
     for said in (

@@ -64,6 +64,7 @@ def test_removing_effects_leaves_the_noise_of_a_mean(agreement: ModuleType) -> N
     assert np.std(means, axis=0) == pytest.approx(expected, rel=0.06)
 
 
+@pytest.mark.slow
 def test_a_planted_reversal_is_noticed(agreement: ModuleType) -> None:
     """The comparison can fail: with the rows exchanged, verdicts are opposite."""
     changes, values = agreement.stored()

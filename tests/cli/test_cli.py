@@ -91,6 +91,7 @@ def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_plan_says_how_many_seeds_are_added(say: Say) -> None:
     code, out, _ = say("plan", "tiny.yaml", "--until-decided", "20")
     assert code == 0
@@ -260,6 +261,7 @@ def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> Non
     assert (code, "no file" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_latex_of_a_table(trained: Say) -> None:
     code, out, _ = trained("table", "tiny", "--format", "latex")
     assert code == 0
@@ -283,6 +285,7 @@ def test_latex_of_a_table(trained: Say) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_plan_does_not_name_one_value_of_a_recipe_that_varies(say: Say) -> None:
     text = Path("tiny.yaml").read_text()
     text = text.replace("layout: [serial, parallel]", "recipe.lr: [2e-3, 1e-2]")
@@ -506,7 +509,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_on_a_terminal_there_are_bars(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny)
     ours, theirs = pty.openpty()

@@ -116,7 +116,7 @@ def test_any_number_of_prefix_tokens(
     contract.check_prefix_tokens(factor, parameter, level, backbone)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_all_pairs_build_or_give_a_reason() -> None:
     pairs = itertools.combinations(factors.parameters(), 2)
     assert sum(contract.check_pair(one, two) for one, two in pairs) > 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -32,6 +32,15 @@ from tests.families.test_families import SMALL
 module: Any = import_module("ablate.cost.count")
 
 DEPTHS: dict[str, Level] = {"cait": 4, "t2t": 4, "vit": 5}
+HEADS = ("mask-rcnn-small", "detr-small", "upernet-small")
+# Families whose smallest member takes several seconds.
+LARGE = ("swin", "poolformer", "lvt", "pvt")
+
+
+def marked(names: Iterable[str], long: Sequence[str]) -> list[Any]:
+    """Parameters of a test; those that take long are proofs."""
+    marks = {True: pytest.mark.proof, False: ()}
+    return [pytest.param(name, marks=marks[name in long]) for name in names]
 
 
 def whole(architecture: Architecture) -> tuple[nn.Module, Tensor]:
@@ -98,7 +107,7 @@ levels = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", SMALL)
+@pytest.mark.parametrize("family", marked(SMALL, LARGE))
 @settings(max_examples=2)
 @example({})
 @example({"shortcuts.count": 2, "ffn.kernel": 3, "drop.path": 0.1})
@@ -116,7 +125,7 @@ def test_the_cost_is_that_of_all_modules(family: str, chosen: dict[str, Level]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["mask-rcnn-small", "detr-small", "upernet-small"])
+@pytest.mark.parametrize("head", marked(HEADS, ("mask-rcnn-small", "detr-small")))
 def test_the_cost_with_a_head_is_that_of_all_modules(head: str) -> None:
     task = heads.find(head)
     assert task is not None
@@ -400,6 +409,7 @@ def test_a_network_of_a_user_is_traced_in_full() -> None:
     assert cost_of(model, image).flops_paper == matrix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "known"), [("swin_tiny_patch4_window7_224", True), ("resnet18", False)]
 )

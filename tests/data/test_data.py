@@ -241,7 +241,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+# After an error, torch waits five seconds for each loading process.
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_an_unreadable_image_is_an_error_that_names_it(
     folder: Path, split: str, workers: int

@@ -274,6 +274,7 @@ def test_other_families_are_looked_into_too(backbone: str) -> None:
     assert attends == (backbone != "poolformer_s12")
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing_and_draws_nothing() -> None:
     model = network().train()
     before, random = (

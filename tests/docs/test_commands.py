@@ -41,11 +41,23 @@ RUN = {
     for text, command in COMMANDS.items()
     if command.page not in TUTORIALS and text not in ELSEWHERE and not command.needs_ray
 }
+# They take about five seconds each.
+LONG = (
+    "ablate cost FILE --timing",
+    "ablate cost search_spaces/augvit/table2.yaml",
+    "ablate run search_spaces/search.yaml",
+)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("simulated")
-@pytest.mark.parametrize("text", RUN)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(text for text in RUN if text not in LONG),
+        *(pytest.param(text, marks=pytest.mark.proof) for text in LONG),
+    ],
+)
 def test_it_runs(
     text: str,
     prepared: Path,

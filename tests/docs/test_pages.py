@@ -16,7 +16,7 @@ DOCS = Path(make_tutorials.__file__).parent
 PAGES = sorted(DOCS.glob("**/*.md"))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     done = subprocess.run(
         [

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -31,9 +32,10 @@ from tests.processes import ended
 pytestmark = pytest.mark.slow  # A nursery imports torch.
 
 
-@pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    made = Nursery(tmp_path / "nursery")
+@contextmanager
+def started(folder: Path) -> Iterator[Nursery]:
+    """A nursery that ends with everything in it."""
+    made = Nursery(folder)
     made.hold()
     yield made
     left = processes(made)
@@ -41,6 +43,26 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
     _, alive = psutil.wait_procs(left, 30)
     assert not alive, "nothing outlives a nursery"
     assert not made.folder.exists()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    with started(tmp_path_factory.mktemp("shared") / "nursery") as made:
+        yield made
+
+
+@pytest.fixture
+def nursery(shared: Nursery) -> Nursery:
+    """The nursery of all tests that leave it alive, without workers."""
+    assert until(lambda: not workers(shared))
+    return shared
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Nursery]:
+    """A nursery of this test alone."""
+    with started(tmp_path / "nursery") as made:
+        yield made
 
 
 def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
@@ -107,17 +129,17 @@ def test_the_client_of_a_killed_worker_hears_of_it(nursery: Nursery) -> None:
 
 @pytest.mark.proof
 def test_workers_die_with_the_nursery_and_a_client_starts_another(
-    nursery: Nursery,
+    own: Nursery,
 ) -> None:
-    with nursery.worker() as worker:
+    with own.worker() as worker:
         costs(worker, 96)
-        left = processes(nursery)
-        os.kill(nursery.process_id, signal.SIGKILL)
+        left = processes(own)
+        os.kill(own.process_id, signal.SIGKILL)
         with pytest.raises((EOFError, ConnectionError)):
             worker.recv_bytes()
         _, alive = psutil.wait_procs(left, 30)
         assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
-    with nursery.worker() as worker:
+    with own.worker() as worker:
         assert costs(worker, 96) == count(vit(96))
 
 

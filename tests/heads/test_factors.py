@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -49,6 +51,12 @@ def maps_of(wanted: Architecture) -> torch.Tensor:
     return maps
 
 
+@cache
+def plain_maps_of(family: str) -> torch.Tensor:
+    """The maps of the family's network without any factor."""
+    return maps_of(architecture(family))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", sorted(factors.catalogue()))
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -70,6 +78,6 @@ def test_a_factor_of_blocks_changes_what_a_head_sees(
     seen = maps_of(wanted)
     assert seen.isfinite().all()
     if factor not in IN_TRAINING:
-        plain = maps_of(architecture(family.name))
+        plain = plain_maps_of(family.name)
         assert plain.shape != seen.shape or not torch.equal(plain, seen)
     assert count(wanted).flops > 0

@@ -123,6 +123,7 @@ def test_the_map_of_a_vit_is_that_of_timm_at_any_size(size: tuple[int, int]) -> 
     torch.testing.assert_close(found.flatten(2).transpose(1, 2), tokens)
 
 
+@pytest.mark.slow
 def test_the_maps_of_pvt_have_four_scales() -> None:
     ours = maps_of(network("pvt_tiny", "upernet-small", 64, 96))
     with torch.no_grad():

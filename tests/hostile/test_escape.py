@@ -50,6 +50,7 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_control_characters_are_seen_and_can_be_had_back(text: str) -> None:
     assert escape.restore(escape.visible(text)) == text

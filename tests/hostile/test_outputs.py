@@ -252,12 +252,14 @@ def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     assert not ACTING.search(text)
 
 
+@pytest.mark.slow
 def test_json_is_exact(grid: Table) -> None:
     text = render(grid, "json")
     assert json.loads(text) == json.loads(json.dumps(list(grid.data), default=str))
     assert not ACTING.search(text)
 
 
+@pytest.mark.slow
 def test_latex_stays_inside_its_table(grid: Table) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
@@ -336,6 +338,7 @@ def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> Non
         )
 
 
+@pytest.mark.slow
 def test_the_plan_shows_hostile_levels_as_text(hostile: Hostile, verb: Verb) -> None:
     text = hostile.study.results().document.replace(
         "question: Does a shortcut help a very small ViT?", ""

@@ -378,6 +378,7 @@ def test_a_child_that_keeps_the_output_open_does_not_hold_the_trial(
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "body", ["print('a line'); time.sleep(0.2)", "time.sleep(0.2)"]
 )

@@ -77,6 +77,7 @@ def test_the_documentation_shows_the_examples_as_they_are() -> None:
     assert stored.endswith(shown)
 
 
+@pytest.mark.slow
 def test_the_parts_in_the_documentation_train(use: Use, run: Run, study: Study) -> None:
     use(blocks(OWN, "python")[-1])
     text = blocks(OWN, "yaml")[-1]

@@ -91,6 +91,7 @@ def test_the_table_tells_the_gain_over_the_control(
     assert run_text(TEXT.replace("CONTROL", "iso-params")).trained == 0
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_nearest_in_cost_is_the_control(
     run_text: RunText,
     options: Options,

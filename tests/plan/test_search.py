@@ -113,7 +113,13 @@ def load(text: str, strategy: str = "tpe") -> Space:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", SAMPLERS)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        *(name for name in SAMPLERS if name != "gp"),
+        pytest.param("gp", marks=pytest.mark.proof),
+    ],
+)
 def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
     strategy: str,
 ) -> None:

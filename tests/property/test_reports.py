@@ -25,7 +25,7 @@ from ablate.study import Study
 from tests.store.desk import Curve, Desk
 
 # Each example trains, reads and draws a study, which takes about two seconds.
-EXAMPLES = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 6
+EXAMPLES = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 4
 HEAD = """
 question: Which part helps?
 backbone: {family: vit, patch_size: 4, width: 8, depth: 2, heads: 2}

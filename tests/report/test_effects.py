@@ -57,7 +57,7 @@ def test_an_effect_is_the_paired_t_test(trust: ModuleType) -> None:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(0, "at equal FLOPs"), (40, "at +0.04 MFLOPs"), (-40, "with 0.04 MFLOPs fewer")],
+    [(0, "at equal FLOPs"), (40, "at +0.04 MFLOPs"), (-40, "at -0.04 MFLOPs")],
 )
 def test_a_sentence_says_what_the_row_costs(
     trust: ModuleType, more: int, said: str

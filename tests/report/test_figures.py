@@ -41,6 +41,7 @@ FRONT = Chart(
 )
 
 
+@pytest.mark.slow
 def test_text_is_text(tmp_path: Path) -> None:
     text = svg(FOREST)
     for word in ("The title", "difference", *ROWS, "helps"):
@@ -139,14 +140,26 @@ def test_the_names_of_axes_lie_inside_the_figure(sideways: bool, width: float) -
 @pytest.mark.parametrize("width", [3.25, 7.0])
 def test_numbers_of_rows_do_not_overlap(width: float) -> None:
     """The front has the first choice, as it is drawn last."""
-    cloud = Series("dominated", [1.0, 1.01, 2.0], [1.0, 1.01, 0.5], keys=[11, 12, 13])
+    crowd = [1.0, 1.001, 1.002, 1.003, 1.004, 1.005]
+    cloud = Series(
+        "dominated", [*crowd, 2.0], [*crowd, 0.5], keys=[11, 12, 13, 14, 15, 16, 17]
+    )
     front = Series("front", [1.0, 3.0], [1.02, 3.0], keys=[21, 22], joined=True)
     figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
     written = {text.get_text(): text for text in figure.axes[0].texts}
-    assert set(written) == {"21", "22", "13"}
+    assert {"21", "22", "17"} < set(written)
+    assert len(written) < 9, "there is no room for all"
     boxes = [text.get_window_extent() for text in written.values()]
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other)
+
+
+@pytest.mark.parametrize("width", [3.25, 7.0])
+def test_rows_that_lie_together_are_both_named(width: float) -> None:
+    cloud = Series("dominated", [1.0, 2.0], [1.0, 0.5], keys=[5, 1])
+    front = Series("front", [1.0, 3.0], [1.01, 3.0], keys=[6, 4], joined=True)
+    figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
+    assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5", "6"}
 
 
 def test_names_of_parallel_axes_do_not_overlap() -> None:

@@ -38,6 +38,7 @@ def study(options: Options) -> Study:
     return Study("parts", options.url)
 
 
+@pytest.mark.slow
 def test_tables_show_labels(study: Study) -> None:
     table = study.table()
     header = table.splitlines()[2]
@@ -75,6 +76,7 @@ def test_lines_of_one_row_are_no_figure(study: Study) -> None:
         coordinates(replace(results, cells=results.cells[:1]))
 
 
+@pytest.mark.slow
 def test_figures_sentences_and_the_report_show_labels(
     study: Study, tmp_path: Path
 ) -> None:

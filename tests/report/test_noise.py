@@ -108,6 +108,7 @@ def test_units_do_not_matter() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_a_row_with_unusual_noise_stands_alone(seeds: int) -> None:
     values = drawn(6, seeds)
@@ -123,6 +124,7 @@ def test_a_row_with_unusual_noise_stands_alone(seeds: int) -> None:
     assert (test.low, test.high) == (pytest.approx(low), pytest.approx(high))
 
 
+@pytest.mark.slow
 def test_all_rows_stand_alone_if_the_reference_is_unusual() -> None:
     values = drawn(6, 4)
     values[0] += [9.0, -7.0, 4.0, -6.0]
@@ -165,6 +167,7 @@ def test_no_noise_is_no_information() -> None:
     assert first is None or first.error > 0
 
 
+@pytest.mark.slow
 def test_differences_that_are_equal_on_paper_have_no_noise() -> None:
     """The last bits of 80.1 - 80.0 say nothing, also of a row that stands alone."""
     values = 80 + np.random.default_rng(1).normal(0, 0.3, (8, 3))
@@ -205,6 +208,7 @@ def test_the_error_rate_holds_under_each_noise(rows: int, seeds: int) -> None:
         assert wrong <= 0.05 + 3 * (2 * 0.05 * 0.95 / 20_000) ** 0.5
 
 
+@pytest.mark.slow
 def test_large_families_take_little_memory_and_time() -> None:
     values = drawn(2000, 3)
     values[7] += 500
@@ -353,8 +357,9 @@ def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
     results = trust.made(values, trust.names(7))
     table = effects_table(results, effects(results, 0.5), 0.5)
     assert any(
-        note.startswith("Tested with its own seeds only (paired t), because its noise")
-        and note.endswith(": row 4.")
+        note.startswith(
+            "Row 4: tested by a paired t test of each row's own differences"
+        )
         for note in table.notes
     )
     assert [row["row"] for row in table.data if row["alone"]] == [4]

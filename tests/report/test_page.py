@@ -273,6 +273,7 @@ def test_the_theme_changes_no_word(
     assert "stroke: currentColor = " not in text
 
 
+@pytest.mark.slow
 def test_a_report_tells_a_commit_and_a_platform_in_short(
     study: Study, tmp_path: Path
 ) -> None:

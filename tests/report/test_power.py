@@ -25,7 +25,9 @@ def trust() -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "seeds"), [(1, 4), (4, 3), (7, 5)])
+@pytest.mark.parametrize(
+    ("rows", "seeds"), [(1, 4), (4, 3), pytest.param(7, 5, marks=pytest.mark.proof)]
+)
 def test_the_difference_is_found_with_that_probability(
     trust: ModuleType, rows: int, seeds: int
 ) -> None:
@@ -36,7 +38,9 @@ def test_the_difference_is_found_with_that_probability(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize(
+    "seeds", [3, *(pytest.param(seeds, marks=pytest.mark.proof) for seeds in (5, 10))]
+)
 def test_a_primary_difference_is_found_with_that_probability(
     trust: ModuleType, seeds: int
 ) -> None:

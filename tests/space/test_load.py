@@ -5,7 +5,9 @@ them.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -44,7 +46,18 @@ def test_presets_load_and_open_with_their_command(file: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
 def test_presets_fit_the_exported_schema(file: Path) -> None:
-    jsonschema.validate(parse(file.read_text(), file.name).values, space.json_schema())
+    schema = exported_schema()
+    jsonschema.Draft202012Validator(schema).validate(
+        parse(file.read_text(), file.name).values
+    )
+
+
+@cache
+def exported_schema() -> dict[str, Any]:
+    """The schema, which is checked once."""
+    schema = space.json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return schema
 
 
 @pytest.mark.slow
@@ -324,6 +337,7 @@ def test_preparations_that_are_refused(said: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None:
     text = SHORT + "recipe: {preset: deit, rand_augment: ''}\ndata: "
     in_memory, files = (

@@ -96,6 +96,7 @@ def test_on_postgresql_no_statement_writes_even_for_the_owner(
     assert not Path("/tmp/ablate-test-program").exists()
 
 
+@pytest.mark.slow
 def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reader(
     server: str, owner: str
 ) -> None:

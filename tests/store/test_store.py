@@ -1,6 +1,4 @@
-"""The store: one writer, readers that cannot write, results that stand, tables that
-migrations make.
-"""
+"""The store: one writer, readers that cannot write, results that stand."""
 
 from __future__ import annotations
 
@@ -35,7 +33,6 @@ from ablate.records import (
 from ablate.store import database
 from ablate.store.catalogue import MISSING
 from ablate.store.reader import Reader
-from ablate.store.tables import metadata
 from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.store.older import to_revision_8
@@ -87,13 +84,9 @@ def rows(url: str, statement: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in reader.query(statement)[1]]
 
 
-def test_migrations_make_the_tables_that_the_code_declares(url: str) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
+def test_a_new_store_is_of_the_newest_revision(url: str) -> None:
     Writer(url).close()
     with create_engine(f"sqlite:///{url}").connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         assert (
             connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             == database.HEAD
@@ -447,32 +440,6 @@ def test_any_order_of_events_keeps_one_result_a_trial(
         )
         == []
     )
-
-
-@pytest.mark.parametrize("at", [1, 4, 9])
-def test_a_kill_during_the_first_migration_leaves_nothing_behind(
-    at: int, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from alembic import op
-
-    class Killed(BaseException):
-        pass
-
-    original, seen = op.create_table, 0
-
-    def die(*arguments: object, **more: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == at:
-            raise Killed
-        return original(*arguments, **more)
-
-    monkeypatch.setattr(op, "create_table", die)
-    with pytest.raises(Killed):
-        Writer(url)
-    monkeypatch.undo()
-    Writer(url).close()
-    assert rows(url, "SELECT COUNT(*) FROM studies") == [(0,)]
 
 
 def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:

@@ -78,6 +78,7 @@ def noisy(count: int, seed: int = 0) -> list[Found]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_that_of_pycocotools(seed: int) -> None:
     from pycocotools.coco import COCO

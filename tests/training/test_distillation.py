@@ -496,6 +496,7 @@ def test_distillation_without_a_teacher_is_refused() -> None:
         space.load("\n".join(alone), "s.yaml")
 
 
+@pytest.mark.slow
 def test_weights_of_another_network_are_refused(
     teacher: Teacher, tmp_path: Path
 ) -> None:

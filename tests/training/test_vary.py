@@ -150,6 +150,7 @@ def test_a_stored_space_keeps_what_varies() -> None:
     assert from_data(data, declared.document).seeds.vary == ("init", "order")
 
 
+@pytest.mark.slow
 def test_reports_say_what_does_not_vary(options: Options) -> None:
     text = TEXT.replace("VARY", "[order, split]").replace("count: 2", "count: 3")
     pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
@@ -164,6 +165,7 @@ def test_reports_say_what_does_not_vary(options: Options) -> None:
     assert "order" not in findings["noise left out"].text
 
 
+@pytest.mark.slow
 def test_seeds_that_stand_for_something_else_are_another_declaration(
     options: Options,
 ) -> None:
@@ -221,6 +223,7 @@ def test_seeds_that_decide_something_else_are_not_left_out(desk: Desk) -> None:
     assert "left out" not in render(study.effects_table(), "md")
 
 
+@pytest.mark.slow
 def test_the_store_has_what_a_seed_decides(options: Options) -> None:
     text = TEXT.replace("VARY", "[order, split]")
     pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
@@ -231,6 +234,7 @@ def test_the_store_has_what_a_seed_decides(options: Options) -> None:
     assert {json.loads(data)["split"] - seed for seed, _, data in rows} == {1}
 
 
+@pytest.mark.slow
 def test_a_store_of_the_revision_before_opens_and_has_usual_seeds(
     options: Options,
 ) -> None:
