@@ -207,10 +207,11 @@ class Study:
         if not found:
             if of == "controls":
                 missing = (
-                    "no variant with an iso-cost control; add `control: iso-flops`"
+                    "no row with a control of the same cost; add the line `control:"
+                    " iso-flops` to its file"
                 )
             else:
-                missing = "no variant"
+                missing = "no row to compare with row 0"
             raise AblateError(f"{self.name} has {missing}")
         return grids.effects_table(results, found, least, controls=of == "controls")
 
@@ -291,11 +292,12 @@ class Study:
             data.append({"factor": name, **shares})
         grid = plain(data, results.question)
         notes = [
-            "Share of each factor in the metric, over the completed cells. ped_anova:"
-            " how much its levels in the better cells differ from those in all cells."
-            " fanova: the variance of the metric that it explains in a random forest"
-            " (only factors that every cell reads). Both are estimates, and can be far"
-            " off: in a complete grid, importance is exact."
+            "How much each factor contributes to the differences in the metric between the"
+            " completed cells. ped_anova: how much the distribution of its levels among the"
+            " better cells differs from that among all cells. fanova: the share of the"
+            " variance that it explains in a random forest (only factors that are used in"
+            " every cell). Both are estimates and can be far off. In a complete grid with"
+            " two or more seeds, exact shares are computed instead."
         ]
         return replace(grid, notes=notes)
 

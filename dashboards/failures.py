@@ -25,8 +25,8 @@ def tell(error: Exception) -> None:
     words.notice(str(error), "error")
     if "brings an older one up to date" in str(error):
         st.info(
-            "The dashboard only reads. `ablate run FILE` and `ablate resume` upgrade the"
-            " store; run one of them, then reload this page."
+            "This store was written by an older version. `ablate run FILE` and `ablate"
+            " resume` upgrade it; run one of them, then reload this page."
         )
     elif "no store at" in str(error):
         st.info(

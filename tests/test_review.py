@@ -338,7 +338,7 @@ def test_one_number_of_seeds_is_proposed_for_all_rows(reviewed: Study) -> None:
     rates = "  recipe.lr: [2e-3, 1e-3, 5e-4, 4e-3, 8e-3]\n  layout:"
     found = reviewed(SOUND.replace("  layout:", rates), made=flat)
     (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
-    rows = re.findall(r"row \d \([^)]+\), [+-][0-9.]+ points on 4 seeds", few)
+    rows = re.findall(r"row \d \([^)]+: [+-][0-9.]+ points on 4 seeds\)", few)
     assert len(rows) > 1
     assert len(re.findall("`seeds: [0-9]+`", few)) == 1
 
@@ -357,10 +357,10 @@ def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
 
     found = reviewed(SOUND, made=close)
     (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
-    assert few.endswith(
+    assert (
         " 50 more seeds are not enough for an even chance of a conclusive verdict: row 1"
-        " needs about 80."
-    )
+        " needs about 80. In your next study"
+    ) in few
 
 
 @pytest.mark.slow

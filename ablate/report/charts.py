@@ -137,8 +137,8 @@ def effects_chart(
         sideways=True,
         zero=True,
         note=(
-            "Bars: 95 % intervals, not adjusted for the number of rows. Colours: verdicts,"
-            f" adjusted for it; margin {margin:g}."
+            "Bars: 95 % intervals, not adjusted for the number of rows. Colours: verdicts;"
+            f" they are adjusted for the number of rows. Margin: {margin:g}."
         ),
     )
 
@@ -180,9 +180,11 @@ def terms_chart(
     """
     shown = [term for term in terms if term.estimate is not None]
     if not shown:
+        is_complete = all(cell.values for cell in results.cells)
+        missing = "" if is_complete else "complete the missing cells, or "
         raise AblateError(
-            f"{results.name}: its completed cells do not determine {title.lower()};"
-            " complete the missing cells, or use design: grid"
+            f"{title} cannot be estimated from the completed cells of {results.name};"
+            f" {missing}use `design: grid`"
         )
     by_kind = _grouped(shown, lambda term: term.kind)
     return Chart(

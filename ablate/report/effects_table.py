@@ -14,6 +14,7 @@ from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
+from ablate.report.noise import OWN
 from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
@@ -33,12 +34,16 @@ from ablate.report.wording import (
 
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
+OF_ALL_ROWS = (
+    f"noise estimated from all rows, and with a weight of {OWN:g} from the row itself"
+)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells. This assumes that it is equal in all of them,"
-    " and that an effect is the same for every seed; five seeds or more in every cell do"
-    " not need this. If a verdict here contradicts that of a row, quote that of the row."
+    " and that an effect is the same for every seed. With five or more seeds in every"
+    " cell, the noise is not pooled. If a verdict here contradicts that of a row, the"
+    " verdict of the row counts."
 )
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
@@ -60,8 +65,8 @@ def exploratory(primary: Sequence[Primary]) -> str:
     else:
         family = "comparisons of rows with row 0"
     return (
-        f"Exploratory: the 5 % of the study belong to the {family}. The risk of false"
-        " verdicts in this table is additional."
+        f"Exploratory: the study's error rate of 5 % covers only the {family}. False"
+        " verdicts in this table come on top of it."
     )
 
 
@@ -85,7 +90,7 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = "paired t" if controls or is_single else "noise estimated from all rows"
+    how = "paired t" if controls or is_single else OF_ALL_ROWS
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
@@ -115,11 +120,7 @@ def effects_table(
     if controls:
         notes += _uncontrolled(results, effects)
     if alone:
-        notes.append(
-            f"{rows_text(alone).capitalize()}: tested by a paired t test of each row's own"
-            " differences, because their noise, or that of row 0, is much larger than that"
-            " of all rows together."
-        )
+        notes.append(_alone_note(alone))
     primary = [str(effect.row) for effect in effects if effect.primary]
     if primary:
         notes.append(
@@ -155,6 +156,16 @@ def _uncontrolled(results: StudyResults, effects: Sequence[Effect]) -> list[str]
         f"Compared with row {rows[0].against}, because no other width of the baseline is"
         f" nearer in cost: row {listed}."
     ]
+
+
+def _alone_note(rows: Sequence[int]) -> str:
+    """Returns which rows the noise of the other rows is not used for."""
+    are, their = ("is", "its") if len(rows) == 1 else ("are", "their")
+    return (
+        f"{rows_text(rows).capitalize()} {are} tested by a paired t test on {their} own"
+        " differences only, because these differences, or the results of row 0, vary much"
+        " more than is usual in this study."
+    )
 
 
 def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
@@ -204,13 +215,14 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
     images = effects[0].images
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
-        " by seed and image, with 95 % intervals (Student's t). these images: the"
+        " by seed and image, with 95 % intervals (Student's t on the row's own"
+        " differences; the verdicts estimate the noise from all rows). these images: the"
         " interval holds for other seeds on the same test images. new images: it holds for"
-        " other seeds on other test images.",
-        "P(better): the probability that, with a new seed and on as many new images, the"
-        " row classifies more images correctly than row 0. won: images that the"
-        " row classifies correctly with more seeds than row 0 does. lost: images that it"
-        " classifies correctly with fewer seeds.",
+        " other seeds on other test images. The two are equal if the choice of the images"
+        " adds no measurable spread.",
+        f"P(better): the probability that, with a new seed and on {images} new images, the"
+        " row classifies more images correctly than row 0. won: images that are classified"
+        " correctly by more of the row's seeds than of row 0's seeds. lost: by fewer.",
     ]
     return Table(
         columns=columns,
@@ -379,12 +391,12 @@ def factors_table(
         what = "What both levels do together beyond the sum of each alone"
     else:
         what = (
-            "Level against the factor's baseline, on average over the levels of the"
-            " other factors"
+            "Each level is compared with the factor's baseline level, averaged over the"
+            " levels of the other factors"
         )
     notes = [
-        f"{what}; seeds are blocks, sd of one training {model.sd:.3g} with"
-        f" {model.freedom:g} degrees of freedom."
+        f"{what}. Seeds are blocks. The standard deviation between trainings of a cell is"
+        f" {model.sd:.3g} ({model.freedom:g} degrees of freedom)."
     ]
     if model.additive:
         notes.append(
@@ -447,9 +459,11 @@ def contributions_table(
     """
     model = Factorial(results, baseline, looks)
     notes = [
-        "alone: the baseline with this factor; left out: the full model less the model"
-        " without it; shapley: its addition on average over all orders of adding"
-        " factors. Seeds are blocks."
+        "alone: the baseline with only this factor changed, minus the baseline. left out:"
+        " the full model minus the full model without this factor. shapley: the gain from"
+        " adding this factor, averaged over all orders of adding the factors. The full"
+        " model has every factor at its full level, by default the last one of its list."
+        " Seeds are blocks."
     ]
     notes.append(exploratory(results.history.primary))
     terms = model.contributions(full, margin, results.direction)

@@ -24,8 +24,9 @@ from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
-    "A false helps or hurts in any row has a probability of at most 5 %, interim looks and"
-    " later declarations of the study included"
+    "The probability of one or more false verdicts (helps or hurts) in the whole study is"
+    " at most 5 %, including verdicts at interim looks and after later changes of the"
+    " study's file"
 )
 
 

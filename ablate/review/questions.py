@@ -28,6 +28,8 @@ from ablate.review.history import declared_again, known_before, left_out_seeds
 FEW_SEEDS = 3
 # The most further seeds that are proposed at once.
 MOST_MORE = 50
+# What rows that need more seeds are, in words. Smaller differences are no claim.
+INCONCLUSIVE = "Inconclusive, with a difference of the margin or more"
 # The most rows that a finding describes one by one.
 MOST_NAMED = 6
 # A variant counts as more expensive from one per cent on.
@@ -242,9 +244,9 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
     # contradict each other.
     together = [*few, *inconclusive]
     if few:
-        yield _few_seeds_finding(study, "too few to estimate the noise", few, together)
+        yield _few_seeds_finding(study, "Too few to estimate the noise", few, together)
     if inconclusive:
-        yield _few_seeds_finding(study, "inconclusive", inconclusive, together)
+        yield _few_seeds_finding(study, INCONCLUSIVE, inconclusive, together)
 
 
 def _not_confirmed(study: Read) -> Iterator[Finding]:
@@ -290,7 +292,7 @@ def _few_seeds_finding(
         and declared.scheduler.name == "fifo"
         and (declared.seeds.looks is not None or count < FEWEST_SEEDS)
     )
-    hint = ""
+    hint = advice = ""
     if study.results.confirmation_seeds:
         can_add = False
         hint = f" Write `confirm: {count + further}` in the strategy of {study.file}."
@@ -305,20 +307,18 @@ def _few_seeds_finding(
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
         hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
-            hint += (
-                " The new seeds are tested at a stricter significance level. In your next"
-                " study, declare `seeds: {until_decided: N}` from the start; N is the most"
-                " seeds of a row."
+            hint += " The new seeds are tested at a stricter significance level."
+            advice = (
+                " In your next study, declare `seeds: {until_decided: N}` from the start,"
+                " where N is the maximum number of seeds per row."
             )
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"
-    rows = [_few_seeds_text(study, effect) for effect in effects[:MOST_NAMED]]
-    if len(effects) > MOST_NAMED:
-        rows.append(f"{len(effects) - MOST_NAMED} more rows")
     return Finding(
         "too few seeds",
-        f"{'; '.join(rows)}: {judgement}.{hint}{_not_enough(effects, further)}",
+        f"{judgement}: {_few_seeds_text(study, effects)}.{hint}"
+        f"{_not_enough(effects, further)}{advice}",
         study.again(option),
     )
 
@@ -328,14 +328,19 @@ def _proposed(effect: Effect) -> int:
     return min(effect.further or FEW_SEEDS, MOST_MORE)
 
 
-def _few_seeds_text(study: Read, effect: Effect) -> str:
-    """Returns the difference of a row and its number of seeds."""
+def _few_seeds_text(study: Read, effects: Sequence[Effect]) -> str:
+    """Returns each row with its difference and its number of seeds."""
     metric = study.results.metric
-    count = len(effect.seeds)
-    seeds = "seed" if count == 1 else "seeds"
-    difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
-    change = change_text(effect.changed)
-    return f"row {effect.row} ({change}), {difference} on {count} {seeds}"
+    texts = []
+    for effect in effects[:MOST_NAMED]:
+        count = len(effect.seeds)
+        seeds = "seed" if count == 1 else "seeds"
+        difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
+        change = change_text(effect.changed)
+        texts.append(f"row {effect.row} ({change}: {difference} on {count} {seeds})")
+    if len(effects) > MOST_NAMED:
+        texts.append(f"{len(effects) - MOST_NAMED} more rows")
+    return ", ".join(texts)
 
 
 def _not_enough(effects: Sequence[Effect], further: int) -> str:

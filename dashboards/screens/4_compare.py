@@ -134,9 +134,9 @@ def page() -> None:
         width="stretch",
     )
     st.caption(
-        "Bold: values that differ. Differences are means over the seeds that both rows"
-        " have, with a 95 % interval (paired t), not adjusted for the number of rows. To"
-        " compare several rows, use the verdicts on the page of the study."
+        "Bold: values that differ. Δ: mean difference over the seeds that both rows have,"
+        " with a 95 % interval (paired t) for this comparison alone. For conclusions about"
+        " several rows, use the verdicts on the page of the study."
     )
     if series:
         st.plotly_chart(

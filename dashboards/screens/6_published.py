@@ -48,7 +48,7 @@ def page() -> None:
         }
         for row in every[name].rows
     ]
-    st.subheader("Printed")
+    st.subheader("As published")
     st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
     for study in here.get(name, []):
         st.subheader("Measured")

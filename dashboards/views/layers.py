@@ -19,9 +19,7 @@ def show(study: Shown) -> None:
     stored = list(reader.diagnostics())
     trainer = study.declared.network.trainer
     if not stored and trainer:
-        words.notice(
-            f"There are no diagnostics for networks that the trainer {trainer} trains."
-        )
+        words.notice(f"Diagnostics are not available for the trainer {trainer}.")
         return
     if not stored:
         parts = with_parts(study.declared)
@@ -35,4 +33,4 @@ def show(study: Shown) -> None:
     if lines:
         inside.show(diagnostic, lines)
     else:
-        st.info("None of the filtered rows has this diagnostic.")
+        st.info("None of the rows shown has this diagnostic.")

@@ -24,7 +24,7 @@ def show(study: Shown) -> None:
     mean = ""
     if first.values:
         value = statistics.fmean(first.values.values())
-        mean = f", {value:.{results.metric.digits}f}"
+        mean = f"; mean {value:.{results.metric.digits}f}"
     levels = change_text(shown_levels(first), results.labels)
     words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
     said = [effect for effect in verdicts(study.name) if effect.row in study.rows]
@@ -37,8 +37,9 @@ def show(study: Shown) -> None:
         )
     if len(said) > MOST_SENTENCES:
         st.caption(
-            f"{len(said) - MOST_SENTENCES} more verdicts are on the tab effects."
+            f"{len(said) - MOST_SENTENCES} more verdicts are on the tab `effects`."
         )
     st.caption(
-        f"Metric: {policy(study.declared)}. {FALSE_VERDICTS}. Margin: {margin:g}."
+        f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}. Margin:"
+        f" {margin:g}."
     )

@@ -357,9 +357,7 @@ def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
     results = trust.made(values, trust.names(7))
     table = effects_table(results, effects(results, 0.5), 0.5)
     assert any(
-        note.startswith(
-            "Row 4: tested by a paired t test of each row's own differences"
-        )
+        note.startswith("Row 4 is tested by a paired t test on its own differences")
         for note in table.notes
     )
     assert [row["row"] for row in table.data if row["alone"]] == [4]
