@@ -208,7 +208,7 @@ class Study:
             if of == "controls":
                 missing = (
                     "no row with a control of the same cost; add the line `control:"
-                    " iso-flops` to its file"
+                    " iso-flops` to the study's file"
                 )
             else:
                 missing = "no row to compare with row 0"
@@ -293,10 +293,10 @@ class Study:
         grid = plain(data, results.question)
         notes = [
             "How much each factor contributes to the differences in the metric between the"
-            " completed cells. ped_anova: how much the distribution of its levels among the"
-            " better cells differs from that among all cells. fanova: the share of the"
-            " variance that it explains in a random forest (only factors that are used in"
-            " every cell). Both are estimates and can be far off. In a complete grid with"
+            " completed cells. ped_anova: how much the distribution of the factor's levels"
+            " among the better cells differs from that among all cells. fanova: the share of the"
+            " variance that the factor explains in a random forest (only factors that are"
+            " used in every cell). Both are estimates and can be far off. In a complete grid with"
             " two or more seeds, exact shares are computed instead."
         ]
         return replace(grid, notes=notes)

@@ -35,14 +35,15 @@ from ablate.report.wording import (
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
 OF_ALL_ROWS = (
-    f"noise estimated from all rows, and with a weight of {OWN:g} from the row itself"
+    f"noise estimated with a weight of {1 - OWN:g} from all rows and {OWN:g} from the row"
+    " itself"
 )
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells. This assumes that it is equal in all of them,"
-    " and that an effect is the same for every seed. With five or more seeds in every"
-    " cell, the noise is not pooled. If a verdict here contradicts that of a row, the"
+    " and that an effect is the same for every seed. If every cell had five or more"
+    " seeds, the noise would not be pooled. If a verdict here contradicts that of a row, the"
     " verdict of the row counts."
 )
 BY_SEED = (
@@ -120,7 +121,8 @@ def effects_table(
     if controls:
         notes += _uncontrolled(results, effects)
     if alone:
-        notes.append(_alone_note(alone))
+        estimated = sum(effect.estimate is not None for effect in effects)
+        notes.append(_alone_note(alone, everywhere=len(alone) == estimated))
     primary = [str(effect.row) for effect in effects if effect.primary]
     if primary:
         notes.append(
@@ -158,13 +160,21 @@ def _uncontrolled(results: StudyResults, effects: Sequence[Effect]) -> list[str]
     ]
 
 
-def _alone_note(rows: Sequence[int]) -> str:
-    """Returns which rows the noise of the other rows is not used for."""
+def _alone_note(rows: Sequence[int], *, everywhere: bool) -> str:
+    """Returns which rows the noise of the other rows is not used for.
+
+    Args:
+        everywhere: whether it is used for no row, because row 0 is unusual.
+    """
+    if everywhere:
+        return (
+            "Each row is tested by a paired t test on its own differences only, because"
+            " the results of row 0 vary much more than those of the other rows."
+        )
     are, their = ("is", "its") if len(rows) == 1 else ("are", "their")
     return (
         f"{rows_text(rows).capitalize()} {are} tested by a paired t test on {their} own"
-        " differences only, because these differences, or the results of row 0, vary much"
-        " more than is usual in this study."
+        " differences only, because these vary much more than those of the other rows."
     )
 
 
@@ -216,13 +226,14 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
         " by seed and image, with 95 % intervals (Student's t on the row's own"
-        " differences; the verdicts estimate the noise from all rows). these images: the"
+        " differences; most verdicts also use the noise of other rows). these images: the"
         " interval holds for other seeds on the same test images. new images: it holds for"
         " other seeds on other test images. The two are equal if the choice of the images"
         " adds no measurable spread.",
         f"P(better): the probability that, with a new seed and on {images} new images, the"
         " row classifies more images correctly than row 0. won: images that are classified"
-        " correctly by more of the row's seeds than of row 0's seeds. lost: by fewer.",
+        " correctly by more seeds of the row than of row 0. lost: images that are"
+        " classified correctly by fewer.",
     ]
     return Table(
         columns=columns,

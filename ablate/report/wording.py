@@ -25,7 +25,7 @@ from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
     "The probability of one or more false verdicts (helps or hurts) in the whole study is"
-    " at most 5 %, including verdicts at interim looks and after later changes of the"
+    " at most 5 %, including verdicts at interim looks and after later changes to the"
     " study's file"
 )
 

@@ -28,8 +28,8 @@ from ablate.review.history import declared_again, known_before, left_out_seeds
 FEW_SEEDS = 3
 # The most further seeds that are proposed at once.
 MOST_MORE = 50
-# What rows that need more seeds are, in words. Smaller differences are no claim.
-INCONCLUSIVE = "Inconclusive, with a difference of the margin or more"
+# A difference below the margin is no claim that needs a verdict.
+UNSURE = "Inconclusive, although the difference is at least as large as the margin"
 # The most rows that a finding describes one by one.
 MOST_NAMED = 6
 # A variant counts as more expensive from one per cent on.
@@ -151,7 +151,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
             "changed checkout",
             f"{len(changed)} trials were trained from a checkout with uncommitted"
             " changes, so their code cannot be recovered. Commit the changes, then"
-            " check whether the trials give the same results.",
+            " check that a trial gives the same result.",
             f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.parts}",
         )
 
@@ -244,9 +244,11 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
     # contradict each other.
     together = [*few, *inconclusive]
     if few:
-        yield _few_seeds_finding(study, "Too few to estimate the noise", few, together)
+        yield _few_seeds_finding(
+            study, "Too few seeds to estimate the noise", few, together
+        )
     if inconclusive:
-        yield _few_seeds_finding(study, INCONCLUSIVE, inconclusive, together)
+        yield _few_seeds_finding(study, UNSURE, inconclusive, together)
 
 
 def _not_confirmed(study: Read) -> Iterator[Finding]:
@@ -307,7 +309,10 @@ def _few_seeds_finding(
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
         hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
-            hint += " The new seeds are tested at a stricter significance level."
+            hint += (
+                " The rows are then tested again on all their seeds, at a stricter"
+                " significance level."
+            )
             advice = (
                 " In your next study, declare `seeds: {until_decided: N}` from the start,"
                 " where N is the maximum number of seeds per row."

@@ -361,3 +361,17 @@ def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
         for note in table.notes
     )
     assert [row["row"] for row in table.data if row["alone"]] == [4]
+
+
+def test_the_table_says_that_row_0_is_why_all_rows_stand_alone(
+    trust: ModuleType,
+) -> None:
+    values = drawn(6, 3)
+    values[0] += [19.0, -17.0, 14.0]
+    results = trust.made(values, trust.names(7))
+    table = effects_table(results, effects(results, 0.5), 0.5)
+    assert all(row["alone"] for row in table.data)
+    (note,) = [note for note in table.notes if "its own differences only" in note]
+    assert note.endswith(
+        "the results of row 0 vary much more than those of the other rows."
+    )
