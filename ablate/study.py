@@ -294,10 +294,10 @@ class Study:
         notes = [
             "How much each factor contributes to the differences in the metric between the"
             " completed cells. ped_anova: how much the distribution of the factor's levels"
-            " among the better cells differs from that among all cells. fanova: the share of the"
-            " variance that the factor explains in a random forest (only factors that are"
-            " used in every cell). Both are estimates and can be far off. In a complete grid with"
-            " two or more seeds, exact shares are computed instead."
+            " among the better cells differs from that among all cells. fanova: the share of"
+            " the variance that the factor explains in a random forest (only for factors"
+            " that apply to every cell). Both are estimates and can be far off. In a"
+            " complete grid with two or more seeds, exact shares are computed instead."
         ]
         return replace(grid, notes=notes)
 

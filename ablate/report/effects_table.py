@@ -35,8 +35,8 @@ from ablate.report.wording import (
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
 OF_ALL_ROWS = (
-    f"noise estimated with a weight of {1 - OWN:g} from all rows and {OWN:g} from the row"
-    " itself"
+    f"variance: {1 - OWN:g} times an estimate from all rows plus {OWN:g} times that of the"
+    " row itself"
 )
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
@@ -228,8 +228,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " by seed and image, with 95 % intervals (Student's t on the row's own"
         " differences; most verdicts also use the noise of other rows). these images: the"
         " interval holds for other seeds on the same test images. new images: it holds for"
-        " other seeds on other test images. The two are equal if the choice of the images"
-        " adds no measurable spread.",
+        " other seeds on other test images; it is never narrower, and with few seeds often"
+        " equal.",
         f"P(better): the probability that, with a new seed and on {images} new images, the"
         " row classifies more images correctly than row 0. won: images that are classified"
         " correctly by more seeds of the row than of row 0. lost: images that are"
@@ -401,10 +401,9 @@ def factors_table(
     if interactions:
         what = "What both levels do together beyond the sum of each alone"
     else:
-        what = (
-            "Each level is compared with the factor's baseline level, averaged over the"
-            " levels of the other factors"
-        )
+        what = "Each level is compared with the factor's baseline level"
+        if not model.additive:
+            what += ", averaged over the levels of the other factors"
     notes = [
         f"{what}. Seeds are blocks. The standard deviation between trainings of a cell is"
         f" {model.sd:.3g} ({model.freedom:g} degrees of freedom)."

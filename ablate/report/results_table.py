@@ -215,7 +215,9 @@ def test_words(number: int) -> str:
     """
     # A single comparison needs no correction.
     if number > 1:
-        return f"noise estimated from all rows, adjusted for {number} comparisons"
+        return (
+            f"noise estimated mainly from all rows, adjusted for {number} comparisons"
+        )
     return "paired t"
 
 

@@ -24,8 +24,8 @@ from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
-    "The probability of one or more false verdicts (helps or hurts) in the whole study is"
-    " at most 5 %, including verdicts at interim looks and after later changes to the"
+    "The probability of one or more false verdicts (helps or hurts) over all rows is at"
+    " most 5 %, including verdicts at interim looks and after later changes to the"
     " study's file"
 )
 

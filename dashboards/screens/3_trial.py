@@ -167,7 +167,7 @@ def body(key: str) -> None:
     columns[4].metric(
         "trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
     )
-    st.subheader("Difference from row 0")
+    st.subheader("Levels, compared with row 0")
     show_difference(trial)
     if known.epochs:
         show_curves(known, found.metrics)

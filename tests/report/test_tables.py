@@ -236,7 +236,7 @@ def test_units(value: float, text: str) -> None:
 def test_the_note_states_the_level_of_the_star() -> None:
     """Verdicts that are taken at three looks share the 5 %."""
     assert (
-        "* p < 0.05 (noise estimated from all rows, adjusted for 2 comparisons)"
+        "* p < 0.05 (noise estimated mainly from all rows, adjusted for 2 comparisons)"
         in (results_table(RESULTS).notes[0])
     )
     assert (
