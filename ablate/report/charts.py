@@ -219,6 +219,24 @@ def _term_name(term: Term, labels: Mapping[str, str]) -> str:
     return " x ".join(change_text({name: level}, labels) for name, level in pairs)
 
 
+def interaction_charts(results: StudyResults) -> list[Chart]:
+    """Draws each pair of factors whose interaction the completed cells show.
+
+    These are the pairs with two lines or more that have two points or more.
+    """
+    names = [name for name in results.factors if _varies_everywhere(name, results)]
+    charts = [
+        interaction_chart(results, one, other)
+        for one, other in itertools.combinations(names, 2)
+    ]
+    return [chart for chart in charts if _lines(chart) >= 2]
+
+
+def _lines(chart: Chart) -> int:
+    """Returns how many series of a chart have two points or more."""
+    return sum(len(series.y) >= 2 for series in chart.series)
+
+
 def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     """Draws the mean metric over one factor, one line per level of the other factor.
 

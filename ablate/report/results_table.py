@@ -215,9 +215,7 @@ def test_words(number: int) -> str:
     """
     # A single comparison needs no correction.
     if number > 1:
-        return (
-            f"noise estimated mainly from all rows, adjusted for {number} comparisons"
-        )
+        return f"adjusted for {number} comparisons; variance estimate shared among rows"
     return "paired t"
 
 

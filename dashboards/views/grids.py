@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection
 
 import streamlit as st
@@ -82,8 +81,8 @@ def _show_interaction(found: StudyResults) -> None:
     """Means over the levels of one factor, one line per level of another; parallel
     lines mean no interaction.
     """
-    pairs = [f"{a} x {b}" for a, b in itertools.combinations(found.factors, 2)]
-    if not pairs:
+    drawn = {chart.title: chart for chart in charts.interaction_charts(found)}
+    if not drawn:
         return
-    one, _, other = st.selectbox("Factors", pairs, key="pair").partition(" x ")
-    show_chart(charts.interaction_chart(found, one, other), key="interaction")
+    pair = st.selectbox("Factors", list(drawn), key="pair")
+    show_chart(drawn[pair], key="interaction")

@@ -56,7 +56,7 @@ HARMLESS = [
     "How many shortcuts, 50% | or_more?",
     "80.70 ± 0.14 (+1.00)",
     "shortcuts.b = 5 does not divide the width 384",
-    "* p < 0.05 (noise estimated mainly from all rows, adjusted for 2 comparisons). FLOPs:"
+    "* p < 0.05 (adjusted for 2 comparisons; variance estimate shared among rows). FLOPs:"
     " executed multiply-adds.",
     "C:\\data\\new",
     "patch_size & width",

@@ -13,7 +13,7 @@ from scipy import stats
 from ablate.errors import AblateError
 from ablate.records import Looks, Status, StudyResults
 from ablate.report import effects_table
-from ablate.report.charts import interaction_chart, terms_chart
+from ablate.report.charts import interaction_chart, interaction_charts, terms_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
 from ablate.report.verdicts import Estimate, Verdict, verdicts_by_holm
@@ -324,6 +324,24 @@ def test_interactions_of_a_folded_grid_are_not_made_up(trust: ModuleType) -> Non
     for line in chart.series:
         assert abs(line.y[1] - line.y[0]) < 0.2
         assert len(line.y) == 2
+
+
+def test_only_interactions_that_the_cells_show_are_drawn(trust: ModuleType) -> None:
+    """One factor at a time shows none; the two factors of a grid show theirs."""
+    grid = [
+        dict(zip("abc", cell, strict=True))
+        for cell in itertools.product((0, 1), (0, 1), (0,))
+    ]
+    values = [
+        [70.0, 70.1, 69.9],
+        [71.0, 71.2, 70.9],
+        [72.0, 72.1, 71.8],
+        [75.0, 75.1, 74.8],
+    ]
+    charts = interaction_charts(study(trust, values, grid))
+    assert [chart.title for chart in charts] == ["a x b"]
+    alone = study(trust, values[:3], grid[:3])
+    assert interaction_charts(alone) == []
 
 
 def test_effects_against_controls_of_the_same_cost(trust: ModuleType) -> None:

@@ -236,11 +236,11 @@ def test_units(value: float, text: str) -> None:
 def test_the_note_states_the_level_of_the_star() -> None:
     """Verdicts that are taken at three looks share the 5 %."""
     assert (
-        "* p < 0.05 (noise estimated mainly from all rows, adjusted for 2 comparisons)"
+        "* p < 0.05 (adjusted for 2 comparisons; variance estimate shared among rows)"
         in (results_table(RESULTS).notes[0])
     )
     assert (
-        "* p < 0.05, adjusted for all 3 looks (noise"
+        "* p < 0.05, adjusted for all 3 looks (adjusted for 2"
         in (results_table(RESULTS, looks=Looks(3, 9, 3)).notes[0])
     )
 
