@@ -264,9 +264,8 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
             time = f"{3600 * hours:.0f} {kind}-seconds"
         else:
             time = f"{hours:.2f} {kind}-hours"
-        told = (
-            f"{row['trials']} trials on {row['device']}: {time} of training and testing"
-        )
+        trials = "1 trial" if row["trials"] == 1 else f"{row['trials']} trials"
+        told = f"{trials} on {row['device']}: {time} of training and testing"
         if row["metered"]:
             if row["metered"] == row["epochs"]:
                 part = ""

@@ -35,9 +35,10 @@ def show(study: Shown) -> None:
     )
     for index in picked["selection"]["rows"]:
         go("trial", trial=str(frame.iloc[index]["trial"]))
+    trials = "1 trial" if len(frame) == 1 else f"{len(frame):,} trials"
     st.caption(
-        f"{len(frame):,} trials. Click a heading to sort, the box at the left of a line to"
-        " open that trial, and the magnifier to search."
+        f"{trials}. Click a heading to sort, the box at the left of a line to open that"
+        " trial, and the magnifier to search."
     )
     st.download_button(
         "Download as CSV",
@@ -100,7 +101,7 @@ def _matching(frame: pd.DataFrame) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(values) and values.nunique() > 10:
             least, most = float(values.min()), float(values.max())
             low, high = st.slider(
-                "From and to",
+                "Range",
                 least,
                 most,
                 (least, most),

@@ -36,9 +36,7 @@ def show(study: Shown) -> None:
             VERDICTS[str(effect.verdict)],
         )
     if len(said) > MOST_SENTENCES:
-        st.caption(
-            f"{len(said) - MOST_SENTENCES} more verdicts are on the tab `effects`."
-        )
+        st.caption(f"More verdicts on the tab `effects`: {len(said) - MOST_SENTENCES}.")
     st.caption(
         f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}. Margin:"
         f" {margin:g}."
