@@ -292,7 +292,10 @@ def test_primary_factors_are_the_family_of_the_study(desk: Desk) -> None:
     assert "Primary, tested one after the other" in " ".join(table.notes)
     for other in ("rows", "interactions"):
         notes = " ".join(study.effects_table(other).notes)
-        assert "Exploratory: the 5 % of the study belong to the main effects" in notes
+        assert (
+            "Exploratory: the study's error rate of 5 % covers only the main effects"
+            in notes
+        )
 
 
 def test_tables_of_factors_are_exploratory_otherwise(desk: Desk) -> None:
@@ -300,7 +303,10 @@ def test_tables_of_factors_are_exploratory_otherwise(desk: Desk) -> None:
     assert "Exploratory" not in " ".join(study.effects_table().notes)
     for of in ("factors", "interactions", "contributions"):
         notes = " ".join(study.effects_table(of).notes)
-        assert "Exploratory: the 5 % of the study belong to the comparisons" in notes
+        assert (
+            "Exploratory: the study's error rate of 5 % covers only the comparisons"
+            in notes
+        )
 
 
 def test_a_resumed_study_adds_the_seeds_of_its_history(desk: Desk) -> None:
