@@ -89,6 +89,7 @@ def notice(
     """A notice, a warning or an error.
 
     Args:
+        text: words in backticks are shown as code.
         kind: info, warning or error.
         title: printed before the text, in bold.
         command: what to type, below the text.
@@ -109,7 +110,7 @@ def notice(
         foot = Markup()
     _show(
         Markup('<div role="alert" style="{}; {}">{}{}{}</div>').format(
-            style, wrap, head, escape.html(text), foot
+            style, wrap, head, escape.html_with_code(text), foot
         )
     )
 
