@@ -328,7 +328,7 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
             f"{address}/study?study=tiny&view=layers&diagnostic=token_cosine&f.shortcuts.count=1&f.layout=parallel"
         )
         expect(
-            page.get_by_text("None of the filtered rows has this diagnostic")
+            page.get_by_text("None of the rows shown has this diagnostic")
         ).to_be_visible()
         page.goto(f"{address}/trial?trial={trials[0]}&diagnostic=token_similarity")
         expect(page.locator(".js-plotly-plot .hm").first).to_be_attached()
@@ -401,7 +401,7 @@ def test_trials_are_filtered_by_a_value(reader: Page, address: str) -> None:
     reader.get_by_role("button", name="Filter by value").click()
     reader.get_by_label("Values").click()
     reader.get_by_role("option", name="failed").click()
-    expect(reader.get_by_text("1 trials. Click a heading")).to_be_visible()
+    expect(reader.get_by_text("1 trial. Click a heading")).to_be_visible()
     assert "where=status" in reader.url
 
 
@@ -574,7 +574,7 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
     [
         ("empty", "There is no store yet"),
         ("broken", "ablate doctor"),
-        ("older", "Upgrade the store with"),
+        ("older", "ablate run FILE and ablate resume upgrade it"),
     ],
 )
 def test_stores_that_cannot_be_read_have_a_helpful_page(
