@@ -31,8 +31,8 @@ test: $(READY)
 # Tests in a real browser; tests with a real Ray, which have the machine to themselves; and short versions of `make faults`,
 # `make trust` and `make bench-search`.
 proofs: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "browser and not ray and not proof"
-	@$(BIN)/python -m pytest -q -m "ray or proof"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "(browser or proof) and not ray"
+	@$(BIN)/python -m pytest -q -m ray
 
 quick: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof and not gpu"

@@ -203,11 +203,17 @@ def load_all(files: Sequence[str]) -> None:
     Raises:
         AblateError: a file is missing, fails, or declares no part.
     """
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in _offered():
         _load_entry(entry)
     for file in (*_named_by_project(), *files):
         load_file(file)
     _named[:] = files
+
+
+@cache
+def _offered() -> tuple[EntryPoint, ...]:
+    """What installed packages offer. Reading their metadata takes milliseconds."""
+    return tuple(entry_points(group=ENTRY_POINTS))
 
 
 def named() -> tuple[str, ...]:
@@ -261,7 +267,7 @@ def load_sources(wanted: Sequence[Source]) -> None:
 
 
 def _load_installed(source: Source) -> None:
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in _offered():
         if entry.module == source.module:
             _load_entry(entry)
     known = _sources.get(source.module)

@@ -34,7 +34,7 @@ module: Any = import_module("ablate.cost.count")
 DEPTHS: dict[str, Level] = {"cait": 4, "t2t": 4, "vit": 5}
 HEADS = ("mask-rcnn-small", "detr-small", "upernet-small")
 # Families whose smallest member takes several seconds.
-LARGE = ("swin", "poolformer", "lvt", "pvt")
+LARGE = ("cait", "lvt", "poolformer", "pvt", "swin", "t2t", "timm")
 
 
 def marked(names: Iterable[str], long: Sequence[str]) -> list[Any]:
@@ -124,8 +124,8 @@ def test_the_cost_is_that_of_all_modules(family: str, chosen: dict[str, Level]) 
     check(architecture)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", marked(HEADS, ("mask-rcnn-small", "detr-small")))
+@pytest.mark.proof
+@pytest.mark.parametrize("head", HEADS)
 def test_the_cost_with_a_head_is_that_of_all_modules(head: str) -> None:
     task = heads.find(head)
     assert task is not None

@@ -254,7 +254,7 @@ def test_what_a_network_has_not_is_known_too() -> None:
 @pytest.mark.parametrize(
     "backbone",
     [
-        "swin_tiny_patch4_window7_224",
+        pytest.param("swin_tiny_patch4_window7_224", marks=pytest.mark.proof),
         "pvt_tiny",
         "poolformer_s12",
         "lvt_r1",

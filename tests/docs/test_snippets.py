@@ -151,7 +151,7 @@ def score(kernel: object, lr: float) -> float:
     return lr * (2 if kernel == 3 else 1)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_page_for_the_dashboard_shows_the_studies(
     prepared: Path, tmp_path: Path
 ) -> None:

@@ -243,7 +243,7 @@ recipe: {epochs: 1, batch_size: 4, warmup_epochs: 0}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_images_are_looked_at_as_they_were_trained_on(
     run_text: RunText, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_kill_after_the_last_epoch_finds_the_trial_finished(
     )
 
 
+@pytest.mark.proof
 def test_a_longer_training_does_not_begin_at_weights_alone(
     tiny: str, options: Options
 ) -> None:

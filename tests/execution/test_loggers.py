@@ -217,7 +217,7 @@ def test_service_that_fails_is_left(
     assert [step for step, name, _ in scalars(folder) if name == "loss"] == [1, 2, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_slow_service_is_not_called_after_the_end(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +273,7 @@ def test_a_service_that_hangs_keeps_nobody_waiting(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_service_that_cannot_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

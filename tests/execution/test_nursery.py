@@ -101,6 +101,7 @@ def costs(worker: Connection, width: int) -> object:
     return pickle.loads(worker.recv_bytes()).cost
 
 
+@pytest.mark.proof
 def test_workers_are_forks_that_work(nursery: Nursery) -> None:
     with nursery.worker() as one, nursery.worker() as other:
         assert costs(one, 96) == count(vit(96))

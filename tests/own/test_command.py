@@ -88,7 +88,14 @@ def test_a_script_is_studied(use: Use, run: Run, options: Options) -> None:
     assert "FLOPs" not in study.table()
 
 
-@pytest.mark.parametrize("epochs", [1, 3, 5])
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        pytest.param(1, marks=pytest.mark.proof),
+        3,
+        pytest.param(5, marks=pytest.mark.proof),
+    ],
+)
 def test_an_interrupted_script_goes_on(
     use: Use, run: Run, options: Options, tmp_path: Path, epochs: int
 ) -> None:
@@ -132,6 +139,7 @@ def test_reports_that_were_not_read_are_not_lost(
     assert numbers[:3] == [1, 2, 3]
 
 
+@pytest.mark.proof
 def test_a_script_without_checkpoint_begins_again(
     use: Use, run: Run, options: Options
 ) -> None:
@@ -367,6 +375,7 @@ def test_children_of_a_script_end_with_the_worker(use: Use, tmp_path: Path) -> N
     assert not found.is_running()
 
 
+@pytest.mark.proof
 def test_a_child_that_keeps_the_output_open_does_not_hold_the_trial(
     use: Use, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -278,13 +278,13 @@ def test_an_installed_package_offers_its_parts(
     write(tmp_path, "VALUE = 1\n", "unrelated.py")
     monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint(name="x", value="offered_parts", group="ablate")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(registry, "_offered", lambda: [entry])
     registry.load_all([])
     (source,) = registry.sources()
     assert trainer_named("train").name == "train"
     assert list(source.files) == ["offered_parts/__init__.py"]
     registry.load_sources([source])
-    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    monkeypatch.setattr(registry, "_offered", list)
     registry.clear()
     with pytest.raises(AblateError, match="is not that of the driver"):
         registry.load_sources([source])

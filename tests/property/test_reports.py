@@ -125,7 +125,7 @@ def reports(study: Study, folder: Path) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(

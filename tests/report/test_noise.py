@@ -208,7 +208,7 @@ def test_the_error_rate_holds_under_each_noise(rows: int, seeds: int) -> None:
         assert wrong <= 0.05 + 3 * (2 * 0.05 * 0.95 / 20_000) ** 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_large_families_take_little_memory_and_time() -> None:
     values = drawn(2000, 3)
     values[7] += 500

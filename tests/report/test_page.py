@@ -36,7 +36,7 @@ def study(run_text: RunText, options: Options) -> Study:
     return Study("tiny", options.url)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_every_chart_is_drawn_still_and_interactive(
     study: Study, tmp_path: Path
 ) -> None:

@@ -232,7 +232,7 @@ def trained(
             )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_network_that_only_learns_from_its_teacher_predicts_as_it_does(
     teacher: Teacher, tmp_path: Path
 ) -> None:

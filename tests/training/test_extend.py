@@ -29,7 +29,7 @@ def of(tiny: str, recipe: str) -> str:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_longer_training_at_a_constant_rate_goes_on_to_the_same_bits(
     run_text: RunText,
     tiny: str,

@@ -66,6 +66,7 @@ def test_a_step_has_no_more_images_than_the_recipe(
     assert Stopwatch(vit(), Conditions(images=1)).images == 1
 
 
+@pytest.mark.proof
 def test_threads_and_random_states_stay_as_they_were() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
