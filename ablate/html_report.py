@@ -18,7 +18,12 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
 from ablate.report.palette import GREY
 from ablate.report.tables import Table, html, plain
-from ablate.report.wording import FALSE_VERDICTS, policy, sentence
+from ablate.report.wording import (
+    FALSE_VERDICTS,
+    no_difference_sentence,
+    policy,
+    sentence,
+)
 from ablate.review import command, review, with_parts
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
@@ -33,6 +38,8 @@ FIGURES = {
     "importance": "Importance of factors",
     "parallel": "All rows",
 }
+# Those whose words the notes of their table explain.
+EXPLAINED_BY_TABLE = ("contributions", "importance")
 # Narrow, so that its words can be read on a phone.
 UNTITLED = FigureStyle(width=5, title=False)
 NOTHING = Markup()
@@ -117,12 +124,11 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         if state != Status.COMPLETED and number
     )
     verdicts = study.effects()
+    margin = declared.criterion.margin
     sentences = []
     for effect in verdicts[:MOST_ROWS]:
         kind = str(effect.verdict).replace(" ", "-")
-        sentences.append(
-            (kind, sentence(effect, results.metric, declared.criterion.margin))
-        )
+        sentences.append((kind, sentence(effect, results.metric, margin)))
     again = f"{with_parts(declared)}{where}"
     return {
         "name": study.name,
@@ -135,7 +141,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "policy": (
             f"{results.metric.title}: {policy(declared)}. Differences are paired by"
             f" seed. {FALSE_VERDICTS}. Each interval is for one row, not adjusted for"
-            f" the number of rows. The margin is {declared.criterion.margin:g}."
+            f" the number of rows. {no_difference_sentence(results.metric, margin)}"
         ),
         "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",
@@ -182,7 +188,12 @@ def _sections(study: Study, compared: bool, interactive: bool) -> list[Section]:
             effects = _tabled("Main effects", study.effects_table("factors"))
             made.append(_joined(effects, figures.get("factors", nothing)))
     for of, heading in FIGURES.items():
-        if of in figures:
+        if of not in figures:
+            continue
+        if of in EXPLAINED_BY_TABLE:
+            table = _tabled(heading, study.effects_table(of))
+            made.append(_joined(table, figures[of]))
+        else:
             made.append(replace(figures[of], heading=heading))
     return made
 
@@ -301,4 +312,6 @@ def _fact(name: str, value: Any) -> Any:
         return str(value)[:10]
     if name == "platform":
         return re.sub(r"-with-glibc[0-9.]+$", "", str(value))
+    if name == "gpus":
+        return value or "none"
     return value

@@ -92,7 +92,7 @@ def chart(
         return chart
 
     made: dict[str, Callable[[], Chart | Coordinates]] = {
-        "effects": lambda: charts.effects_chart(results, study.effects(), margin),
+        "effects": lambda: charts.effects_chart(results, study.effects()),
         "factors": terms(
             lambda model: model.main_effects(margin, direction), "Main effects"
         ),

@@ -69,9 +69,9 @@ def paragraph(text: str) -> None:
 
 
 def caption(text: str) -> None:
-    """A line in small letters."""
+    """A line in small letters, with words in backticks as code."""
     style = "font-size: .875rem; opacity: .65; overflow-wrap: anywhere; margin: 0"
-    _show(Markup('<p style="{}">{}</p>').format(style, escape.html(text)))
+    _show(Markup('<p style="{}">{}</p>').format(style, escape.html_with_code(text)))
 
 
 def verdict(text: str, colour: str) -> None:

@@ -58,7 +58,7 @@ def inches(text: str | float) -> float:
     """Returns a width in inches. Without a unit, it is in inches.
 
     Raises:
-        BadParameter: it is no width from 1 to 50 inches.
+        BadParameter: the text is not a width from 1 to 50 inches.
     """
     read = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(text).lower())
     unit = read[2] or "in" if read else ""

@@ -18,6 +18,7 @@ from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
+from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, level_text, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
@@ -115,9 +116,7 @@ def label(results: StudyResults, cell: CellResult) -> str:
     return results.cells[0].role
 
 
-def effects_chart(
-    results: StudyResults, effects: Sequence[Effect], margin: float
-) -> Chart:
+def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
     """Draws a forest plot of the effects, grouped by verdict.
 
     An effect is a row's difference to row 0, with its 95 % interval.
@@ -128,19 +127,26 @@ def effects_chart(
             f"{results.name} has no effect to draw yet; go on with:"
             f" {advice.command('resume', results.name)}"
         )
-    by_verdict = _grouped(shown, lambda effect: effect.verdict)
+    by_verdict = _grouped(shown, _verdict_name)
     return Chart(
         title=results.question,
         x=f"{results.metric.difference_title}, row minus row 0",
         y="",
-        series=[_forest(str(verdict), of) for verdict, of in by_verdict.items()],
+        series=[_forest(name, of) for name, of in by_verdict.items()],
         sideways=True,
         zero=True,
         note=(
             "Bars: 95 % intervals, not adjusted for the number of rows. Colours: verdicts;"
-            f" they are adjusted for the number of rows. Margin: {margin:g}."
+            " they are adjusted for the number of rows."
         ),
     )
+
+
+def _verdict_name(effect: Effect) -> str:
+    """Returns the verdict. A row that cannot have one yet is not inconclusive."""
+    if effect.withheld is not None:
+        return NO_VERDICT
+    return str(effect.verdict)
 
 
 def _forest(name: str, effects: Sequence[Effect]) -> Series:

@@ -27,9 +27,9 @@ class Effect:
         estimate: None with fewer than two seeds, or if all differences are equal, as
             there is no spread to test against.
         judged: adjusted p values and verdict.
-        further: number of further seeds that give an even chance of a verdict; more
-            than `seeds_needed.MOST` if that many are not enough; None if there is a
-            verdict or no estimate.
+        further: number of further seeds that give an even chance of a conclusive
+            verdict; more than `seeds_needed.MOST` if that many are not enough; None if
+            there is a verdict or no estimate.
         alone: whether the noise of the row is so unusual that only its own seeds count.
         primary: whether the space names the row as a primary comparison.
         left_out: number of seeds without a value, by state; no mean includes them.

@@ -123,6 +123,8 @@ def effects_table(
     if alone:
         estimated = sum(effect.estimate is not None for effect in effects)
         notes.append(_alone_note(alone, everywhere=len(alone) == estimated))
+    if not controls and not is_single:
+        notes += _apart_note(effects)
     primary = [str(effect.row) for effect in effects if effect.primary]
     if primary:
         notes.append(
@@ -176,6 +178,25 @@ def _alone_note(rows: Sequence[int], *, everywhere: bool) -> str:
         f"{rows_text(rows).capitalize()} {are} tested by a paired t test on {their} own"
         " differences only, because these vary much more than those of the other rows."
     )
+
+
+def _apart_note(effects: Sequence[Effect]) -> list[str]:
+    """Returns a note on the rows that are not tested together with the others."""
+    apart = [
+        effect.row
+        for effect in effects
+        if effect.withheld is not None
+        and effect.estimate is not None
+        and not effect.alone
+        and effect.estimate.freedom == len(effect.seeds) - 1
+    ]
+    if not apart:
+        return []
+    have, their = ("has", "its") if len(apart) == 1 else ("have", "their")
+    return [
+        f"{rows_text(apart).capitalize()} {have} no verdict; the interval and p come from"
+        f" {their} own differences only (paired t)."
+    ]
 
 
 def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
@@ -405,8 +426,9 @@ def factors_table(
         if not model.additive:
             what += ", averaged over the levels of the other factors"
     notes = [
-        f"{what}. Seeds are blocks. The standard deviation between trainings of a cell is"
-        f" {model.sd:.3g} ({model.freedom:g} degrees of freedom)."
+        f"{what}. Seeds are blocks: after subtracting the mean of each seed, the"
+        f" trainings of one row have a standard deviation of {model.sd:.3g}"
+        f" ({model.freedom:g} degrees of freedom)."
     ]
     if model.additive:
         notes.append(

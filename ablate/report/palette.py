@@ -18,12 +18,14 @@ COLOURS = (
 SCALE, SCALE_FROM, SCALE_TO = "cividis", 0.2, 0.85
 # What is neutral, on light and dark pages.
 GREY = "#8C8C8C"
+NO_VERDICT = "no verdict"
 # A verdict has the same colour in every figure.
 VERDICTS = {
     "helps": "#0072B2",
     "hurts": "#D55E00",
     "no difference": "#009E73",
     "inconclusive": GREY,
+    NO_VERDICT: GREY,
 }
 # Series that have the same colour in every figure.
 NAMED = {**VERDICTS, "front": "#0072B2", "dominated": GREY}

@@ -1,4 +1,4 @@
-"""Estimates how many further seeds give an even chance of a verdict."""
+"""Estimates how many further seeds give an even chance of a conclusive verdict."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Array = np.ndarray[Any, Any]
 
 
 def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
-    """Returns the least number of further seeds that gives an even chance of a verdict.
+    """Returns the least number of further seeds that is enough.
 
-    Returns one more than `MOST` if that many are not enough.
+    Enough is an even chance of a conclusive verdict. Returns one more than `MOST` if
+    that many are not enough.
     """
     enough = np.flatnonzero(chances(family, row, margin, level) >= 0.5)
     if len(enough):

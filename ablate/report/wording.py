@@ -24,9 +24,9 @@ from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
-    "The probability of one or more false verdicts (helps or hurts) over all rows is at"
-    " most 5 %, including verdicts at interim looks and after later changes to the"
-    " study's file"
+    "The probability of one or more false verdicts (helps or hurts) over all"
+    " comparisons is at most 5 %, including verdicts at interim looks and after later"
+    " changes to the study's YAML file"
 )
 
 
@@ -119,6 +119,16 @@ def cost_text(effect: Effect) -> str:
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
 
 
+def no_difference_sentence(metric: Metric, margin: float) -> str:
+    """Returns what the verdict `no difference` means, for text below verdicts."""
+    if not margin:
+        return "Without a margin, no verdict is no difference."
+    return (
+        "A verdict of no difference means that a difference of"
+        f" {margin:g}{metric.unit} or more is ruled out."
+    )
+
+
 def no_difference(metric: Metric, margin: float, how: str) -> str:
     """Returns what the verdict `no difference` means.
 
@@ -173,7 +183,7 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
             f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
         )
     if effect.withheld is not None:
-        return f"{what}: {WITHHELD[effect.withheld]}, {range_}{cost}."
+        return f"{what}: {WITHHELD[effect.withheld]}; the difference is {range_}{cost}."
     return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
 
 
@@ -202,8 +212,7 @@ WITHHELD = {
     " leaves out the failures",
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
     " others leaves out the worse ones",
-    Withheld.FAILED: "no verdict before its failed trials, and those of row 0, have"
-    " been tried again",
+    Withheld.FAILED: "no verdict, because a trial of it or of row 0 failed",
     Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
@@ -225,15 +234,14 @@ WITHHELD_NOTES = {
     Withheld.CHANGED: "declared again: {changed}, after results were known. Undo the"
     " change, or declare the comparison under another `name:` with seeds that were not"
     " trained before.",
-    Withheld.DIVERGED: "seeds diverged: in these rows or in row 0, so a mean over the"
-    " other seeds leaves out the failures. Report how often each row diverges, or train"
-    " with a lower recipe.lr or with recipe.clip_grad.",
-    Withheld.PRUNED: "seeds pruned: the scheduler stopped seeds of these rows or of row"
+    Withheld.DIVERGED: "seeds diverged: a seed of the row or of row 0 diverged, so a"
+    " mean over the other seeds leaves out the failures. Report how often each row"
+    " diverges, or train with a lower recipe.lr or with recipe.clip_grad.",
+    Withheld.PRUNED: "seeds pruned: the scheduler stopped a seed of the row or of row"
     " 0, so a mean over the other seeds leaves out the worse ones. Train them to their end"
     " with scheduler: fifo.",
-    Withheld.FAILED: "trials failed: in these rows or in row 0. `ablate status` shows"
-    " the errors, and the next `ablate run` tries these trials again. The other rows"
-    " have their verdicts.",
+    Withheld.FAILED: "trials failed: a trial of the row or of row 0 failed. `ablate"
+    " status` shows the error, and `ablate resume` tries the trial again.",
     Withheld.NOT_CONFIRMED: "not confirmed: the search trains its best cells and row 0"
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"

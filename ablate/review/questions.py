@@ -28,8 +28,6 @@ from ablate.review.history import declared_again, known_before, left_out_seeds
 FEW_SEEDS = 3
 # The most further seeds that are proposed at once.
 MOST_MORE = 50
-# A difference below the margin is no claim that needs a verdict.
-UNSURE = "Inconclusive, although the difference is at least as large as the margin"
 # The most rows that a finding describes one by one.
 MOST_NAMED = 6
 # A variant counts as more expensive from one per cent on.
@@ -226,15 +224,17 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
         return
     few: list[Effect] = []
     inconclusive: list[Effect] = []
+    margin = study.declared.criterion.margin
     for effect in study.effects:
         if effect.withheld is Withheld.NOT_CONFIRMED:
             continue
         count = len(effect.seeds)
+        # A difference below the margin is no claim that needs a verdict.
         unsure = (
             effect.verdict is Verdict.INCONCLUSIVE
             and effect.withheld is None
             and effect.mean is not None
-            and abs(effect.mean) >= study.declared.criterion.margin
+            and abs(effect.mean) >= margin
         )
         if count and unsure:
             inconclusive.append(effect)
@@ -248,7 +248,13 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
             study, "Too few seeds to estimate the noise", few, together
         )
     if inconclusive:
-        yield _few_seeds_finding(study, UNSURE, inconclusive, together)
+        least = f"{margin:g}{study.results.metric.unit}"
+        yield _few_seeds_finding(
+            study,
+            f"Inconclusive, although the difference is {least} or more",
+            inconclusive,
+            together,
+        )
 
 
 def _not_confirmed(study: Read) -> Iterator[Finding]:

@@ -161,11 +161,11 @@ def body(key: str) -> None:
     columns[1].metric("seed", int(trial["seed"]))
     found, declared = results(trial["study"])
     value = known.final.get(found.metric.name)
-    shown = "" if value is None else f"{value:.{found.metric.digits}f}"
+    shown = "–" if value is None else f"{value:.{found.metric.digits}f}"
     columns[2].metric(found.metric.title, shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(
-        "trained", "" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
+        "trained", "–" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
     )
     st.subheader("Levels, compared with row 0")
     show_difference(trial)

@@ -32,7 +32,7 @@ def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
     mean = f"{statistics.fmean(values):.{digits}f}{spread}" if values else ""
     return {
         **{name: level_text(level) for name, level in shown_levels(cell).items()},
-        found.metric.name: mean,
+        found.metric.title: mean,
         "n": str(len(values)),
         "params": f"{cell.cost.params:,}" if cell.cost else "",
         "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",
@@ -62,9 +62,7 @@ def beside(
     effect = paired(cell, reference)
     digits = found.metric.digits
     return {
-        f"Δ {found.metric.name} from the first selected row": (
-            "" if effect.mean is None else f"{effect.mean:+.{digits}f}"
-        ),
+        "Δ": "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
         "95 % interval": (
             interval_text(effect.estimate, found.metric).partition(" ")[2]
             if effect.estimate
@@ -134,9 +132,10 @@ def page() -> None:
         width="stretch",
     )
     st.caption(
-        "Bold: values that differ. Δ: mean difference over the seeds that both rows have,"
-        " with a 95 % interval (paired t) for this comparison alone. For conclusions about"
-        " several rows, use the verdicts on the page of the study."
+        "Bold: values that differ. Δ: mean difference from the first selected row, over"
+        " the seeds that both rows have, with a 95 % interval (paired t) for this"
+        " comparison alone. For conclusions about several rows, use the verdicts on the"
+        " page of the study."
     )
     if series:
         st.plotly_chart(

@@ -44,7 +44,7 @@ def page() -> None:
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
             **row.metrics,
-            "reason for difference": row.reason,
+            "why the count differs": row.reason,
         }
         for row in every[name].rows
     ]

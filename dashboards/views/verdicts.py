@@ -10,7 +10,13 @@ from stored import verdicts
 
 from ablate.report.palette import VERDICTS
 from ablate.report.summary import shown_levels
-from ablate.report.wording import FALSE_VERDICTS, change_text, policy, sentence
+from ablate.report.wording import (
+    FALSE_VERDICTS,
+    change_text,
+    no_difference_sentence,
+    policy,
+    sentence,
+)
 from views.shown import Shown
 
 MOST_SENTENCES = 60
@@ -38,6 +44,6 @@ def show(study: Shown) -> None:
     if len(said) > MOST_SENTENCES:
         st.caption(f"More verdicts on the tab `effects`: {len(said) - MOST_SENTENCES}.")
     st.caption(
-        f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}. Margin:"
-        f" {margin:g}."
+        f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}."
+        f" {no_difference_sentence(results.metric, margin)}"
     )

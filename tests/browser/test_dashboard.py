@@ -292,6 +292,7 @@ def test_every_view_draws(page: Page, address: str) -> None:
         expect(page.get_by_text(expected).first).to_be_attached()
         settled(page)
         expect(page.get_by_text("This page has an error")).to_have_count(0)
+        assert "`" not in page.inner_text("body"), "commands are in the font of code"
     page.goto(f"{address}/published?table=augvit/table3")
     expect(page.get_by_text("No study in this store refers to")).to_be_visible()
 

@@ -20,6 +20,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
+from ablate.report.charts import Chart
 from ablate.report.matplotlib_charts import save_chart, svg
 from ablate.report.plotly_charts import draw
 from ablate.store.reader import Reader
@@ -51,6 +52,25 @@ def test_every_chart_is_drawn_still_and_interactive(
         assert (tmp_path / f"effects.{ending}").stat().st_size > 5000
     with pytest.raises(AblateError, match="a figure is svg, png, pdf, html"):
         save_chart(tmp_path / "effects.jpg", found["effects"])
+
+
+def test_a_row_without_a_verdict_is_not_drawn_as_inconclusive(
+    run_text: RunText, options: Options
+) -> None:
+    def failing(trial: Trial, number: int) -> Epoch:
+        if trial.architecture.settings.get("layout") == "parallel" and trial.seed == 2:
+            raise RuntimeError("no luck")
+        return curve(trial, number)
+
+    run_text(FULL, SimulatedExecutor(failing))
+    study = Study("tiny", options.url)
+    chart = study_charts.chart(study, "effects")
+    assert isinstance(chart, Chart)
+    rows = {key: series.name for series in chart.series for key in series.keys}
+    assert rows[1] == rows[3] == "no verdict"
+    assert rows[2] != "no verdict"
+    notes = " ".join(study.effects_table().notes)
+    assert "Rows 1, 3 have no verdict; the interval and p come from their own" in notes
 
 
 def test_a_point_says_which_row_it_is(study: Study) -> None:
@@ -119,6 +139,8 @@ def test_the_report_says_it_all(
         "Does a shortcut help a very small ViT?",
         "shortcuts.count = 1 helps by",
         "Main effects",
+        "shapley: the gain from adding this factor",
+        "main: by its levels",
         "no iso-cost control",
         "CPU-seconds of training and testing",
         "ablate reproduce",

@@ -370,7 +370,7 @@ def test_there_is_no_verdict_on_survivors(
     assert effects[HELPS].mean is not None
     # The other rows with a parallel layout did not diverge.
     assert effects[HELPS + 1].verdict is Verdict.HELPS
-    assert "seeds diverged: in these rows or in row 0" in " ".join(
+    assert "seeds diverged: a seed of the row or of row 0" in " ".join(
         study.effects_table().notes
     )
 
