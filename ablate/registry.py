@@ -229,7 +229,7 @@ def load_file(file: str | Path) -> Source:
     """
     path = Path(file).resolve()
     if not path.is_file():
-        raise AblateError(f"with {file}: there is no such file")
+        raise AblateError(f"there is no file {file} to load parts from")
     if path.suffix != ".py":
         raise AblateError(f"with {file}: not a Python file; its name must end in .py")
     source = Source(str(path), read(path, path.parent))

@@ -280,11 +280,11 @@ def main() -> None:
         "",
         (
             "`best found` is the mean over repeats of the best value after so many"
-            " cells; for quasi-random, which does not look at"
+            " cells. Quasi-random search does not look at"
         ),
         (
-            "results, the mean over all places where the optimum could be. `random` is"
-            " the same for random search with as many cells."
+            "results, so its value is also averaged over all places where the optimum"
+            " could be. `random` is the same for random search with as many cells."
         ),
         "",
         brute_force(arguments.repeats),

@@ -6,7 +6,8 @@ and decides nothing.
 
 from __future__ import annotations
 
-from ablate.errors import UnknownName, unknown
+from ablate.advice import option
+from ablate.errors import ExecutorError, UnknownName, unknown
 from ablate.execution.executor import (
     EXECUTORS,
     NO_LOGS,
@@ -36,13 +37,22 @@ def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
     `logs`. The simulated executor has no name here: a caller that wants its made-up
     numbers must construct it explicitly.
 
-    Raises UnknownName.
+    Raises:
+        UnknownName: there is no such executor.
+        ExecutorError: `ray_address` is one of Ray's client.
     """
     if name == "inline":
         from ablate.execution.inline import InlineExecutor
 
         return InlineExecutor()
     if name == "ray":
+        if "://" in ray_address:
+            raise ExecutorError(
+                f"{option('ray_address')} {ray_address}: ablate cannot control a cluster"
+                " from outside, through Ray's client; run it on a node of the cluster,"
+                " with --ray-address auto (as a job: ray job submit -- ablate run FILE"
+                " --ray-address auto)"
+            )
         from ablate.execution.ray_tune import RayExecutor
 
         return RayExecutor(ray_address, logs)

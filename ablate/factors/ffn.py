@@ -139,8 +139,9 @@ FACTOR = Factor(
             name="form",
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
-            about="mlp: two linear layers; sum: no linear layer, but the elementwise sum of"
-            " as many activations as the FFN has hidden channels (AGeLUs with agelu = 1)",
+            about="mlp: two linear layers; sum: no linear layer; each channel becomes the"
+            " sum of K activations of itself (AGeLUs if agelu is 1), where K is the number"
+            " of hidden channels",
             typical=("sum",),
         ),
         Parameter(

@@ -25,8 +25,8 @@ FACTOR = Factor(
     name="representation",
     source="ViT, appendix D.3; mabvit, Number of Parameters",
     claim=(
-        "With this layer, models have the parameter counts that MABViT prints; only"
-        " that of the unmodified B/16 is without it."
+        "With this layer, models have the parameter counts that MABViT prints, except"
+        " the unmodified B/16, whose printed count is without the layer."
     ),
     neutral=lambda values: values["representation"] is False,
     before_classifier=make,

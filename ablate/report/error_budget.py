@@ -6,7 +6,7 @@ the share of studies with a false finding among those with findings to 5 %.
 
 It is LORD++ (Javanmard and Montanari 2018; Ramdas, Yang, Wainwright and Jordan 2017).
 Studies are tested in the order of their last results. Each has a level, which depends
-on earlier studies alone: findings raise the next levels, studies without findings lower
+on earlier studies alone: findings that stand raise the next levels, studies without findings lower
 them. A row stands if its p value, which is adjusted for all rows, looks and phases of
 its study, is at most the level of the study. The levels add up to at most 5 % of the
 number of findings, so the expected number of studies with a false finding is at most

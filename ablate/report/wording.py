@@ -338,6 +338,14 @@ def _mean_without(
     return statistics.fmean(cell[seed] - other[seed] for seed in kept)
 
 
+def _without_estimate(effect: Effect) -> str:
+    if effect.mean is None:
+        return "no result yet"
+    if len(effect.seeds) > 1:
+        return "inconclusive: no spread"
+    return "inconclusive: more seeds"
+
+
 def verdict_text(effect: Effect) -> str:
     """Returns the verdict as a cell of a table."""
     if effect.verdict is not Verdict.INCONCLUSIVE:
@@ -345,7 +353,7 @@ def verdict_text(effect: Effect) -> str:
     if effect.withheld is not None:
         return str(effect.withheld)
     if effect.estimate is None:
-        return f"inconclusive: {'no spread' if len(effect.seeds) > 1 else 'more seeds'}"
+        return _without_estimate(effect)
     if effect.further is None:
         return "inconclusive"
     if effect.further <= MOST:

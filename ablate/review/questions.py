@@ -365,8 +365,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        f" {further} more seeds are not enough for an even chance of a conclusive verdict:"
-        f" {', '.join(texts[:MOST_NAMED])}."
+        f" This adds {further} seeds. For an even chance of a conclusive verdict,"
+        f" {', '.join(texts[:MOST_NAMED])} further seeds."
     )
 
 

@@ -288,7 +288,7 @@ class AdaptiveForm(Form):
     no worse than its rival.
     """
     vary: Vary = None
-    """What a seed decides, as beside count."""
+    """What a seed decides; see `vary` under Keys of seeds."""
 
 
 class UntilDecidedForm(Form):
@@ -303,7 +303,7 @@ class UntilDecidedForm(Form):
     looks share the risk of a false verdict.
     """
     vary: Vary = None
-    """What a seed decides, as beside count."""
+    """What a seed decides; see `vary` under Keys of seeds."""
 
 
 class FinalForm(Form):
@@ -316,7 +316,7 @@ class FinalForm(Form):
     whole 5 % instead of 4.5 %; what is added later has no verdict.
     """
     vary: Vary = None
-    """What a seed decides, as beside count."""
+    """What a seed decides; see `vary` under Keys of seeds."""
 
 
 class DiagnosticsForm(Form):

@@ -116,4 +116,4 @@ def test_the_verb_reads_like_a_test_report(say: Say, tmp_path: Path) -> None:
     assert code == 1
     assert '"ok": false' in out
     code, _, err = say("check", "missing.py")
-    assert (code, err) == (2, "error: with missing.py: there is no such file\n")
+    assert (code, err) == (2, "error: there is no file missing.py to load parts from\n")

@@ -103,7 +103,7 @@ def test_an_address_where_nothing_answers_is_one_message(tmp_path: Path) -> None
     wrong = {
         "127.0.0.1:1": "no cluster answers .*refused.*HOST:PORT",
         "nonsense": "no cluster answers .*Invalid address format",
-        "ray://127.0.0.1:10001": "run ablate on a node of the cluster",
+        "ray://127.0.0.1:10001": "run it on a node of the cluster",
     }
     runs = {
         address: subprocess.Popen(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import ray
 from ray.exceptions import NodeDiedError, RayTaskError, TaskUnschedulableError
 
+from ablate import pipeline, space
 from ablate.errors import ExecutorError
+from ablate.execution import make
 from ablate.execution.ray_tune import cluster
 from ablate.execution.ray_tune.cluster import _reason, check_nodes, join, versions
+from ablate.pipeline import Options
 
 pytestmark = pytest.mark.slow  # Ray's import takes seconds.
 
@@ -101,9 +105,15 @@ def test_another_error_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert there.tried == ["disabled"]
 
 
-def test_an_address_of_rays_client_is_refused() -> None:
+def test_an_address_of_rays_client_is_refused_before_anything_is_stored(
+    options: Options, tiny: str
+) -> None:
     with pytest.raises(ExecutorError, match="ray job submit"):
-        join("ray://head:10001", None)
+        make("ray", ray_address="ray://head:10001")
+    there = replace(options, executor="ray", cpus=None, ray_address="ray://head:10001")
+    with pytest.raises(ExecutorError, match="ray job submit"):
+        pipeline.run(space.load(tiny, "tiny.yaml"), "tiny.yaml", there)
+    assert not list(options.runs.glob("*.db"))
 
 
 @pytest.mark.usefixtures("set_mode")

@@ -38,12 +38,6 @@ def join(address: str, users_mode: str | None) -> None:
         ExecutorError: nothing answers at the address, the cluster expects another
             token, or this machine is not one of its nodes.
     """
-    if "://" in address:
-        raise ExecutorError(
-            f"{option('ray_address')} {address}: Tune's driver cannot run through Ray's client;"
-            " run ablate on a node of the cluster, with --ray-address auto (for a job:"
-            " ray job submit -- ablate run FILE --ray-address auto)"
-        )
     # A wrong address or token does not become right later: Ray should fail at the first
     # try.
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
