@@ -100,8 +100,8 @@ def budget_table(budget: ErrorBudget) -> Table:
         right=frozenset({"p", "level"}),
         title=f"Error budget: the next study is tested at {_percent(budget.next_level)}",
         notes=[
-            "p: the smallest adjusted p value of the study. level: that of the study in"
-            " this store (LORD++, in the order of the last results). stands: findings"
+            "p: the smallest adjusted p value of the study. level: the significance"
+            " level of the study (LORD++, in the order of the last results). stands: findings"
             f" with p at or below the level; of the studies with such findings, at most"
             f" {100 * LEVEL:g} % are expected to have a false one. Findings that"
             " stand raise the levels of later studies, studies without any lower them.",

@@ -582,10 +582,12 @@ def import_(
 
     A trial that exists in both stores stays one trial and keeps its result here.
     """
+    from ablate.store.merge import refuse_missing
     from ablate.store.writer import Writer
 
     if Path(other).is_dir():
         other = url_of("", Path(other))
+    refuse_missing(other)
     with Writer(url_of(store, runs)) as writer:
         merged = writer.merge(other, studies or ())
     told = ", ".join(merged.studies) or "no new study"

@@ -25,7 +25,7 @@ FACTOR = Factor(
     name="representation",
     source="ViT, appendix D.3; mabvit, Number of Parameters",
     claim=(
-        "With this layer, models have the parameter counts that MABViT prints, except"
+        "With a layer before the classifier, models have the parameter counts of MABViT, except"
         " the unmodified B/16, whose printed count is without the layer."
     ),
     neutral=lambda values: values["representation"] is False,

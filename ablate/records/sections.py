@@ -135,7 +135,7 @@ class Strategy:
     confirm: Annotated[int, Ge(2), Le(1000)] | None = None
     """Fresh seeds on which the best cells and row 0 are trained when the search has
     ended. Tables show the means over these seeds. The selection of the best cells does
-    not inflate them. Only these cells get verdicts.
+    not inflate these means. Only these cells get verdicts.
     """
     confirm_cells: Annotated[int, Ge(1), Le(MOST_CELLS)] | None = None
     """How many of the best cells are confirmed; 3 by default."""

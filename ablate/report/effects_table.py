@@ -43,8 +43,8 @@ NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells. This assumes that it is equal in all of them,"
     " and that an effect is the same for every seed. If every cell had five or more"
-    " seeds, the noise would not be pooled. If a verdict here contradicts that of a row, the"
-    " verdict of the row counts."
+    " completed seeds, the noise would not be pooled. If a verdict here contradicts that"
+    " of a row, the verdict of the row counts."
 )
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
@@ -299,7 +299,7 @@ def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
         flops = unit.text(effect.delta_flops, signed=True)
     verdict = verdict_text(effect)
     for state, number in effect.left_out.items():
-        verdict += f"; {number} {state}"
+        verdict += f" ({number} {state})"
     return [
         str(effect.row),
         change_text(effect.changed, effect.labels),
@@ -420,7 +420,10 @@ def factors_table(
     model = Factorial(results, baseline, looks)
     find = model.interactions if interactions else model.main_effects
     if interactions:
-        what = "What both levels do together beyond the sum of each alone"
+        what = (
+            "What a level of one factor and a level of another do together, beyond the sum"
+            " of each alone"
+        )
     else:
         what = "Each level is compared with the factor's baseline level"
         if not model.additive:
@@ -470,8 +473,8 @@ def shares_table(results: StudyResults, baseline: Mapping[str, Level]) -> Table 
     ]
     notes = [
         "Exact share of each factor in the variance of the cell means, in a complete"
-        " grid. main: by its levels, on average over all other factors. total: also by"
-        f" what it does together with others. The noise of training (sd {model.sd:.3g})"
+        " grid. main: its share alone, averaged over all other factors. total: its share"
+        f" with all its interactions. The noise of training (sd {model.sd:.3g})"
         " is subtracted."
     ]
     return replace(plain(data, results.question), notes=notes)
@@ -492,8 +495,8 @@ def contributions_table(
     model = Factorial(results, baseline, looks)
     notes = [
         "alone: the baseline with only this factor changed, minus the baseline. left out:"
-        " the full model minus the full model without this factor. shapley: the gain from"
-        " adding this factor, averaged over all orders of adding the factors. The full"
+        " what the full model loses without this factor. shapley: the gain from adding"
+        " this factor, averaged over all orders of adding the factors. The full"
         " model has every factor at its full level, by default the last one of its list."
         " Seeds are blocks."
     ]

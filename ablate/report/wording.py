@@ -212,7 +212,7 @@ WITHHELD = {
     " leaves out the failures",
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
     " others leaves out the worse ones",
-    Withheld.FAILED: "no verdict, because a trial of it or of row 0 failed",
+    Withheld.FAILED: "no verdict, because a trial of this row or of row 0 failed",
     Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"

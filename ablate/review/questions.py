@@ -365,8 +365,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        f" This adds {further} seeds. For an even chance of a conclusive verdict,"
-        f" {', '.join(texts[:MOST_NAMED])} further seeds."
+        f" This adds {further} seeds, the most that is proposed at once. For an even"
+        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
     )
 
 

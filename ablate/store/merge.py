@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError, UnknownName, unknown
 from ablate.records import WITH_RESULT, Status
+from ablate.store.database import sqlite_file
 from ablate.store.plans import CHUNK, existing, insert_all, key_of
 from ablate.store.tables import (
     architectures,
@@ -55,6 +56,17 @@ class Merged:
     studies: tuple[str, ...]
     trials: int
     known: int
+
+
+def refuse_missing(url: str) -> None:
+    """Checks that there is a store to import from, before one is made to import into.
+
+    Raises:
+        StoreError: there is none.
+    """
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        raise StoreError(f"there is no store at {file} to import from")
 
 
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:

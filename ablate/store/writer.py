@@ -231,9 +231,6 @@ class Writer:
             StoreError: there is no such store, or both have a study of one name with
                 different declarations.
         """
-        file = sqlite_file(url)
-        if file is not None and not file.exists():
-            raise StoreError(f"there is no store at {file} to import from")
         source = open_reader(url)
         try:
             with (

@@ -133,9 +133,9 @@ def page() -> None:
     )
     st.caption(
         "Bold: values that differ. Δ: mean difference from the first selected row, over"
-        " the seeds that both rows have, with a 95 % interval (paired t) for this"
-        " comparison alone. For conclusions about several rows, use the verdicts on the"
-        " page of the study."
+        " the seeds that both rows have, with the 95 % interval of a paired t test. The"
+        " intervals on the page of a study also use the noise of its other rows. For"
+        " conclusions about several rows, use the verdicts there."
     )
     if series:
         st.plotly_chart(

@@ -44,7 +44,7 @@ def page() -> None:
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
             **row.metrics,
-            "why the count differs": row.reason,
+            "why ablate counts otherwise": row.reason,
         }
         for row in every[name].rows
     ]

@@ -166,3 +166,10 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     # The folder of the runs names the same store.
     code, _, err = say("import", str(options.runs), "--store", str(tmp_path / "b.db"))
     assert (code, said in err) == (0, True)
+
+
+def test_a_missing_store_leaves_none_behind(say: Say, tmp_path: Path) -> None:
+    missing = str(tmp_path / "nothere.db")
+    code, _, err = say("import", missing, "--runs", str(tmp_path / "new"))
+    assert (code, err) == (2, f"error: there is no store at {missing} to import from\n")
+    assert not (tmp_path / "new").exists()
