@@ -25,8 +25,9 @@ FACTOR = Factor(
     name="representation",
     source="ViT, appendix D.3; mabvit, Number of Parameters",
     claim=(
-        "With a layer before the classifier, models have the parameter counts of MABViT, except"
-        " the unmodified B/16, whose printed count is without the layer."
+        "With a layer before the classifier, models have the parameter counts that the"
+        " paper on MABViT prints. Only its count of the unmodified B/16 is without the"
+        " layer."
     ),
     neutral=lambda values: values["representation"] is False,
     before_classifier=make,

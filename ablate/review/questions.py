@@ -366,7 +366,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
         return ""
     return (
         f" This adds {further} seeds, the most that is proposed at once. For an even"
-        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
+        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])} instead of"
+        f" {further}."
     )
 
 

@@ -44,7 +44,7 @@ def page() -> None:
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
             **row.metrics,
-            "why ablate counts otherwise": row.reason,
+            "cause of the printed cost": row.reason,
         }
         for row in every[name].rows
     ]

@@ -140,7 +140,7 @@ def test_the_report_says_it_all(
         "shortcuts.count = 1 helps by",
         "Main effects",
         "shapley: the gain from adding this factor",
-        "main: its share alone",
+        "main: the share of the differences between its levels",
         "no iso-cost control",
         "CPU-seconds of training and testing",
         "ablate reproduce",
