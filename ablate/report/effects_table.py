@@ -473,10 +473,9 @@ def shares_table(results: StudyResults, baseline: Mapping[str, Level]) -> Table 
     ]
     notes = [
         "Exact share of each factor in the variance of the cell means, in a complete"
-        " grid. main: the share of the differences between its levels, after averaging"
-        " over all other factors. total: that share and those of all its interactions."
-        f" The noise of training (sd {model.sd:.3g})"
-        " is subtracted."
+        " grid. main: the share that comes from the differences between its levels,"
+        " after averaging over all other factors. total: that share plus the shares of"
+        f" all its interactions. The noise of training (sd {model.sd:.3g}) is subtracted."
     ]
     return replace(plain(data, results.question), notes=notes)
 

@@ -44,7 +44,7 @@ def page() -> None:
             "params (M)": row.params,
             "FLOPs (G)": row.flops,
             **row.metrics,
-            "cause of the printed cost": row.reason,
+            "why the printed cost differs from ablate's": row.reason,
         }
         for row in every[name].rows
     ]

@@ -140,7 +140,7 @@ def test_the_report_says_it_all(
         "shortcuts.count = 1 helps by",
         "Main effects",
         "shapley: the gain from adding this factor",
-        "main: the share of the differences between its levels",
+        "main: the share that comes from the differences between its",
         "no iso-cost control",
         "CPU-seconds of training and testing",
         "ablate reproduce",
