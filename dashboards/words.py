@@ -18,6 +18,7 @@ from ablate.records import Status
 from ablate.store.catalogue import StudyStatus
 
 COLOURS = {"info": "#0072B2", "warning": "#E69F00", "error": "#D55E00"}
+SMALL = "font-size: .875rem; opacity: .65; overflow-wrap: anywhere; margin: 0"
 _SOUND = re.compile(
     r"""
     [^\W\d_]                        # a letter first: no list, no heading
@@ -69,9 +70,13 @@ def paragraph(text: str) -> None:
 
 
 def caption(text: str) -> None:
-    """A line in small letters, with words in backticks as code."""
-    style = "font-size: .875rem; opacity: .65; overflow-wrap: anywhere; margin: 0"
-    _show(Markup('<p style="{}">{}</p>').format(style, escape.html_with_code(text)))
+    """A line in small letters."""
+    _show(Markup('<p style="{}">{}</p>').format(SMALL, escape.html(text)))
+
+
+def note(text: str) -> None:
+    """A note of a table or a figure in small letters, with words in backticks as code."""
+    _show(Markup('<p style="{}">{}</p>').format(SMALL, escape.html_with_code(text)))
 
 
 def verdict(text: str, colour: str) -> None:

@@ -64,7 +64,7 @@ def page() -> None:
             width="stretch",
         )
         for note in grid.notes:
-            words.caption(note)
+            words.note(note)
     if name not in here:
         st.info(
             "No study in this store refers to this table. `ablate init --list` shows"

@@ -70,7 +70,7 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
         st.dataframe(shown, hide_index=True, width="stretch")
         notes = tuple(made.notes)
     for note in notes:
-        words.caption(note)
+        words.note(note)
     file = f"{name.replace('/', '-')}-{of}.csv"
     st.download_button(
         "Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}"

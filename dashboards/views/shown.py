@@ -53,7 +53,7 @@ def show_chart(drawn: Chart | Coordinates, **options: Any) -> Any:
         figure.update_layout(margin_t=10)
     picked = st.plotly_chart(figure, **options)
     if note:
-        words.caption(note)
+        words.note(note)
     return picked
 
 
