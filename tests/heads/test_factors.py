@@ -13,7 +13,7 @@ from ablate.errors import Infeasible
 from ablate.models import build
 from ablate.records import Architecture, Level
 from tests.families.test_families import LEVELS, SMALL, levels_on
-from tests.families.weights import quickly_built
+from tests.heads.weights import quickly_built
 
 FAMILIES = [
     family for family in families.families().values() if family.features is not None
