@@ -77,6 +77,19 @@ class Chart:
     log_y: bool = False
     ticks_x: Sequence[float] = ()
 
+    def categories(self) -> list[str]:
+        """Returns the names on the y axis of a sideways chart, in the order of rows."""
+        if not self.sideways:
+            return []
+        names = list(itertools.chain.from_iterable(series.y for series in self.series))
+        keys = list(
+            itertools.chain.from_iterable(series.keys for series in self.series)
+        )
+        if len(keys) == len(names) and all(isinstance(key, int) for key in keys):
+            pairs = sorted(zip(keys, names, strict=True), key=lambda pair: pair[0])
+            names = [name for _, name in pairs]
+        return list(dict.fromkeys(names))
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -24,27 +24,20 @@ from ablate.report.palette import (
     SCALE,
     SCALE_FROM,
     SCALE_TO,
+    mark_index,
 )
+from ablate.report.row_labels import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.transforms import Bbox
 
     from ablate.report.shown_figure import ShownFigure
 
 FORMS = ("svg", "png", "pdf")
-MARKS = "osD^vP*X"
+MARKS = "osD^vpX*"
 WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
 # Up to this many points of a plane are labelled with the number of their row.
 MOST_NAMED = 40
-# Where the number of a row may stand beside its point, the best place first: the offset
-# in points, and what of the text lies there.
-BESIDE = (
-    ((4, 3), "left", "baseline"),
-    ((4, -3), "left", "top"),
-    ((-4, 3), "right", "baseline"),
-    ((-4, -3), "right", "top"),
-)
 # Up to this many points of a line have markers.
 MOST_MARKED = 30
 # The height of a line of a legend, in inches.
@@ -183,13 +176,13 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
         height *= min(1.0, max(0.6, width / WIDTH))
     figure = _figure(width, height)
     place = figure.add_subplot()
-    names = _categories(chart)
+    names = chart.categories()
     for index, series in enumerate(chart.series):
         look: dict[str, Any] = {
             "color": NAMED.get(series.name, COLOURS[index % len(COLOURS)]),
             "label": escape.figure(series.name),
         }
-        mark = MARKS[index % len(MARKS)]
+        mark = MARKS[mark_index(series.name, index)]
         if chart.form == "bars":
             _draw_bars(place, chart, series, names, index, look)
         elif chart.form == "lines":
@@ -202,20 +195,8 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
             _draw_points(place, chart, series, y, mark, look)
     _dress(place, chart, names, style)
     if _shows_rows(chart):
-        _write_rows(place, chart)
+        write_rows(place, chart)
     return figure
-
-
-def _categories(chart: Chart) -> list[str]:
-    """Returns the names on the y axis of a sideways chart, in the order of the table."""
-    if not chart.sideways:
-        return []
-    names = list(itertools.chain.from_iterable(series.y for series in chart.series))
-    keys = list(itertools.chain.from_iterable(series.keys for series in chart.series))
-    if len(keys) == len(names) and all(isinstance(key, int) for key in keys):
-        pairs = sorted(zip(keys, names, strict=True), key=lambda pair: pair[0])
-        names = [name for _, name in pairs]
-    return list(dict.fromkeys(names))
 
 
 def _shift(chart: Chart, index: int, *, shared: bool) -> float:
@@ -284,42 +265,6 @@ def _shows_rows(chart: Chart) -> bool:
     if chart.form != "points" or chart.sideways:
         return False
     return sum(len(series.y) for series in chart.series) <= MOST_NAMED
-
-
-def _write_rows(place: Axes, chart: Chart) -> None:
-    """Writes the number of its row beside each point, where there is room for it.
-
-    The series that is drawn last is the most important one, so it has the first choice.
-    """
-    figure: Any = place.figure
-    figure.draw_without_rendering()
-    taken: list[Bbox] = []
-    for series in reversed(chart.series):
-        for key, x, y in zip(series.keys, series.x, series.y, strict=False):
-            box = _write_beside(place, escape.figure(str(key)), (x, y), taken)
-            if box is not None:
-                taken.append(box)
-
-
-def _write_beside(
-    place: Axes, text: str, point: tuple[Any, Any], taken: Sequence[Bbox]
-) -> Bbox | None:
-    """Writes a text beside a point; returns its box, or None if there is no room."""
-    for offset, across, along in BESIDE:
-        written = place.annotate(
-            text,
-            point,
-            offset,
-            textcoords="offset points",
-            fontsize=7,
-            horizontalalignment=across,
-            verticalalignment=along,
-        )
-        box = written.get_window_extent()
-        if not any(box.overlaps(other) for other in taken):
-            return box
-        written.remove()
-    return None
 
 
 def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:

@@ -29,3 +29,25 @@ VERDICTS = {
 }
 # Series that have the same colour in every figure.
 NAMED = {**VERDICTS, "front": "#0072B2", "dominated": GREY}
+
+# The number of markers that figures have.
+MARKERS = 8
+# A verdict has the same marker in every figure. Its number here is the position in the
+# list of markers.
+_MARKERS_OF_VERDICTS = {
+    "inconclusive": 0,
+    "helps": 1,
+    "hurts": 2,
+    "no difference": 3,
+    NO_VERDICT: 6,
+}
+
+
+def mark_index(name: str, index: int) -> int:
+    """Returns the number of the marker of a series, from 0 to `MARKERS` - 1.
+
+    Args:
+        name: the name of the series.
+        index: the position of the series in its figure.
+    """
+    return _MARKERS_OF_VERDICTS.get(name, index % MARKERS)

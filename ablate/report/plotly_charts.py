@@ -20,6 +20,7 @@ from ablate.report.palette import (
     SCALE,
     SCALE_FROM,
     SCALE_TO,
+    mark_index,
 )
 
 SYMBOLS = (
@@ -66,7 +67,7 @@ def draw(chart: Chart | Coordinates) -> Any:
             mode=_mode(chart, series),
             marker={
                 "color": colour,
-                "symbol": SYMBOLS[index % len(SYMBOLS)],
+                "symbol": SYMBOLS[mark_index(series.name, index)],
                 "size": 9 if chart.form == "points" else 5,
             },
             line={"color": colour, "shape": "hv" if series.steps else "linear"},
@@ -95,15 +96,32 @@ def draw(chart: Chart | Coordinates) -> Any:
         ),
         margin={"l": 10, "r": 10, "b": 10},
     )
+    _set_axes(figure, chart)
+    return figure
+
+
+def _set_axes(figure: Any, chart: Chart) -> None:
+    """Sets order, scale and ticks of the axes."""
     if chart.sideways:
-        figure.update_yaxes(autorange="reversed", automargin=True)
-    if chart.log_x:
-        figure.update_xaxes(type="log")
+        figure.update_yaxes(
+            autorange="reversed",
+            automargin=True,
+            categoryorder="array",
+            categoryarray=_shown(chart.categories()),
+        )
     if chart.log_y:
         figure.update_yaxes(type="log")
+    if chart.log_x:
+        figure.update_xaxes(type="log")
+    elif any(_has_texts(series.x) for series in chart.series):
+        # Plotly would read levels such as "0" and "2" as numbers.
+        figure.update_xaxes(type="category")
     if chart.ticks_x:
         figure.update_xaxes(tickvals=list(chart.ticks_x))
-    return figure
+
+
+def _has_texts(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, str) for value in values)
 
 
 def _colour(index: int) -> str:

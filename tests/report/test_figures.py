@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,38 @@ def test_width_and_title() -> None:
 def test_rows_are_in_the_order_of_the_table() -> None:
     labels = [text.get_text() for text in drawn(FOREST).axes[0].get_yticklabels()]
     assert labels == ROWS
+
+
+def test_rows_are_in_the_order_of_the_table_on_a_page() -> None:
+    """Plotly would group them by series."""
+    axis: Any = interactive(FOREST).layout.yaxis
+    assert list(axis.categoryarray) == ROWS
+    assert axis.autorange == "reversed"
+
+
+def test_a_verdict_has_the_same_marker_in_every_figure() -> None:
+    one, other = FOREST.series
+    turned = replace(FOREST, series=[other, one])
+    symbols = []
+    for chart in (FOREST, turned):
+        traces: Any = interactive(chart).data
+        symbols.append({trace.name: trace.marker.symbol for trace in traces})
+        handles, names = drawn(chart).axes[0].get_legend_handles_labels()
+        markers: list[Any] = [handle.lines[0].get_marker() for handle in handles]
+        assert dict(zip(names, markers, strict=True)) == {
+            "inconclusive": "o",
+            "helps": "s",
+        }
+    assert symbols[0] == symbols[1] == {"inconclusive": "circle", "helps": "square"}
+
+
+def test_levels_on_an_axis_are_not_numbers() -> None:
+    """Between the levels 0 and 1 of a factor is nothing, so there are no ticks."""
+    levels = Series("a = 1", ["0", "1"], [1.0, 2.0], joined=True)
+    axis: Any = interactive(replace(FRONT, series=[levels])).layout.xaxis
+    assert axis.type == "category"
+    labels = drawn(replace(FRONT, series=[levels])).axes[0].get_xticklabels()
+    assert [text.get_text() for text in labels] == ["0", "1"]
 
 
 # Rows of a search, which differ from row 0 in many factors.
@@ -160,6 +193,24 @@ def test_rows_that_lie_together_are_both_named(width: float) -> None:
     front = Series("front", [1.0, 3.0], [1.01, 3.0], keys=[6, 4], joined=True)
     figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
     assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5", "6"}
+
+
+@pytest.mark.parametrize("width", [3.25, 7.0])
+def test_a_number_stands_nearest_to_its_own_point(width: float) -> None:
+    front = Series("front", [1.0, 1.01, 3.0], [1.0, 1.03, 3.0], keys=[0, 2, 4])
+    figure = drawn(replace(FRONT, series=[front]), FigureStyle(width=width))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    points = {
+        str(key): axes.transData.transform((x, y))
+        for key, x, y in zip(front.keys, front.x, front.y, strict=True)
+    }
+    assert len(axes.texts) == 3
+    for text in axes.texts:
+        box = text.get_window_extent()
+        centre = ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+        nearest = min(points, key=lambda key: math.dist(points[key], centre))
+        assert nearest == text.get_text()
 
 
 def test_names_of_parallel_axes_do_not_overlap() -> None:
