@@ -175,8 +175,8 @@ class Trainer:
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
-                    f"{place}: the factor '{name}' has a name of built-in training;"
-                    " list fields of the recipe under recipe=[...]"
+                    f"{place}: '{name}' is a key of built-in training, so a factor cannot"
+                    " have this name; list fields of the recipe under recipe=[...]"
                 )
 
     def _check_metrics(self, place: str) -> None:

@@ -240,8 +240,9 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: no row shares two seeds with row 0 for which the store"
-                " knows the correctly classified test images. `ablate run` stores them"
+                f"{self.name}: a comparison needs two seeds of row 0 and of another row"
+                " whose correctly classified test images are in the store; no row has"
+                " them. `ablate run` stores them"
                 " at the end of each trial of image classification with the built-in"
                 " training, in one process"
             )

@@ -271,8 +271,8 @@ def main() -> None:
             f" {arguments.repeats} repeats. Nothing was trained: a cell's"
         ),
         (
-            f"value is {BEST:.0f} less its squared distance, in levels, to the optimum"
-            f" among {' x '.join(str(len(LEVELS[name])) for name in VARIED)}"
+            f"value is {BEST:.0f} minus its squared distance (in levels) to the optimum"
+            f" of a space of {' x '.join(str(len(LEVELS[name])) for name in VARIED)}"
             " combinations."
         ),
         "",

@@ -582,7 +582,8 @@ def study_proofs(count: int) -> Iterator[Proof]:
         chance, share = predicted_seeds(few, seeds)
         promise = (
             "inconclusive cells that get a verdict with the predicted number of"
-            f" further seeds: {100 * chance:.0f} % predicted, within 7 points"
+            " further seeds: within 7 percentage points of the predicted"
+            f" {100 * chance:.0f} %"
         )
         yield Proof(
             promise=promise,
@@ -595,8 +596,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "cells with P(front) from 0.2 to 0.8 that are on the true front:"
-            f" {100 * probability:.0f} % predicted, within 3 points"
+            "cells that are on the true front, among those whose probability of this,"
+            " P(front), is 0.2 to 0.8: within 3 percentage points of the predicted"
+            f" {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,
@@ -660,9 +662,10 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "The columns are sizes of an effect in one of seven rows, in standard"
-            " deviations over seeds, without the shift that rows share. The cells say how"
-            " often it is found; after the slash, if the row is the first `primary`"
-            " comparison; in brackets, by paired t tests of each row, adjusted by Holm,"
+            " deviations over seeds, without what a seed adds to all rows. Each cell has"
+            " three numbers: how often the effect is found by default; after the slash,"
+            " how often it is found if its row is the first `primary` comparison; in"
+            " brackets, how often paired t tests of each row, adjusted by Holm, find it"
             " at 5 %. Seeds that are declared"
             " as final (`seeds: {final: 3}`) use 5 %, others 4.5 %."
         ),

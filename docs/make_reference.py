@@ -287,11 +287,20 @@ def factors_page() -> str:
         " is not part of the identity of its trials. Every key of the"
         " [recipe](recipe.md) is a factor too, and so are `backbone`, `pretrained` and"
         " `data.image_size`. [Your own parts](../own.md) can add factors.",
-        "",
-        "The kind of a factor is what it changes: edit, the attention; replace, the FFN;"
-        " arrange, how branches join; path, paths beside the branches; head, what comes"
-        " before the classifier; loss, terms of the loss; recipe, drop rates; size, the"
-        " backbone's numbers.",
+        "The kind of a factor says what it changes:",
+        table(
+            ["kind", "what it changes"],
+            [
+                ["`edit`", "the attention"],
+                ["`replace`", "the FFN"],
+                ["`arrange`", "how branches join"],
+                ["`path`", "paths beside the branches"],
+                ["`head`", "what comes before the classifier"],
+                ["`loss`", "terms of the loss"],
+                ["`recipe`", "drop rates"],
+                ["`size`", "the numbers of the backbone, such as its depth"],
+            ],
+        ),
     ]
     for factor in catalogue().values():
         parts += [

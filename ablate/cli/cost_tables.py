@@ -211,8 +211,8 @@ def _timed(
         watch = Stopwatch(architectures[0], conditions)
     except torch.OutOfMemoryError as error:
         raise AblateError(
-            f"--timing: {reference} needs more memory than the GPU has with two images"
-            " a step; choose a smaller network or image_size, or a larger GPU"
+            f"--timing: even with two images a step, {reference} needs more memory than"
+            " the GPU has; choose a smaller network or image_size, or a larger GPU"
         ) from error
     steps = Steps("timed network")
     measured: dict[str, Timing | None] = {}

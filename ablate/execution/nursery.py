@@ -146,7 +146,7 @@ class Nursery:
                 return self._connected(word)
             with contextlib.suppress(FileNotFoundError):
                 self._start()
-        raise ExecutorError(f"no process listens in {self.folder}")
+        raise ExecutorError(f"no process listens on the socket in {self.folder}")
 
     def _connected(self, word: bytes) -> Connection:
         with contextlib.ExitStack() as opened:

@@ -396,8 +396,8 @@ class _PaperTable:
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. The reference is distinguished if the best row has a star; for"
-            " other rows, p is adjusted for all pairs."
+            f"{words}. The star of the best row says whether it differs from the"
+            " reference; for other rows, p is adjusted for all pairs."
         )
 
     def _missing(self) -> list[str]:

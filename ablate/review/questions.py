@@ -358,7 +358,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     """Returns which rows need more seeds than are proposed; empty if there are none."""
     wanted = {effect.row: effect.further or 0 for effect in effects}
     texts = [
-        f"row {row} needs {'more than' if number > MOST else 'about'} {min(number, MOST)}"
+        f"row {row} needs {'more than' if number > MOST else 'about'}"
+        f" {min(number, MOST)} more seeds"
         for row, number in wanted.items()
         if number > MOST_MORE
     ]
@@ -366,8 +367,7 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
         return ""
     return (
         f" This adds {further} seeds, the most that is proposed at once. For an even"
-        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])} instead of"
-        f" {further}."
+        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
     )
 
 

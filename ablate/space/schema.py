@@ -436,8 +436,8 @@ class SpaceForm(Form):
     """Recipe by name, or a preset with changes."""
     metric: Metrics = {}
     """The metric that decides, taken at the last epoch on the test set, and its
-    direction; by default the first metric of the task or of your trainer. In a search
-    also costs beside it, as {top1: max, flops: min}.
+    direction; by default the first metric of the task or of your trainer. In a search,
+    costs can be further objectives, as in {top1: max, flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None
     """The least difference of the metric that matters; by default 0.5 percentage

@@ -13,6 +13,8 @@ set -euo pipefail
 
 SPACE=${1:?usage: sbatch slurm.sh SPACE.yaml}
 SHARED=${SHARED:-/shared/ablate} # on a file system that all nodes mount: the environment, the data, the checkpoints
+# A database, or a SQLite file on a disk that stays with the first node: a home folder is often a network file system.
+STORE=${ABLATE_STORE:?set it to a database URL, or to a SQLite file that is on no network file system}
 source "$SHARED/.venv/bin/activate"
 
 # A token of this job's own: the nodes share a network with other users.
@@ -34,9 +36,7 @@ if [ "$SLURM_NNODES" -gt 1 ]; then
     sleep 15
 fi
 
-# The store is a local file of the driver's node or a database; SQLite does not belong on a network file system.
-ablate run "$SPACE" --ray-address "$HEAD_IP:$PORT" --checkpoints "$SHARED/checkpoints" \
-    --store "${ABLATE_STORE:-$HOME/ablate.db}" &
+ablate run "$SPACE" --ray-address "$HEAD_IP:$PORT" --checkpoints "$SHARED/checkpoints" --store "$STORE" &
 DRIVER=$!
 trap 'kill -TERM "$DRIVER"' TERM INT
 CODE=0

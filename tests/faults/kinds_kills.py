@@ -172,7 +172,7 @@ RAYLET = Victim(
 )
 NURSERY = Victim(
     row="SIGKILL of the nursery",
-    sees="a line for each running trial, as for its worker; the run continues",
+    sees="for each running trial, the line of a lost worker; the run continues",
     keeps="all results, last checkpoints",
     kill=kill_nursery,
     share=4,
@@ -181,7 +181,7 @@ NURSERY = Victim(
 )
 RELAY = Victim(
     row="SIGKILL of an actor of Ray",
-    sees="one line, as for its worker; the run continues",
+    sees="the line of a lost worker; the run continues",
     keeps="all results, the trial's last checkpoint",
     kill=kill_relay,
     share=4,
