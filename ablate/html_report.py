@@ -39,7 +39,7 @@ FIGURES = {
     "parallel": "All rows",
 }
 # Those whose words the notes of their table explain.
-EXPLAINED_BY_TABLE = ("contributions", "importance")
+EXPLAINED_BY_TABLE = ("interactions", "contributions", "importance")
 # Narrow, so that its words can be read on a phone.
 UNTITLED = FigureStyle(width=5, title=False)
 NOTHING = Markup()

@@ -25,7 +25,7 @@ def edited(study: str, trial: str = STUDY) -> None:
     if problem:
         words.notice(problem, "warning")
     note = stored.note(study, trial)
-    with st.popover("Notes"), st.form(f"note-{study}-{trial}", border=False):
+    with st.popover("Your notes"), st.form(f"note-{study}-{trial}", border=False):
         tags = st.text_input(
             "Tags", ", ".join(note.tags), placeholder="separated by commas"
         )

@@ -95,11 +95,14 @@ def effects_table(
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
+    decided = "if it is below 0.05, the verdict is helps or hurts"
+    if any(effect.withheld for effect in effects):
+        decided += ", except in rows without a verdict"
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
             f" mean difference from {against}, paired by seed, with its 95 % interval"
-            f" ({how}). p: {adjusted}if it is below 0.05, the verdict is helps or hurts."
+            f" ({how}). p: {adjusted}{decided}."
         ),
         (
             no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
@@ -421,8 +424,8 @@ def factors_table(
     find = model.interactions if interactions else model.main_effects
     if interactions:
         what = (
-            "What a level of one factor and a level of another do together, beyond the sum"
-            " of each alone"
+            "An interaction is the effect of changing two factors together, minus the sum of"
+            " the effects of changing each one alone"
         )
     else:
         what = "Each level is compared with the factor's baseline level"
@@ -430,8 +433,8 @@ def factors_table(
             what += ", averaged over the levels of the other factors"
     notes = [
         f"{what}. Seeds are blocks: after subtracting the mean of each seed, the"
-        f" trainings of one row have a standard deviation of {model.sd:.3g}"
-        f" ({model.freedom:g} degrees of freedom)."
+        f" standard deviation between trainings of the same row is {model.sd:.3g}"
+        f" (estimated from all rows together, {model.freedom:g} degrees of freedom)."
     ]
     if model.additive:
         notes.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ def results_table(
         data=[_data(row, rows, results, effect_of, published) for row in rows],
         right=frozenset(column.heading for column in columns if column.right),
         title=results.question,
-        notes=_notes(results, shown, policy, comparisons(found), looks),
+        notes=_notes(results, shown, policy, found, looks),
         bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
         bold_note=_bold_note(rows),
         groups=_group_starts(shown, group),
@@ -176,19 +176,21 @@ def _notes(
     results: StudyResults,
     shown: list[Row],
     policy: str,
-    number: int,
+    found: Sequence[Effect],
     looks: Looks | None,
 ) -> list[str]:
-    """Returns what the numbers mean, and which rows are folded.
-
-    Args:
-        number: of comparisons.
-    """
-    test, star = test_words(number), star_note(looks)
+    """Returns what the numbers mean, and which rows are folded."""
+    test, star = test_words(comparisons(found)), star_note(looks)
+    pairs = "paired by seed"
+    if any(row.paired not in (0, shown[0].n) for row in shown):
+        pairs += ", over the seeds that both rows have"
+    decided = f"{star} ({test})"
+    if any(effect.withheld for effect in found):
+        decided += ", in rows that have a verdict"
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
-        f" {policy}; in brackets the mean difference from row 0, paired by seed;"
-        f" {star} ({test}).{_flops_note(shown)}"
+        f" {policy}; in brackets the mean difference from row 0, {pairs};"
+        f" {decided}.{_flops_note(shown)}"
     ]
     if _has_controls(shown):
         notes.append(

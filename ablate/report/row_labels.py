@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ablate import escape
-from ablate.report.charts import Chart
+from ablate.report.charts import Chart, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,22 +33,28 @@ def write_rows(place: Axes, chart: Chart) -> None:
     taken: list[Bbox] = []
     points: list[tuple[float, float]] = []
     for series in chart.series:
-        if not series.keys:
-            continue
-        places = zip(series.x, series.y, strict=True)
-        points += place.transData.transform(list(places)).tolist()
+        if series.keys:
+            points += place.transData.transform(_places(place, series)).tolist()
     for series in reversed(chart.series):
-        for key, x, y in zip(series.keys, series.x, series.y, strict=False):
+        for key, point in zip(series.keys, _places(place, series), strict=False):
             text = escape.figure(str(key))
-            box = _write_beside(place, text, (x, y), points, taken)
+            box = _write_beside(place, text, point, points, taken)
             if box is not None:
                 taken.append(box)
+
+
+def _places(place: Axes, series: Series) -> list[tuple[float, float]]:
+    """Returns the points of a series as numbers; an axis of levels counts them."""
+    axes: Any = place
+    x = axes.xaxis.convert_units(list(series.x))
+    y = axes.yaxis.convert_units(list(series.y))
+    return list(zip(x, y, strict=True))
 
 
 def _write_beside(
     place: Axes,
     text: str,
-    point: tuple[Any, Any],
+    point: tuple[float, float],
     points: Sequence[tuple[float, float]],
     taken: Sequence[Bbox],
 ) -> Bbox | None:

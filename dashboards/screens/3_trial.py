@@ -54,6 +54,12 @@ def show_difference(trial: Mapping[str, Any]) -> None:
     found, _ = results(trial["study"])
     by_index = {cell.index: cell for cell in found.cells}
     mine = shown_levels(by_index[trial["row"]])
+    if trial["row"] == 0:
+        st.subheader("Levels (row 0)")
+        levels = [(name, level_text(level)) for name, level in mine.items()]
+        st.dataframe(pd.DataFrame(levels, columns=["factor", "level"]), hide_index=True)
+        return
+    st.subheader("Levels, compared with row 0")
     first = shown_levels(found.cells[0])
     frame = pd.DataFrame(
         [
@@ -167,7 +173,6 @@ def body(key: str) -> None:
     columns[4].metric(
         "trained", "–" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
     )
-    st.subheader("Levels, compared with row 0")
     show_difference(trial)
     if known.epochs:
         show_curves(known, found.metrics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -22,6 +23,9 @@ from ablate.report.summary import level_text, shown_levels
 from ablate.report.wording import interval_text
 
 MOST_OFFERED = 500
+DIFFERENCE = "Δ"
+INTERVAL = "95 % interval"
+COMMON = "common seeds"
 
 
 def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
@@ -62,13 +66,13 @@ def beside(
     effect = paired(cell, reference)
     digits = found.metric.digits
     return {
-        "Δ": "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
-        "95 % interval": (
+        DIFFERENCE: "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
+        INTERVAL: (
             interval_text(effect.estimate, found.metric).partition(" ")[2]
             if effect.estimate
             else ""
         ),
-        "common seeds": str(len(effect.seeds)),
+        COMMON: str(len(effect.seeds)),
     }
 
 
@@ -115,13 +119,20 @@ def page() -> None:
         )
         if cell.statuses:
             try:
-                series += curves_chart(
+                drawn = curves_chart(
                     found, curves(found.name, [cell.index]), found.metric.name
                 ).series
             except AblateError:
                 continue
+            if len(chosen) > 1:
+                drawn = [
+                    replace(one, name=f"{found.name}, {one.name}") for one in drawn
+                ]
+            series += drawn
     frame = pd.DataFrame(columns).fillna("")
     differ = frame.nunique(axis=1) > 1
+    # The reference has no difference from itself, so these always differ.
+    differ &= ~frame.index.isin([DIFFERENCE, INTERVAL, COMMON])
     st.dataframe(
         frame.style.apply(
             lambda row: (

@@ -280,7 +280,7 @@ def test_every_view_draws(page: Page, address: str) -> None:
         ("table", "mean ± standard deviation"),
         ("effects", "its 95 % interval"),
         ("effects&of=factors", "seeds are blocks"),
-        ("effects&of=interactions", "beyond the sum of each alone"),
+        ("effects&of=interactions", "minus the sum of the effects"),
         ("curves", "train_loss"),
         ("parallel", "top-1 (%)"),
         ("layers", "No diagnostics are stored"),
@@ -477,7 +477,7 @@ def test_tags_and_notes_leave_the_results_as_they_are(
 ) -> None:
     before = Path(finished.url).read_bytes()
     reader.goto(f"{address}/study?study=shortcuts")
-    reader.get_by_role("button", name="Notes").click()
+    reader.get_by_role("button", name="Your notes").click()
     reader.get_by_label("Tags").fill("paper, <b>bold</b>")
     reader.get_by_label("Note", exact=True).fill("see *Monday's* run")
     reader.get_by_role("button", name="Save").click()
@@ -489,7 +489,7 @@ def test_tags_and_notes_leave_the_results_as_they_are(
     with Reader(finished.url) as store:
         key = store.trials("shortcuts")[0]["trial"]
     reader.goto(f"{address}/trial?trial={key}")
-    reader.get_by_role("button", name="Notes").click()
+    reader.get_by_role("button", name="Your notes").click()
     reader.get_by_label("Tags").fill("odd")
     reader.get_by_role("button", name="Save").click()
     expect(reader.get_by_text("odd", exact=True)).to_be_visible()

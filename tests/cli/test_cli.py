@@ -678,7 +678,7 @@ def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
     code, shown, _ = say("verify-costs", "augvit/table3", "--format", "md")
     assert code == 0
     assert "| different  | three times one" in shown
-    assert "three times the printed 0.04" in shown
+    assert "multiplied the rounded 0.04" in shown
     assert "equal: 5 of 8;" in shown
     assert "convention: 2 of 8;" in shown
     assert "different: 1 of 8;" in shown
