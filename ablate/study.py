@@ -240,9 +240,9 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: a comparison needs two seeds of row 0 and of another row"
-                " whose correctly classified test images are in the store; no row has"
-                " them. `ablate run` stores them"
+                f"{self.name}: row 0 and another row must share two seeds for which the"
+                " store has the correctly classified test images of both rows; no row"
+                " shares two such seeds with row 0. `ablate run` stores these images"
                 " at the end of each trial of image classification with the built-in"
                 " training, in one process"
             )

@@ -596,9 +596,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "cells that are on the true front, among those whose probability of this,"
-            " P(front), is 0.2 to 0.8: within 3 percentage points of the predicted"
-            f" {100 * probability:.0f} %"
+            "share of cells that are on the true front, among the cells with a printed"
+            " probability of being on it from 0.2 to 0.8: within 3 percentage points of"
+            f" the predicted {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,

@@ -16,6 +16,9 @@ from tests.faults.fault import fault, on_sqlite, one_message
 from tests.faults.kinds_processes import end_worker
 from tests.faults.scene import BUSY_SECONDS, Scene, stopped
 
+# What is left of a data set that no worker can read.
+SPOILT_BYTES = 1000
+
 
 @fault(
     "disk full: checkpoints",
@@ -151,9 +154,12 @@ def move_in_use(scene: Scene) -> bool:
 def spoil_data(scene: Scene) -> bool:
     file = scene.folder / "digits.npz"
     content = file.read_bytes()
+    if len(content) <= SPOILT_BYTES:
+        # The same fault came shortly before, and what it spoilt is not put back yet.
+        return False
 
     def spoilt(process: psutil.Process, trial: str) -> None:
-        file.write_bytes(content[:1000])
+        file.write_bytes(content[:SPOILT_BYTES])
         scene.later(60, lambda: _put_back(scene, content))
         process.kill()
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 from sqlalchemy import create_engine
 
 from ablate.store.writer import Writer
-from tests.faults import harness
+from tests.faults import harness, kinds_files
 from tests.faults.fault import FAULTS
 from tests.faults.harness import coming, command, count, draw, main
 from tests.faults.kinds_kills import DRIVER, GROUP, NURSERY, WORKER
@@ -74,6 +76,28 @@ def test_a_fault_that_is_not_possible_in_a_run_waits_for_the_next_one(
     assert coming(scene, deck) is deck[1]
     scene.store = PostgresStore("", NO_ENGINE)
     assert coming(scene, deck) is deck[0]
+
+
+def test_a_data_set_is_spoilt_once_at_a_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second fault would put back what the first one spoilt."""
+
+    def end_at_once(made: Scene, end: Callable[[psutil.Process, str], None]) -> bool:
+        end(worker, "trial")
+        return True
+
+    monkeypatch.setattr(kinds_files, "end_worker", end_at_once)
+    file = scene.folder / "digits.npz"
+    whole = file.read_bytes()
+    spoil = FAULTS["data set unreadable for a worker"]
+    worker = Mock(spec=psutil.Process)
+    assert spoil.inject(scene)
+    assert file.read_bytes() != whole
+    assert not spoil.inject(scene)
+    scene.tick(ended=True)
+    assert file.read_bytes() == whole
+    worker.kill.assert_called_once_with()
 
 
 def test_every_third_study_is_on_postgresql() -> None:
