@@ -186,7 +186,7 @@ def _notes(
         pairs += ", over the seeds that both rows have"
     decided = f"{star} ({test})"
     if any(effect.withheld for effect in found):
-        decided += ", in rows that have a verdict"
+        decided += "; a row without a verdict has no star"
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
         f" {policy}; in brackets the mean difference from row 0, {pairs};"

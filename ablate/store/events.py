@@ -39,7 +39,7 @@ from ablate.records import (
     Started,
     Status,
 )
-from ablate.store.moment import now
+from ablate.store.moment import after_declarations, now
 from ablate.store.plans import insert_all, key_of
 from ablate.store.tables import (
     attempts,
@@ -220,7 +220,7 @@ class EventStore:
             "owner": None,
         }
         if not interrupted:
-            values["ended_at"] = now()
+            values["ended_at"] = after_declarations(connection)
         if happened.status != Status.COMPLETED:
             _set_status(connection, happened.trial, values)
         elif _complete(connection, happened, values):

@@ -17,7 +17,7 @@ from datetime import datetime
 from sqlalchemy import Connection, insert, select
 
 from ablate.records import Status
-from ablate.store.moment import now
+from ablate.store.moment import after_declarations
 from ablate.store.tables import cell_trials, cells, known_trials, trials
 
 CHUNK = 500
@@ -35,7 +35,8 @@ def put_known_trials(
         dropped: hashes of trials that the study has until now.
         added: hashes of trials that it has from now on.
     """
-    for hashes, declared_at in ((dropped, None), (added, now())):
+    moment = after_declarations(connection)
+    for hashes, declared_at in ((dropped, None), (added, moment)):
         wanted = sorted(hashes)
         for start in range(0, len(wanted), CHUNK):
             _put(connection, study, wanted[start : start + CHUNK], declared_at)

@@ -32,7 +32,7 @@ from ablate.space_data import to_data
 from ablate.store import views
 from ablate.store.declarations import put_declaration, put_first_declaration
 from ablate.store.known_trials import put_known_trials
-from ablate.store.moment import now
+from ablate.store.moment import after_results, now
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -99,7 +99,9 @@ def put_study(
                 f" {file}, or use another {option('store')}"
             )
         # First, because it notes whether the study had ended.
-        differs = put_declaration(connection, int(found), space, code, now())
+        differs = put_declaration(
+            connection, int(found), space, code, after_results(connection)
+        )
         connection.execute(
             update(studies).where(studies.c.id == found).values(**values)
         )
@@ -122,7 +124,7 @@ def put_study(
             .where(studies.c.id == study)
             .values(results_view=f"{view}_{study}")
         )
-    put_first_declaration(connection, study, space, code, now())
+    put_first_declaration(connection, study, space, code, after_results(connection))
     return study, False
 
 

@@ -289,18 +289,25 @@ def judge(scene: Scene, ran: Ran, code: int) -> list[str]:
             f"{log.count('the worker was lost')} lines of {restarted} lost workers"
         )
     if code == 130 and len(ran.faults) == 1:
-        found += forgotten_epochs(scene)
+        found += forgotten_epochs(scene, ran.after)
     if not found:
         return []
     return [f"after {ran.faults}: {'; '.join(found)}\n{log[-3000:]}"]
 
 
-def forgotten_epochs(scene: Scene) -> list[str]:
-    """Trials whose checkpoint has fewer epochs than the store, after an interrupt."""
+def forgotten_epochs(scene: Scene, after: int) -> list[str]:
+    """Trials whose checkpoint has fewer epochs than the store, after an interrupt.
+
+    Only trials that this run has begun: a trial may have lost its checkpoint before.
+
+    Args:
+        after: the last provenance before this run.
+    """
     found = []
     for trial, told in scene.rows(
-        "SELECT hash, epochs_done FROM trials WHERE status = 'planned' AND"
-        " epochs_done > 0"
+        "SELECT hash, epochs_done FROM trials WHERE status = 'planned' AND epochs_done"
+        " > 0 AND hash IN (SELECT trial_hash FROM attempts WHERE provenance_id > ?)",
+        after,
     ):
         file = scene.checkpoints().get(str(trial))
         kept = epochs_in(file) if file else 0

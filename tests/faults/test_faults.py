@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -16,7 +18,7 @@ from sqlalchemy import create_engine
 from ablate.store.writer import Writer
 from tests.faults import harness, kinds_files
 from tests.faults.fault import FAULTS
-from tests.faults.harness import coming, command, count, draw, main
+from tests.faults.harness import coming, command, count, draw, forgotten_epochs, main
 from tests.faults.kinds_kills import DRIVER, GROUP, NURSERY, WORKER
 from tests.faults.phases import Place
 from tests.faults.report import write_report
@@ -98,6 +100,18 @@ def test_a_data_set_is_spoilt_once_at_a_time(
     scene.tick(ended=True)
     assert file.read_bytes() == whole
     worker.kill.assert_called_once_with()
+
+
+def test_an_interrupt_answers_for_the_trials_of_its_own_run(scene: Scene) -> None:
+    """A trial that waits may have lost its checkpoint in a run before."""
+    scene.runs.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(scene.runs / "ablate.db")) as store, store:
+        store.execute("CREATE TABLE trials (hash, status, epochs_done)")
+        store.execute("CREATE TABLE attempts (trial_hash, provenance_id)")
+        store.execute("INSERT INTO trials VALUES ('a', 'planned', 2)")
+        store.execute("INSERT INTO attempts VALUES ('a', 3)")
+    assert forgotten_epochs(scene, 3) == []
+    assert forgotten_epochs(scene, 2) == ["a had told 2 epochs, and kept 0"]
 
 
 def test_every_third_study_is_on_postgresql() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,6 +24,7 @@ from ablate.report.factorial import Factorial
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.review import review
+from ablate.store import moment
 from ablate.study import Study
 from tests.store.desk import (
     HELPS,
@@ -81,6 +84,25 @@ def test_seeds_that_are_added_are_tested_at_their_own_level(desk: Desk) -> None:
         assert effect.judged.level == pytest.approx(0.0025)
     table = study.effects_table()
     assert "tested at 0.25 %" in " ".join(table.notes)
+
+
+def test_a_clock_that_is_set_back_changes_no_verdict(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result counts after the declaration that it was trained for, and before the
+    next one.
+    """
+    backwards = itertools.count(2_000_000_000, -3600)
+    monkeypatch.setattr(moment, "time", Mock(time=lambda: float(next(backwards))))
+    study = desk.run(TEXT)
+    effects = by_row(study)
+    assert effects[HELPS].verdict is Verdict.HELPS
+    assert {effect.withheld for effect in effects.values()} == {None}
+    study = desk.run(with_seeds("6"))
+    assert len(study.results().history.phases) == 2
+    by_seed = study.results().cells[0].phase_of
+    assert by_seed == {0: 0, 1: 0, 2: 0, 3: 0, 4: 1, 5: 1}
+    assert {effect.withheld for effect in study.effects()} == {None}
 
 
 FINAL = TEXT.replace("seeds: 4", "seeds: {final: 4}")
