@@ -123,7 +123,7 @@ def test_a_gpu_without_memory_for_row_0(
     monkeypatch.setattr(timing, "Stopwatch", full)
     code, _, said = say("cost", "tiny.yaml", "--timing")
     assert code == 2
-    assert "--timing: row 0 needs more memory than the GPU has" in said
+    assert "row 0 needs more memory than the GPU has" in said
     assert "Traceback" not in said
 
 
