@@ -48,7 +48,7 @@ from ablate.store.history import (
 )
 from ablate.store.images import images_of
 from ablate.store.known_trials import declared_by, declared_late, known_when_declared
-from ablate.store.moment import now
+from ablate.store.moment import after_results
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -177,7 +177,8 @@ class Reader(TrialReader):
                 _, declared = inherited(connection, space, code)
                 return history_of(declared) if declared else first_history(space, code)
             declared = declarations_of(connection, study)
-            new = new_declaration(connection, study, space, code, now())
+            moment = after_results(connection)
+            new = new_declaration(connection, study, space, code, moment)
         return history_of([*declared, new] if new else declared)
 
     def changes_since(self, space: Space, code: Mapping[str, str]) -> list[str]:
@@ -216,7 +217,8 @@ class Reader(TrialReader):
                 study, _ = inherited(connection, space, code)
                 is_new = True
             else:
-                new = new_declaration(connection, study, space, code, now())
+                moment = after_results(connection)
+                new = new_declaration(connection, study, space, code, moment)
                 is_new = new is not None
             if study is None:
                 return set(hashes)
@@ -349,7 +351,7 @@ class Reader(TrialReader):
         later = [trial.phase for trial in known if trial.phase >= 0]
         with self._engine.connect() as connection:
             before = seeds_of_row_0_left_out(connection, study, history.begins[0])
-            lost = seeds_of_row_0_left_out(connection, study, now())
+            lost = seeds_of_row_0_left_out(connection, study, after_results(connection))
             chosen = len(known) > 1 and was_a_variant(connection, study)
         if before and len(later) < len(known) and not history.changed:
             history = replace(history, changed=seeds_left_out(before))
