@@ -123,7 +123,10 @@ def test_a_gpu_without_memory_for_row_0(
     monkeypatch.setattr(timing, "Stopwatch", full)
     code, _, said = say("cost", "tiny.yaml", "--timing")
     assert code == 2
-    assert "row 0 needs more memory than the GPU has" in said
+    assert (
+        "--timing: even with two images a step, row 0 needs more memory than the GPU has;"
+        " choose a smaller network or image_size, or a larger GPU"
+    ) in said
     assert "Traceback" not in said
 
 
