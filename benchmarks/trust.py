@@ -505,8 +505,8 @@ def study_proofs(count: int) -> Iterator[Proof]:
     yield Proof(
         promise=wrong,
         setting=(
-            "21 cells, until decided, 10 to 13 seeds, a margin so wide that most get no"
-            " difference"
+            "21 cells, until decided, 10 to 13 seeds, a margin so wide that most verdicts are"
+            " *no difference*"
         ),
         measured=share,
         low=0,
@@ -596,9 +596,8 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "share of cells that are on the true front, among the cells with a printed"
-            " probability of being on it from 0.2 to 0.8: within 3 percentage points of"
-            f" the predicted {100 * probability:.0f} %"
+            "cells that are on the true front, among those whose P(front) is 0.2 to 0.8:"
+            f" within 3 percentage points of the predicted {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,

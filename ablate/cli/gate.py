@@ -34,7 +34,10 @@ def gate(
         bool,
         typer.Option(
             "--project",
-            help="Accept helps or hurts only if it also holds in the error budget of all studies.",
+            help=(
+                "Accept the verdicts helps and hurts only if they also hold in the error"
+                " budget of all studies."
+            ),
         ),
     ] = False,
     store: StoreOption = "",

@@ -67,7 +67,7 @@ def exploratory(primary: Sequence[Primary]) -> str:
         family = "comparisons of rows with row 0"
     return (
         f"Exploratory: the study's error rate of 5 % covers only the {family}. False"
-        " verdicts in this table come on top of it."
+        " verdicts in this table are not part of these 5 %."
     )
 
 
@@ -255,9 +255,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " other seeds on other test images; it is never narrower, and with few seeds often"
         " equal.",
         f"P(better): the probability that, with a new seed and on {images} new images, the"
-        " row classifies more images correctly than row 0. won: images that are classified"
-        " correctly by more seeds of the row than of row 0. lost: images that are"
-        " classified correctly by fewer.",
+        " row classifies more images correctly than row 0. won: images that the row"
+        " classifies correctly with more seeds than row 0 does. lost: with fewer seeds.",
     ]
     return Table(
         columns=columns,

@@ -251,7 +251,7 @@ def _too_few_seeds(study: Read) -> Iterator[Finding]:
         least = f"{margin:g}{study.results.metric.unit}"
         yield _few_seeds_finding(
             study,
-            f"Inconclusive, although the difference is {least} or more",
+            f"Inconclusive, although the difference from row 0 is at least {least}",
             inconclusive,
             together,
         )

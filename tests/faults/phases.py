@@ -41,8 +41,8 @@ MEANING = {
         " return)"
     ),
     Place.RESULT: (
-        "a worker has the result of a trial, or the driver is storing it, and the"
-        " driver has not asked the database to commit yet"
+        "a worker has finished a trial, and the driver has not yet asked the database to"
+        " commit the result"
     ),
     ELSEWHERE: (
         "between two epochs, while a trial resumes from its checkpoint, or while no"
