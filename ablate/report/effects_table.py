@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
-from ablate.records import Level, Looks, Metric, Primary, StudyResults
+from ablate.records import Level, Looks, Metric, Primary, Status, StudyResults
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
@@ -38,6 +39,7 @@ OF_ALL_ROWS = (
     f"variance: {1 - OWN:g} times an estimate from all rows plus {OWN:g} times that of the"
     " row itself"
 )
+WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (
@@ -334,10 +336,11 @@ def terms_table(
     data = [_term_data(term) for term in terms]
     bold = _decided([term.judged.verdict if term.judged else None for term in terms])
     columns = ["effect", "factor", "level", INTERVAL, ADJUSTED, "verdict"]
-    told = [
+    notes = [
         *notes,
         BY_SEED if by_seed else POOLED,
         no_difference(results.metric, margin, "5 %, Holm"),
+        *_missing_note(results),
     ]
     return Table(
         columns=columns,
@@ -345,9 +348,25 @@ def terms_table(
         data=data,
         right=frozenset({INTERVAL, ADJUSTED}),
         title=results.question,
-        notes=told,
+        notes=notes,
         bold=bold,
     )
+
+
+def _missing_note(results: StudyResults) -> list[str]:
+    """Returns the sentences on trials that ended without a result; none if none did."""
+    ended: Counter[Status] = Counter()
+    for cell in results.cells:
+        ended.update(cell.statuses.values())
+    missing = [
+        f"{ended[status]} {status}" for status in WITHOUT_RESULT if ended[status]
+    ]
+    if not missing:
+        return []
+    return [
+        f"These effects leave out trials that ended without a result: {', '.join(missing)}."
+        " If a level causes such ends, its effect looks better than it is."
+    ]
 
 
 def _decided(verdicts: Sequence[Verdict | None]) -> frozenset[tuple[int, str]]:

@@ -210,6 +210,53 @@ def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("statuses", "said"),
+    [
+        ({}, None),
+        ({2: Status.RUNNING}, None),
+        ({2: Status.FAILED}, "without a result: 1 failed."),
+        (
+            {1: Status.DIVERGED, 2: Status.FAILED},
+            "without a result: 1 failed, 1 diverged.",
+        ),
+        ({1: Status.PRUNED, 2: Status.PRUNED}, "without a result: 2 pruned."),
+    ],
+)
+def test_effects_of_factors_name_the_trials_that_they_leave_out(
+    trust: ModuleType, statuses: Mapping[int, Status], said: str | None
+) -> None:
+    """A level that makes trials fail would look good by the trials that are left."""
+    levels = [
+        dict(zip("ab", cell, strict=True)) for cell in itertools.product((0, 1), (0, 1))
+    ]
+    results = study(
+        trust,
+        [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4], [72, 73, 72.4]],
+        levels,
+    )
+    cells = list(results.cells)
+    values = {
+        seed: value for seed, value in cells[3].values.items() if seed not in statuses
+    }
+    cells[3] = replace(
+        cells[3], values=values, statuses={**cells[3].statuses, **statuses}
+    )
+    results = replace(results, cells=tuple(cells))
+    baseline = {"a": 0, "b": 0}
+    full = {"a": 1, "b": 1}
+    for table in (
+        effects_table.factors_table(results, baseline, 0.5, interactions=False),
+        effects_table.factors_table(results, baseline, 0.5, interactions=True),
+        effects_table.contributions_table(results, baseline, full, 0.5),
+    ):
+        notes = " ".join(table.notes)
+        if said is None:
+            assert "without a result" not in notes
+        else:
+            assert said in notes
+
+
 def test_a_repeated_cell_counts_once_and_stands_for_its_levels(
     trust: ModuleType,
 ) -> None:
