@@ -161,7 +161,8 @@ class Trainer:
         for name in self.factors:
             if lower.count(name.lower()) > 1:
                 raise AblateError(
-                    f"{place}: two factors are named {name.lower()}, except for capitals"
+                    f"{place}: two names of factors differ only in capital letters:"
+                    f" {name.lower()}; rename one"
                 )
             if not NAME.fullmatch(name):
                 raise AblateError(
@@ -366,8 +367,8 @@ def command(
     known = {"seed", "epochs", "checkpoint", *allowed, *reads}
     for place in sorted(places - known):
         raise AblateError(
-            f"command: {unknown('place', place, known)}; a place is a factor,"
-            " recipe.FIELD, seed, epochs or checkpoint"
+            f"command: {unknown('placeholder', place, known)}; write the name of a"
+            " factor, recipe.FIELD, seed, epochs or checkpoint in the braces"
         )
     for factor in allowed:
         if factor not in places:

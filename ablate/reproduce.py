@@ -123,8 +123,10 @@ def reproduce(
     )
     if trial is None:
         raise StoreError(
-            f"this version of ablate (cost rules {COST_REVISION}) does not plan trial"
-            f" {key} in {study} any more; run the study's file with ablate run"
+            f"the plan that this version of ablate makes for {study} does not contain"
+            f" trial {key}. Controls and limits choose cells by cost, and the rules for"
+            f" costs (now version {COST_REVISION}) may have changed. Train the cells of"
+            " the new plan: ablate run with the study's file"
         )
     # With the checkpoints of the study, nothing would be trained again.
     folder = options.runs / "reproduced" / Path(options.url).stem

@@ -283,8 +283,8 @@ def main() -> None:
             " cells. Quasi-random search does not look at"
         ),
         (
-            "results, so its value is also averaged over all places where the optimum"
-            " could be. `random` is the same for random search with as many cells."
+            "results, so its value is a mean over all possible positions of the optimum."
+            " `random` is the same for random search with as many cells."
         ),
         "",
         brute_force(arguments.repeats),

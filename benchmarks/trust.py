@@ -661,7 +661,7 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "The columns are sizes of an effect in one of seven rows, in standard"
-            " deviations over seeds, without what a seed adds to all rows. Each cell has"
+            " deviations over seeds, after subtracting the mean of each seed. Each cell has"
             " three numbers: how often the effect is found by default; after the slash,"
             " how often it is found if its row is the first `primary` comparison; in"
             " brackets, how often paired t tests of each row, adjusted by Holm, find it"

@@ -436,7 +436,7 @@ def errors_page() -> str:
         ("2", "A user error: one message says what is wrong and what to type."),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
         ("4, 5", "`gate`: no difference; inconclusive."),
-        ("130", "The user interrupted the verb; what was stored is whole."),
+        ("130", "The user interrupted the verb; the store is intact."),
     )
     return page(
         [

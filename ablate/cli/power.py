@@ -44,7 +44,7 @@ def power_lines(shown: Preview) -> list[str]:
             line += f" (primary comparison: {size})"
         lines.append(line)
     lines.append(
-        "  (sd: standard deviation over seeds, without what a seed adds to all rows)"
+        "  (sd: standard deviation over seeds, after subtracting the mean of each seed)"
     )
     if sd is not None:
         lines.append(f"  (sd so far: {sd:.{metric.digits}f}{metric.unit})")

@@ -139,9 +139,10 @@ FACTOR = Factor(
             name="form",
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
-            about="mlp: two linear layers; sum: no linear layer; each channel becomes the"
-            " sum of K activations of itself (AGeLUs if agelu is 1), where K is the number"
-            " of hidden channels",
+            about="mlp: two linear layers; sum: no linear layer, but phi_1(x) + ... +"
+            " phi_K(x) in each channel. K is the number of hidden channels that mlp would"
+            " have. If agelu is 1, each phi is an AGeLU with parameters of its own; if it"
+            " is 0, all are the same activation",
             typical=("sum",),
         ),
         Parameter(

@@ -72,7 +72,7 @@ def editable(attention: nn.Module) -> type[nn.Module]:
 
 FAMILY = Family(
     name="cait",
-    about="CaiT, from timm; factors stand in its self-attention blocks",
+    about="CaiT, from timm; factors change its self-attention blocks",
     members=members,
     dimensions=dimensions,
     image_size=timm_models.image_size,

@@ -30,8 +30,8 @@ def add_controls(space: Space, made: Cells) -> None:
     heads = int(settings.get("size.heads", own.heads))
     if not width:
         raise AblateError(
-            f"control: {space.network.backbone} has not one width in all its blocks, so it"
-            " cannot be widened; leave it out"
+            f"control: the blocks of {space.network.backbone} have different widths, so a"
+            " control cannot be made by another width; leave out the key `control`"
         )
     if made.baseline.cost is None:
         raise AblateError(

@@ -396,8 +396,8 @@ class _PaperTable:
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. The star of the best row says whether it differs from the"
-            " reference; for other rows, p is adjusted for all pairs."
+            f"{words}. Between the best row and the reference, the star decides; between"
+            " the best row and another row, a p value adjusted for all pairs."
         )
 
     def _missing(self) -> list[str]:

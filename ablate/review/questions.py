@@ -412,7 +412,7 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
             "no iso-cost control",
             f"{rows_text(rows)}: better than row 0, but also more expensive, and no"
             " other width of the baseline is nearer in cost, so row 0 is the control."
-            f" Say so, or use a wider backbone in {study.file}, whose widths lie closer"
+            f" Say so, or use a wider backbone in {study.file}: its possible widths lie closer"
             " together.",
             study.again(),
         )
@@ -514,7 +514,8 @@ def _noise_left_out(study: Read) -> Iterator[Finding]:
         yield Finding(
             "noise left out",
             f"All seeds have the same {' and '.join(same)}, so intervals and verdicts do"
-            " not contain the noise of it. Others who train these models have it."
+            " not contain the noise that it causes. Others who train these models have"
+            " this noise."
             f" Leave vary out of the seeds in {study.file}.",
             study.again(),
         )

@@ -326,8 +326,8 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         )
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
         raise StoreError(
-            f"the store {where} cannot be written to: {reason}; {hint}; what it holds"
-            f" is whole. Go on with: {advice.command('resume')}"
+            f"the store {where} cannot be written to: {reason}; {hint}; its contents are"
+            f" intact. Go on with: {advice.command('resume')}"
         ) from None
 
 

@@ -121,7 +121,7 @@ def places_table(tally: Tally) -> str:
         counts = [tally.landed[place, row] for row in KILLS]
         rows.append((place, tally.aimed[place], *counts, tally.landed_in(place)))
     kinds = [row.removeprefix("SIGKILL of ") for row in KILLS]
-    return markdown(("place", "aimed at it", *kinds, "all that landed"), rows)
+    return markdown(("place", "aimed at this place", *kinds, "all that landed"), rows)
 
 
 def stores_table(tally: Tally) -> str:
