@@ -156,6 +156,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             f"{command(declared, status.file)}{where}\nablate report"
             f" {escape.shell(study.name)}{where}\n"
             + "".join(
+                "# trains one of the trials again and compares the results\n"
                 f"ablate reproduce {escape.shell(one['trial'])}{again}\n"
                 for one in circumstances[:1]
             )

@@ -123,7 +123,7 @@ def table(
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
-    The best mean and all means that cannot be distinguished from it are bold. With
+    The best mean, and all means that are not significantly worse, are bold. With
     `--format latex`, the table has a caption, a label and notes. For example:
 
     ablate table mine --format latex --labels shortcuts.count='$T$' > table.tex

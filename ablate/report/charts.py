@@ -90,6 +90,12 @@ class Chart:
             names = [name for _, name in pairs]
         return list(dict.fromkeys(names))
 
+    @property
+    def shares_categories(self) -> bool:
+        """Whether points of several series have the same place on the y axis."""
+        number = sum(len(series.y) for series in self.series)
+        return self.form == "points" and number > len(self.categories())
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -39,6 +39,13 @@ OF_ALL_ROWS = (
     f"variance: {1 - OWN:g} times an estimate from all rows plus {OWN:g} times that of the"
     " row itself"
 )
+CONTRIBUTIONS = {
+    "alone": "alone: the baseline with only this factor changed to its full level, minus"
+    " the baseline.",
+    "left out": "left out: what the full model loses without this factor.",
+    "shapley": "shapley: the gain from adding this factor, averaged over all orders of"
+    " adding the factors.",
+}
 WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
@@ -258,7 +265,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " equal.",
         f"P(better): the probability that, with a new seed and on {images} new images, the"
         " row classifies more images correctly than row 0. won: images that the row"
-        " classifies correctly with more seeds than row 0 does. lost: with fewer seeds.",
+        " classifies correctly with more seeds than row 0 does. lost: images that"
+        " it classifies correctly with fewer seeds.",
     ]
     return Table(
         columns=columns,
@@ -358,14 +366,15 @@ def _missing_note(results: StudyResults) -> list[str]:
     ended: Counter[Status] = Counter()
     for cell in results.cells:
         ended.update(cell.statuses.values())
-    missing = [
-        f"{ended[status]} {status}" for status in WITHOUT_RESULT if ended[status]
-    ]
+    missing = []
+    for status in WITHOUT_RESULT:
+        if ended[status]:
+            missing.append(f"{ended[status]} {status}")
     if not missing:
         return []
     return [
         f"These effects leave out trials that ended without a result: {', '.join(missing)}."
-        " If a level causes such ends, its effect looks better than it is."
+        " If a level is the reason, its effect looks better than it is."
     ]
 
 
@@ -514,16 +523,21 @@ def contributions_table(
     all orders of adding factors.
     """
     model = Factorial(results, baseline, looks)
-    notes = [
-        "alone: the baseline with only this factor changed, minus the baseline. left out:"
-        " what the full model loses without this factor. shapley: the gain from adding"
-        " this factor, averaged over all orders of adding the factors. The full"
-        " model has every factor at its full level, by default the last one of its list."
-        " Seeds are blocks."
-    ]
-    notes.append(exploratory(results.history.primary))
     terms = model.contributions(full, margin, results.direction)
+    notes = [_contributions_note(terms), exploratory(results.history.primary)]
     return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
+
+
+def _contributions_note(terms: Sequence[Term]) -> str:
+    """Returns what the kinds of contributions mean that a table has."""
+    kinds = dict.fromkeys(term.kind for term in terms)
+    meanings = [CONTRIBUTIONS[kind] for kind in kinds]
+    if set(kinds) != {"alone"}:
+        meanings.append(
+            "The full model has every factor at its full level, by default the last one"
+            " of its list."
+        )
+    return " ".join([*meanings, "Seeds are blocks."])
 
 
 def _p(value: float) -> str:

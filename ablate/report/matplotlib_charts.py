@@ -190,7 +190,7 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
         else:
             y = list(series.y)
             if chart.sideways:
-                shift = _shift(chart, index, shared=len(names) < points)
+                shift = _shift(chart, index)
                 y = [names.index(name) + shift for name in series.y]
             _draw_points(place, chart, series, y, mark, look)
     _dress(place, chart, names, style)
@@ -199,9 +199,9 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
     return figure
 
 
-def _shift(chart: Chart, index: int, *, shared: bool) -> float:
+def _shift(chart: Chart, index: int) -> float:
     """Returns the offset of a series on the y axis, so that series do not overlap."""
-    if not shared:
+    if not chart.shares_categories:
         return 0.0
     return 0.2 * (index - (len(chart.series) - 1) / 2)
 

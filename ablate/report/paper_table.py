@@ -49,8 +49,8 @@ class PaperStyle:
         label: for `\\ref`; by default `tab:` and the name of the study.
         group: a factor; rows with the same level of it stand together.
         wide: whether the table spans both columns of a page (`table*`).
-        bold: whether the best mean is bold, with all means that cannot be distinguished
-            from it.
+        bold: whether the best mean is bold, with all means that are not significantly
+            worse.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def paper_table(
 ) -> str:
     """Returns a LaTeX table with caption, label and notes, ending with a line feed.
 
-    The best mean is bold, with all means that cannot be distinguished from it.
+    The best mean is bold, with all means that are not significantly worse.
 
     Args:
         published: values of the metric from a paper, by row.
@@ -390,7 +390,7 @@ class _PaperTable:
         """Returns what bold means."""
         words = "Bold: the best mean"
         if seeds != 1:
-            words += r" and all means that cannot be distinguished from it at 5\,\%"
+            words += r", and all means that are not significantly worse (5\,\%)"
         if self._has_controls:
             words += ", controls aside"
         if seeds == 1:

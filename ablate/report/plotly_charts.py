@@ -102,6 +102,10 @@ def draw(chart: Chart | Coordinates) -> Any:
 
 def _set_axes(figure: Any, chart: Chart) -> None:
     """Sets order, scale and ticks of the axes."""
+    if chart.sideways and chart.shares_categories:
+        # Series with the same categories lie beside one another.
+        figure.update_layout(scattermode="group", scattergap=0.5)
+        figure.update_traces(orientation="h")
     if chart.sideways:
         figure.update_yaxes(
             autorange="reversed",

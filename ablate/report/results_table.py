@@ -238,9 +238,7 @@ def _bold_note(rows: list[Row]) -> str:
     """Returns what bold means. With one seed, nothing can be distinguished."""
     if all(row.n < 2 for row in rows):
         return "Bold: the best mean."
-    return (
-        "Bold: the best mean and all means that cannot be distinguished from it at 5 %."
-    )
+    return "Bold: the best mean, and all means that are not significantly worse (5 %)."
 
 
 def _bold(

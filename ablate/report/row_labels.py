@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ablate import escape
@@ -23,24 +24,62 @@ BESIDE = (
 )
 
 
+# A point hides another one if their distance in points is at most this.
+HIDES = 2.5
+POINTS_PER_INCH = 72
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A point that stands for a row: in data coordinates, and in pixels."""
+
+    key: Any
+    point: tuple[float, float]
+    pixel: tuple[float, float]
+
+
 def write_rows(place: Axes, chart: Chart) -> None:
     """Writes the number of its row beside each point, where there is room for it.
 
-    The series that is drawn last is the most important one, so it has the first choice.
+    Points that hide one another have one text with the numbers of all their rows. The
+    series that is drawn last is the most important one, so it has the first choice.
     """
     figure: Any = place.figure
     figure.draw_without_rendering()
-    taken: list[Bbox] = []
-    points: list[tuple[float, float]] = []
-    for series in chart.series:
-        if series.keys:
-            points += place.transData.transform(_places(place, series)).tolist()
+    marks: list[_Mark] = []
     for series in reversed(chart.series):
-        for key, point in zip(series.keys, _places(place, series), strict=False):
-            text = escape.figure(str(key))
-            box = _write_beside(place, text, point, points, taken)
+        marks += _marks(place, series)
+    near = HIDES * figure.dpi / POINTS_PER_INCH
+    taken: list[Bbox] = []
+    written: set[Any] = set()
+    for mark in marks:
+        if mark.key in written:
+            continue
+        together = set()
+        others = []
+        for other in marks:
+            if math.dist(mark.pixel, other.pixel) <= near:
+                together.add(other.key)
+            else:
+                others.append(other.pixel)
+        # Without room for all numbers, the most important one stands alone.
+        for keys in (together, {mark.key}):
+            text = escape.figure(", ".join(map(str, sorted(keys))))
+            box = _write_beside(place, text, mark.point, others, taken)
             if box is not None:
                 taken.append(box)
+                written |= keys
+                break
+
+
+def _marks(place: Axes, series: Series) -> list[_Mark]:
+    """Returns the points of a series that stand for a row."""
+    places = _places(place, series)
+    pixels = place.transData.transform(places).tolist() if places else []
+    return [
+        _Mark(key=key, point=point, pixel=tuple(pixel))
+        for key, point, pixel in zip(series.keys, places, pixels, strict=False)
+    ]
 
 
 def _places(place: Axes, series: Series) -> list[tuple[float, float]]:
@@ -55,7 +94,7 @@ def _write_beside(
     place: Axes,
     text: str,
     point: tuple[float, float],
-    points: Sequence[tuple[float, float]],
+    others: Sequence[tuple[float, float]],
     taken: Sequence[Bbox],
 ) -> Bbox | None:
     """Writes a text beside a point, where no other point is nearer.
@@ -76,7 +115,7 @@ def _write_beside(
         )
         box = written.get_window_extent()
         centre = ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
-        nearest = min(math.dist(centre, other) for other in points)
+        nearest = min((math.dist(centre, other) for other in others), default=math.inf)
         misleads = math.dist(centre, own) > nearest
         if not misleads and not any(box.overlaps(other) for other in taken):
             return box

@@ -174,7 +174,7 @@ def test_built_in_parts_count_from_revision_two_on() -> None:
         ),
         (
             "import ablate\nx = ablate.command('run {sede}', metrics={'a': 'max'})",
-            "unknown place 'sede'; did you mean 'seed'",
+            "unknown placeholder 'sede'; did you mean 'seed'",
         ),
         (
             "import ablate\nx = ablate.command('run', metrics={'a': 'max'})",

@@ -1,4 +1,4 @@
-"""The means that are bold: the best one, and those that cannot be distinguished."""
+"""The means that are bold: the best one, and those that are not significantly worse."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ def test_a_row_that_the_search_did_not_confirm_is_not_bold(trust: ModuleType) ->
 def test_the_note_says_what_bold_means(trust: ModuleType, seeds: int) -> None:
     table = results_table(made(trust, 0.0, 3.0, seeds=seeds))
     assert table.bold
-    assert ("cannot be distinguished" in table.bold_note) == (seeds > 1)
+    assert ("not significantly worse" in table.bold_note) == (seeds > 1)

@@ -210,6 +210,28 @@ def test_main_effects_average_over_the_other_factors(trust: ModuleType) -> None:
     )
 
 
+def test_only_kinds_of_contributions_in_the_table_are_explained(
+    trust: ModuleType,
+) -> None:
+    levels = [{"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1}]
+    values = [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4]]
+    for cells, kinds in (
+        (3, {"alone"}),
+        (4, {"alone", "left out", "shapley", "full model"}),
+    ):
+        results = study(
+            trust,
+            [*values, [72, 73, 72.6]][:cells],
+            [*levels, {"a": 1, "b": 1}][:cells],
+        )
+        table = effects_table.contributions_table(
+            results, {"a": 0, "b": 0}, {"a": 1, "b": 1}, 0.5
+        )
+        notes = " ".join(table.notes)
+        words = ("alone", "left out", "shapley", "full model")
+        assert {word for word in words if word in notes} == kinds
+
+
 @pytest.mark.parametrize(
     ("statuses", "said"),
     [

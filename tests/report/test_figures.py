@@ -170,15 +170,14 @@ def test_the_names_of_axes_lie_inside_the_figure(sideways: bool, width: float) -
         assert box.y1 <= figure.bbox.y1
 
 
-@pytest.mark.parametrize("width", [3.25, 7.0])
-def test_numbers_of_rows_do_not_overlap(width: float) -> None:
+def test_numbers_of_rows_do_not_overlap() -> None:
     """The front has the first choice, as it is drawn last."""
-    crowd = [1.0, 1.001, 1.002, 1.003, 1.004, 1.005]
+    crowd = [1.0, 1.05, 1.1, 1.15, 1.2, 1.25]
     cloud = Series(
         "dominated", [*crowd, 2.0], [*crowd, 0.5], keys=[11, 12, 13, 14, 15, 16, 17]
     )
-    front = Series("front", [1.0, 3.0], [1.02, 3.0], keys=[21, 22], joined=True)
-    figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
+    front = Series("front", [1.0, 3.0], [1.1, 3.0], keys=[21, 22], joined=True)
+    figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=3.25))
     written = {text.get_text(): text for text in figure.axes[0].texts}
     assert {"21", "22", "17"} < set(written)
     assert len(written) < 9, "there is no room for all"
@@ -187,17 +186,34 @@ def test_numbers_of_rows_do_not_overlap(width: float) -> None:
         assert not one.overlaps(other)
 
 
+def test_series_with_the_same_categories_lie_beside_one_another() -> None:
+    kinds = [Series(name, [1.0, 2.0], ROWS[:2]) for name in ("alone", "left out")]
+    apart = interactive(FOREST)
+    assert apart.layout.scattermode is None
+    together = interactive(replace(FOREST, series=kinds))
+    assert together.layout.scattermode == "group"
+    assert {trace.orientation for trace in together.data} == {"h"}
+
+
+def test_points_that_hide_one_another_have_one_text() -> None:
+    """A point of the front must not hide that another row is at the same place."""
+    cloud = Series("dominated", [1.0, 2.0], [1.0, 0.5], keys=[7, 1])
+    front = Series("front", [1.0, 3.0], [1.005, 3.0], keys=[5, 4], joined=True)
+    figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=3.25))
+    assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5, 7"}
+
+
 @pytest.mark.parametrize("width", [3.25, 7.0])
 def test_rows_that_lie_together_are_both_named(width: float) -> None:
     cloud = Series("dominated", [1.0, 2.0], [1.0, 0.5], keys=[5, 1])
-    front = Series("front", [1.0, 3.0], [1.01, 3.0], keys=[6, 4], joined=True)
+    front = Series("front", [1.0, 3.0], [1.12, 3.0], keys=[6, 4], joined=True)
     figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=width))
     assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5", "6"}
 
 
 @pytest.mark.parametrize("width", [3.25, 7.0])
 def test_a_number_stands_nearest_to_its_own_point(width: float) -> None:
-    front = Series("front", [1.0, 1.01, 3.0], [1.0, 1.03, 3.0], keys=[0, 2, 4])
+    front = Series("front", [1.0, 1.01, 3.0], [1.0, 1.06, 3.0], keys=[0, 2, 4])
     figure = drawn(replace(FRONT, series=[front]), FigureStyle(width=width))
     figure.draw_without_rendering()
     (axes,) = figure.axes
