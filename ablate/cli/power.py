@@ -43,9 +43,10 @@ def power_lines(shown: Preview) -> list[str]:
             size = _text(detectable_alone(seeds, level), sd, metric)
             line += f" (primary comparison: {size})"
         lines.append(line)
-    lines.append(
-        "  (sd: standard deviation over seeds, after subtracting the mean of each seed)"
-    )
+    lines += [
+        "  (sd: standard deviation over seeds, after subtracting from each result the",
+        "  mean that its seed has over all rows)",
+    ]
     if sd is not None:
         lines.append(f"  (sd so far: {sd:.{metric.digits}f}{metric.unit})")
     return lines

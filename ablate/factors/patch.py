@@ -101,9 +101,10 @@ FACTOR = Factor(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="code, as published: a local negative, embeddings without position, any two"
-            " images mixed on the patch grid, region means classified through dropout;"
-            " needs recipe.cutmix or recipe.mixup",
+            about="code, as published (docs/papers.md explains each point): a local"
+            " negative, embeddings without position, any two images mixed"
+            " on the patch grid, region means classified through dropout; needs"
+            " recipe.cutmix or recipe.mixup",
             typical=("code",),
             read=lambda values: bool(values["contrastive"] or values["mixing"]),
             when="patch.contrastive or patch.mixing is above 0",

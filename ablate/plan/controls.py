@@ -31,7 +31,7 @@ def add_controls(space: Space, made: Cells) -> None:
     if not width:
         raise AblateError(
             f"control: the blocks of {space.network.backbone} have different widths, so a"
-            " control cannot be made by another width; leave out the key `control`"
+            " control cannot be made by changing the width; leave out the key `control`"
         )
     if made.baseline.cost is None:
         raise AblateError(

@@ -80,8 +80,8 @@ class Blocks:
         self._freedom = len(values) - int(np.linalg.matrix_rank(self._x))
         if self._freedom < 1:
             raise AblateError(
-                f"{results.name}: there are too few results to estimate the spread: as many"
-                " numbers are estimated for the means of cells and seeds; add a seed"
+                f"{results.name}: there are too few results to estimate the spread, because"
+                " the means of cells and seeds use up all of them; add a seed"
             )
         residuals = self._values - self._x @ (self._solve @ self._values)
         self._variance = float(residuals @ residuals) / self._freedom

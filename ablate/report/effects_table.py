@@ -40,12 +40,14 @@ OF_ALL_ROWS = (
     " row itself"
 )
 CONTRIBUTIONS = {
-    "alone": "alone: the baseline with only this factor changed to its full level, minus"
-    " the baseline.",
+    "alone": "alone: the baseline with only this factor at its full level, minus the"
+    " baseline.",
     "left out": "left out: what the full model loses without this factor.",
     "shapley": "shapley: the gain from adding this factor, averaged over all orders of"
     " adding the factors.",
 }
+FULL_MODEL = "The full model has every factor at its full level."
+FULL_LEVEL = "The full level of a factor is by default the last one of its list."
 WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
@@ -75,8 +77,8 @@ def exploratory(primary: Sequence[Primary]) -> str:
     else:
         family = "comparisons of rows with row 0"
     return (
-        f"Exploratory: the study's error rate of 5 % covers only the {family}. False"
-        " verdicts in this table are not part of these 5 %."
+        f"Exploratory: the study's error rate of 5 % covers only the {family}. It does"
+        " not cover the verdicts of this table."
     )
 
 
@@ -311,7 +313,8 @@ def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
         flops = unit.text(effect.delta_flops, signed=True)
     verdict = verdict_text(effect)
     for state, number in effect.left_out.items():
-        verdict += f" ({number} {state})"
+        is_named = verdict.endswith(state)
+        verdict += f" ({number})" if is_named else f" ({number} {state})"
     return [
         str(effect.row),
         change_text(effect.changed, effect.labels),
@@ -374,7 +377,7 @@ def _missing_note(results: StudyResults) -> list[str]:
         return []
     return [
         f"These effects leave out trials that ended without a result: {', '.join(missing)}."
-        " If a level is the reason, its effect looks better than it is."
+        " If they ended so because of a level, its effect looks better than it is."
     ]
 
 
@@ -533,11 +536,8 @@ def _contributions_note(terms: Sequence[Term]) -> str:
     kinds = dict.fromkeys(term.kind for term in terms)
     meanings = [CONTRIBUTIONS[kind] for kind in kinds]
     if set(kinds) != {"alone"}:
-        meanings.append(
-            "The full model has every factor at its full level, by default the last one"
-            " of its list."
-        )
-    return " ".join([*meanings, "Seeds are blocks."])
+        meanings.append(FULL_MODEL)
+    return " ".join([*meanings, FULL_LEVEL, "Seeds are blocks."])
 
 
 def _p(value: float) -> str:

@@ -387,9 +387,9 @@ class Factorial:
             terms_found += [term for term in terms if term.estimate is not None]
         if not terms_found:
             raise AblateError(
-                f"{self._results.name} has no cell in which one factor alone is on, or"
-                " alone is off; use design: add-one-in, leave-one-out, or grid for"
-                " Shapley values"
+                f"{self._results.name} has no cell in which only one factor is changed,"
+                " and none in which only one is left out; use design: add-one-in,"
+                " leave-one-out, or grid for Shapley values"
             )
         return self._judged(terms_found, margin, direction)
 

@@ -134,7 +134,10 @@ def note_of(chart: Chart | Coordinates) -> str:
     if isinstance(chart, Coordinates):
         return "One line per row."
     if _shows_rows(chart) and any(series.keys for series in chart.series):
-        return f"{chart.note} Numbers: rows of the table.".strip()
+        numbers = (
+            "Numbers: rows of the table; two at one mark: two marks on one another."
+        )
+        return f"{chart.note} {numbers}".strip()
     return chart.note
 
 

@@ -390,14 +390,14 @@ class _PaperTable:
         """Returns what bold means."""
         words = "Bold: the best mean"
         if seeds != 1:
-            words += r", and all means that are not significantly worse (5\,\%)"
+            words += r", and all means that are not significantly worse than it (5\,\%)"
         if self._has_controls:
             words += ", controls aside"
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. Between the best row and the reference, the star decides; between"
-            " the best row and another row, a p value adjusted for all pairs."
+            f"{words}. Whether the reference is worse is decided by the star of the best"
+            " row, and whether another row is worse, by a p value adjusted for all pairs."
         )
 
     def _missing(self) -> list[str]:

@@ -238,7 +238,12 @@ def _bold_note(rows: list[Row]) -> str:
     """Returns what bold means. With one seed, nothing can be distinguished."""
     if all(row.n < 2 for row in rows):
         return "Bold: the best mean."
-    return "Bold: the best mean, and all means that are not significantly worse (5 %)."
+    return (
+        "Bold: the best mean, and all means that are not significantly worse than it"
+        " (5 %). Whether row 0 is worse is decided by the star of the best row, and"
+        " whether another row is worse, by a p value adjusted for all pairs. So row 0 can"
+        " be worse when a row with a lower mean is not."
+    )
 
 
 def _bold(

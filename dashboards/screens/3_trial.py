@@ -134,8 +134,9 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
         "ended_at",
         "weights",
     )
+    shown = pd.DataFrame(attempts, columns=list(told))
     st.dataframe(
-        pd.DataFrame(attempts, columns=list(told)),
+        shown.rename(columns={"weights": "initial weights"}),
         hide_index=True,
         width="stretch",
     )

@@ -68,7 +68,7 @@ def page() -> None:
     if name not in here:
         st.info(
             "No study in this store refers to this table. `ablate init --list` shows"
-            " examples that do. To compare a study of your own, add the key `published`"
+            " examples that refer to one. To compare a study of your own, add the key `published`"
             " to its file."
         )
 
