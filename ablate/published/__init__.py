@@ -115,7 +115,12 @@ class PublishedRow:
     @property
     def reason(self) -> str:
         """Why its prints differ from the counted numbers, in words."""
-        return "; ".join(dict.fromkeys(cause.why for cause in self.causes.values()))
+        costs: dict[str, list[str]] = {}
+        for cost, cause in self.causes.items():
+            costs.setdefault(cause.why, []).append(cost)
+        return "; ".join(
+            f"{' and '.join(names)}: {why}" for why, names in costs.items()
+        )
 
     @property
     def backbone(self) -> str:

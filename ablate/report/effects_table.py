@@ -377,7 +377,7 @@ def _missing_note(results: StudyResults) -> list[str]:
         return []
     return [
         f"These effects leave out trials that ended without a result: {', '.join(missing)}."
-        " If they ended so because of a level, its effect looks better than it is."
+        " If a level is the cause of such trials, its effect looks better than it is."
     ]
 
 

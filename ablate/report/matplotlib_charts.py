@@ -135,7 +135,7 @@ def note_of(chart: Chart | Coordinates) -> str:
         return "One line per row."
     if _shows_rows(chart) and any(series.keys for series in chart.series):
         numbers = (
-            "Numbers: rows of the table; two at one mark: two marks on one another."
+            "Numbers: rows of the table; in brackets: rows hidden behind the mark."
         )
         return f"{chart.note} {numbers}".strip()
     return chart.note

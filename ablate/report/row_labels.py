@@ -41,8 +41,8 @@ class _Mark:
 def write_rows(place: Axes, chart: Chart) -> None:
     """Writes the number of its row beside each point, where there is room for it.
 
-    Points that hide one another have one text with the numbers of all their rows. The
-    series that is drawn last is the most important one, so it has the first choice.
+    Points that hide one another have one text with the numbers of all their rows. What
+    is drawn last is visible and the most important, so it has the first choice.
     """
     figure: Any = place.figure
     figure.draw_without_rendering()
@@ -62,24 +62,32 @@ def write_rows(place: Axes, chart: Chart) -> None:
                 together.add(other.key)
             else:
                 others.append(other.pixel)
-        # Without room for all numbers, the most important one stands alone.
-        for keys in (together, {mark.key}):
-            text = escape.figure(", ".join(map(str, sorted(keys))))
+        # Without room for all numbers, that of the visible mark stands alone.
+        for hidden in (sorted(together - written - {mark.key}), []):
+            text = escape.figure(_text(mark.key, hidden))
             box = _write_beside(place, text, mark.point, others, taken)
             if box is not None:
                 taken.append(box)
-                written |= keys
+                written.update([mark.key, *hidden])
                 break
 
 
+def _text(visible: Any, hidden: Sequence[Any]) -> str:
+    """Returns the number of the visible mark, then those of marks behind it."""
+    if not hidden:
+        return str(visible)
+    return f"{visible} ({', '.join(map(str, hidden))})"
+
+
 def _marks(place: Axes, series: Series) -> list[_Mark]:
-    """Returns the points of a series that stand for a row."""
+    """Returns the points of a series that stand for a row, the last drawn one first."""
     places = _places(place, series)
     pixels = place.transData.transform(places).tolist() if places else []
-    return [
+    marks = [
         _Mark(key=key, point=point, pixel=tuple(pixel))
         for key, point, pixel in zip(series.keys, places, pixels, strict=False)
     ]
+    return marks[::-1]
 
 
 def _places(place: Axes, series: Series) -> list[tuple[float, float]]:

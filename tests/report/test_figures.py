@@ -200,7 +200,7 @@ def test_points_that_hide_one_another_have_one_text() -> None:
     cloud = Series("dominated", [1.0, 2.0], [1.0, 0.5], keys=[7, 1])
     front = Series("front", [1.0, 3.0], [1.005, 3.0], keys=[5, 4], joined=True)
     figure = drawn(replace(FRONT, series=[cloud, front]), FigureStyle(width=3.25))
-    assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5, 7"}
+    assert {text.get_text() for text in figure.axes[0].texts} == {"1", "4", "5 (7)"}
 
 
 @pytest.mark.parametrize("width", [3.25, 7.0])
