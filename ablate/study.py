@@ -240,11 +240,11 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: row 0 and another row must share two seeds for which the"
-                " store has the correctly classified test images of both rows; no row"
-                " shares two such seeds with row 0. `ablate run` stores these images"
-                " at the end of each trial of image classification with the built-in"
-                " training, in one process"
+                f"{self.name}: a row is compared by images in seeds that it shares with"
+                " row 0 and for which both have a list of correctly classified test"
+                " images; no row has two such seeds. `ablate run` stores these lists at the"
+                " end of each trial of image classification with the built-in training, in"
+                " one process"
             )
         return images_table(results, found)
 

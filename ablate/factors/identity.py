@@ -15,7 +15,7 @@ FACTOR = Factor(
     name="identity",
     source="augmented-shortcuts, Table 1",
     claim=(
-        "Without the identity shortcut tokens collapse: a ViT of four layers or more"
+        "Without the identity shortcut, tokens collapse: a ViT of four layers or more"
         " does not learn."
     ),
     neutral=lambda values: values["identity"] is True,

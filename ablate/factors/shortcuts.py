@@ -146,9 +146,9 @@ FACTOR = Factor(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="text: as the paper says; code: as the published code does: it reads"
-            " LN(x) and has a bias; only with two shortcuts, it has an activation, and"
-            " the sum of branch and shortcuts is multiplied by 3/4",
+            about="text: as the paper says; code: as the published code does:"
+            " shortcuts read LN(x) and have a bias; only if there are two, they have an"
+            " activation, and the sum of branch and shortcuts is multiplied by 3/4",
             typical=("code",),
             read=_used,
             when="shortcuts.count > 0",

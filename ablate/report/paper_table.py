@@ -396,8 +396,8 @@ class _PaperTable:
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. Whether the reference is significantly worse is decided by the star of"
-            " the best row. For the other rows, p values are adjusted for all pairs."
+            f"{words}. For the reference, the star of the best row decides this; for the"
+            " other rows, a stricter test does (p adjusted for all pairs)."
         )
 
     def _missing(self) -> list[str]:

@@ -240,9 +240,9 @@ def _bold_note(rows: list[Row]) -> str:
         return "Bold: the best mean."
     return (
         "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %). Whether row 0 is significantly worse is decided by the star of the"
-        " best row. For the other rows, p values are adjusted for all pairs, so a row can be"
-        " bold although its mean is lower than that of row 0."
+        " (5 %). For row 0, the star of the best row decides this; for the other rows,"
+        " a stricter test does (p adjusted for all pairs). So row 0 can be without bold"
+        " while a row with a lower mean is bold."
     )
 
 
