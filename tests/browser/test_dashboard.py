@@ -413,7 +413,7 @@ def test_a_quantity_against_another(
     traces = reader.locator(".scatterlayer .trace")
     expect(traces).to_have_count(2)
     settled(reader)
-    assert reader.locator(".scatterlayer .point").count() == 39
+    expect(reader.locator(".scatterlayer .point")).to_have_count(39)
     reader.get_by_role("button", name="y", exact=True).click()
     reader.wait_for_url(re.compile("log=y"))
     settled(reader)
