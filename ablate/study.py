@@ -240,10 +240,10 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: a row is compared by images in seeds that it shares with"
-                " row 0 and for which both have a list of correctly classified test"
-                " images; no row has two such seeds. `ablate run` stores these lists at the"
-                " end of each trial of image classification with the built-in training, in"
+                f"{self.name}: this comparison needs at least two seeds for which the"
+                " store has the list of correctly classified test images of row 0 and of"
+                " another row; there are none. `ablate run` stores these lists at the end of"
+                " each trial of image classification with the built-in training, in"
                 " one process"
             )
         return images_table(results, found)

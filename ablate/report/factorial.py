@@ -388,8 +388,8 @@ class Factorial:
         if not terms_found:
             raise AblateError(
                 f"{self._results.name} has no cell in which only one factor is changed,"
-                " and none in which only one is left out; use design: add-one-in,"
-                " leave-one-out, or grid for Shapley values"
+                " and none in which only one is left out; use design: add-one-in"
+                " or leave-one-out, or grid, which also gives Shapley values"
             )
         return self._judged(terms_found, margin, direction)
 

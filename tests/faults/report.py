@@ -66,7 +66,7 @@ checkpoints must contain every reported epoch. When a study is finished, each tr
 epochs must be stored exactly once, and the table must be byte-identical in all four formats to that of an undisturbed run,
 with either store.
 
-Most SIGKILLs are aimed at one of these places; the others are sent at any instant. For an aimed kill, the harness puts a module
+Most SIGKILLs are aimed at one of the places in the table; the others are sent at any instant. For an aimed kill, the harness puts a module
 on the PYTHONPATH of the run. The module pauses the next process that reaches the place for at most {hold:g} s, and the harness
 kills while the process is paused. The module wraps the functions of ablate that begin and end the phases, and writes each
 change of phase to a memory-mapped file of the process, which stays readable after a SIGKILL. The table counts the entries of
