@@ -147,8 +147,9 @@ FACTOR = Factor(
             allowed=OneOf(("text", "code")),
             default="text",
             about="text: as the paper says; code: as the published code does:"
-            " shortcuts read LN(x) and have a bias; a single shortcut has no activation; two"
-            " have one, and the sum of branch and shortcuts is then multiplied by 3/4",
+            " shortcuts read LN(x) and have a bias; a single shortcut has no activation; with two"
+            " shortcuts, each has an activation, and the sum of branch and shortcuts is"
+            " multiplied by 3/4",
             typical=("code",),
             read=_used,
             when="shortcuts.count > 0",

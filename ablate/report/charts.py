@@ -453,7 +453,7 @@ def coordinates(results: StudyResults) -> Coordinates:
     if len(cells) < 2:
         number = len(cells) or "no"
         raise AblateError(
-            f"{results.name} has {number} completed cell, and a figure of lines compares"
+            f"{results.name} has {number} completed cell, and this figure compares"
             f" two or more; go on with: {advice.command('resume', results.name)}"
         )
     axes = [_level_axis(name, cells, results.labels) for name in results.factors]

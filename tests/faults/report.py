@@ -66,14 +66,17 @@ checkpoints must contain every reported epoch. When a study is finished, each tr
 epochs must be stored exactly once, and the table must be byte-identical in all four formats to that of an undisturbed run,
 with either store.
 
-Most SIGKILLs are aimed at one of the places in the table; the others are sent at any instant. For an aimed kill, the harness puts a module
-on the PYTHONPATH of the run. The module pauses the next process that reaches the place for at most {hold:g} s, and the harness
-kills while the process is paused. The module wraps the functions of ablate that begin and end the phases, and writes each
-change of phase to a memory-mapped file of the process, which stays readable after a SIGKILL. The table counts the entries of
-these files. If another process than a worker is killed, the place is that of the worker that the harness observes, provided that
-this worker stays there from before the signal until the killed process is dead. Otherwise the kill counts as elsewhere. A kill
-between result and commit counts only if the killed process was dead before the driver asked the database to commit that
-result.
+Most SIGKILLs are aimed at one of the places in the table; the others are sent at any instant. For
+an aimed kill, the harness puts a module on the PYTHONPATH of the run. When the next process reaches
+the place, the module pauses it for at most {hold:g} s, and the harness sends SIGKILL during the
+pause. The module wraps the functions of ablate at which a process enters or leaves a place. It
+writes each change of place to a memory-mapped file, which stays readable after a SIGKILL. From
+these files, the harness finds in which place a process was when it was killed. The table above
+counts the kills by place. If the killed process is not a worker, the kill counts for the place of
+the worker that the harness observes. This worker must already be in the place when the signal is
+sent, and stay there until the killed process is dead; otherwise the kill counts as elsewhere. A
+kill between result and commit counts only if the killed process was dead before the driver asked
+the database to commit that result.
 
 {notes}
 """

@@ -70,9 +70,7 @@ def test_programs_get_the_real_names(study: Study) -> None:
 
 def test_lines_of_one_row_are_no_figure(study: Study) -> None:
     results = study.results()
-    with pytest.raises(
-        AblateError, match="has 1 completed cell, and a figure of lines"
-    ):
+    with pytest.raises(AblateError, match="has 1 completed cell, and this figure"):
         coordinates(replace(results, cells=results.cells[:1]))
 
 
