@@ -368,7 +368,9 @@ def _missing_note(results: StudyResults) -> list[str]:
     """Returns the sentences on trials that ended without a result; none if none did."""
     ended: Counter[Status] = Counter()
     for cell in results.cells:
-        ended.update(cell.statuses.values())
+        # Controls and folded cells are not part of these effects.
+        if cell.same_as is None and cell.role != "control":
+            ended.update(cell.statuses.values())
     missing = []
     for status in WITHOUT_RESULT:
         if ended[status]:

@@ -279,6 +279,37 @@ def test_effects_of_factors_name_the_trials_that_they_leave_out(
             assert said in notes
 
 
+def test_a_failed_control_is_not_part_of_the_effects_of_factors(
+    trust: ModuleType,
+) -> None:
+    levels = [{"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1}, {"a": 1, "b": 1}]
+    values = [[70, 71, 70.5], [71, 72.1, 71.4], [70, 71.1, 70.4], [72, 73, 72.4]]
+    results = study(trust, values, levels)
+    control = replace(
+        results.cells[0],
+        index=4,
+        role="control",
+        control_of=1,
+        values={},
+        statuses={0: Status.FAILED},
+    )
+    results = replace(results, cells=(*results.cells, control))
+    table = effects_table.factors_table(
+        results, {"a": 0, "b": 0}, 0.5, interactions=False
+    )
+    assert "without a result" not in " ".join(table.notes)
+
+
+def test_a_reason_and_the_number_of_its_seeds_are_said_once(trust: ModuleType) -> None:
+    results = study(trust, [[70, 71, 70.5, 70.2], [71, 72.1, 71.4, 71.3]])
+    states = {**results.cells[1].statuses, 3: Status.FAILED}
+    values = {seed: results.cells[1].values[seed] for seed in (0, 1, 2)}
+    cell = replace(results.cells[1], values=values, statuses=states)
+    results = replace(results, cells=(results.cells[0], cell))
+    table = effects_table.effects_table(results, effects(results, 0.5), 0.5)
+    assert [row[-1] for row in table.rows] == ["trials failed (1)"]
+
+
 def test_a_repeated_cell_counts_once_and_stands_for_its_levels(
     trust: ModuleType,
 ) -> None:
