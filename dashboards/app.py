@@ -60,15 +60,15 @@ def allowed() -> bool:
     token = os.environ.get("ABLATE_TOKEN", "")
     if not token or st.session_state.get("allowed"):
         return True
-    said = st.query_params.get("token", "") or st.text_input(
+    given = st.query_params.get("token", "") or st.text_input(
         "Token", type="password", placeholder="printed by `ablate dashboard`"
     )
-    if said and hmac.compare_digest(said.encode(), token.encode()):
+    if given and hmac.compare_digest(given.encode(), token.encode()):
         st.session_state["allowed"] = True
         # Not to be sent to others with the address.
         st.query_params.pop("token", None)
         st.rerun()
-    if said:
+    if given:
         st.error("This token is wrong.")
     return False
 

@@ -44,11 +44,11 @@ def live(body: Callable[..., None], seconds: float | None = 2) -> Callable[..., 
     """
 
     @functools.wraps(body)
-    def told(*arguments: object) -> None:
+    def guarded(*arguments: object) -> None:
         try:
             body(*arguments)
         except Exception as error:
             tell(error)
 
-    made: Callable[..., None] = st.fragment(told, run_every=seconds)
+    made: Callable[..., None] = st.fragment(guarded, run_every=seconds)
     return made

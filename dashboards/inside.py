@@ -18,11 +18,11 @@ MOST_PANELS = 6
 
 def choose(stored: Sequence[str]) -> str:
     """The diagnostic in the address, or else one that the user chooses."""
-    said = state("diagnostic")
+    requested = state("diagnostic")
     return st.selectbox(
         "Diagnostic",
         stored,
-        index=stored.index(said) if said in stored else 0,
+        index=stored.index(requested) if requested in stored else 0,
         key="diagnostic",
     )
 

@@ -359,7 +359,7 @@ def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
     (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
     assert (
         " This adds 50 seeds, the most that is proposed at once. For an even chance of a"
-        " conclusive verdict, row 1 needs about 80 more seeds. In your next study"
+        " conclusive verdict, row 1 needs about 80 more seeds."
     ) in few
 
 

@@ -116,6 +116,7 @@ class Coordinates:
     title: str
     axes: Sequence[Axis]
     keys: Sequence[int] = field(default_factory=tuple)
+    note: str = "One line per row. Its colour is the mean of the metric."
 
 
 def label(results: StudyResults, cell: CellResult) -> str:
@@ -241,7 +242,7 @@ def _term_forest(name: str, terms: Sequence[Term], labels: Mapping[str, str]) ->
 
 def _term_name(term: Term, labels: Mapping[str, str]) -> str:
     pairs = zip(term.factors, term.levels, strict=True)
-    return " x ".join(change_text({name: level}, labels) for name, level in pairs)
+    return ", ".join(change_text({name: level}, labels) for name, level in pairs)
 
 
 def interaction_charts(results: StudyResults) -> list[Chart]:
@@ -305,6 +306,7 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
         x=factor_label(results.labels, one),
         y=results.metric.title,
         series=series,
+        note="Points: means over the completed seeds. Parallel lines: no interaction.",
     )
 
 

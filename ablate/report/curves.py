@@ -12,6 +12,7 @@ from ablate.report.charts import Chart, Series, label
 from ablate.report.summary import level_text, shown_levels
 from ablate.report.wording import change_text
 
+BANDS = "Bands: range over seeds."
 # The epochs of each trial, by row.
 Curves = Mapping[int, Sequence[Sequence[Epoch]]]
 
@@ -54,7 +55,7 @@ def curves_chart(
             f"{results.name} has no epoch to draw yet; go on with:"
             f" {advice.command('resume', results.name)}"
         )
-    note = "Bands: range over trials." if by else "Bands: range over seeds."
+    note = "Bands: range over trials." if by else BANDS
     if smoothing:
         note += f" Smoothed with weight {smoothing:g}."
     return Chart(

@@ -15,7 +15,7 @@ from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
-from ablate.report.noise import OWN
+from ablate.report.noise import WEIGHTS
 from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
@@ -35,14 +35,11 @@ from ablate.report.wording import (
 
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
-OF_ALL_ROWS = (
-    f"variance: {1 - OWN:g} times an estimate from all rows plus {OWN:g} times that of the"
-    " row itself"
-)
 CONTRIBUTIONS = {
     "alone": "alone: the baseline with only this factor at its full level, minus the"
     " baseline.",
-    "left out": "left out: what the full model loses without this factor.",
+    "left out": "left out: what the full model loses without this factor, so a factor"
+    " that helps has a gain here too.",
     "shapley": "shapley: the gain from adding this factor, averaged over all orders of"
     " adding the factors.",
 }
@@ -102,7 +99,7 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = "paired t" if controls or is_single else OF_ALL_ROWS
+    how = "paired t" if controls or is_single else WEIGHTS
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
@@ -267,8 +264,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " equal.",
         f"P(better): the probability that, with a new seed and on {images} new images, the"
         " row classifies more images correctly than row 0. won: images that the row"
-        " classifies correctly with more seeds than row 0 does. lost: images that"
-        " it classifies correctly with fewer seeds.",
+        " classifies correctly with more seeds than row 0 does. lost: images that the"
+        " row classifies correctly with fewer seeds than row 0 does.",
     ]
     return Table(
         columns=columns,
@@ -402,7 +399,7 @@ def _term_row(term: Term, results: StudyResults) -> list[str]:
     return [
         term.kind,
         " x ".join(factor_label(labels, factor) for factor in term.factors),
-        " x ".join(levels),
+        ", ".join(levels),
         interval_text(term.estimate, results.metric) if term.estimate else "",
         _p(term.judged.p) if term.judged else "",
         _verdict(term),

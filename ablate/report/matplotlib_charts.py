@@ -132,7 +132,7 @@ def svg(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> str:
 def note_of(chart: Chart | Coordinates) -> str:
     """Returns what a reader of a chart has to know; empty if there is nothing."""
     if isinstance(chart, Coordinates):
-        return "One line per row."
+        return chart.note
     if _shows_rows(chart) and any(series.keys for series in chart.series):
         numbers = (
             "Numbers: rows of the table; in brackets: rows hidden behind the mark."

@@ -396,8 +396,9 @@ class _PaperTable:
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. For the reference, the star of the best row decides this; for the"
-            " other rows, a stricter test does (p adjusted for all pairs)."
+            f"{words}. The reference is significantly worse if the best row has a star."
+            " For the other rows the test is stricter, because p is adjusted for all"
+            " pairs of rows."
         )
 
     def _missing(self) -> list[str]:

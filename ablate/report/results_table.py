@@ -240,9 +240,9 @@ def _bold_note(rows: list[Row]) -> str:
         return "Bold: the best mean."
     return (
         "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %). For row 0, the star of the best row decides this; for the other rows,"
-        " a stricter test does (p adjusted for all pairs). So row 0 can be without bold"
-        " while a row with a lower mean is bold."
+        " (5 %). Row 0 is significantly worse if the best row has a star. For the other"
+        " rows the test is stricter, because p is adjusted for all pairs of rows. So a row"
+        " can be bold while row 0, with a higher mean, is not."
     )
 
 

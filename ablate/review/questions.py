@@ -300,7 +300,7 @@ def _few_seeds_finding(
         and declared.scheduler.name == "fifo"
         and (declared.seeds.looks is not None or count < FEWEST_SEEDS)
     )
-    hint = advice = ""
+    hint = ""
     if study.results.confirmation_seeds:
         can_add = False
         hint = f" Write `confirm: {count + further}` in the strategy of {study.file}."
@@ -315,13 +315,11 @@ def _few_seeds_finding(
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
         hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
-            hint += (
-                " The rows are then tested again on all their seeds, at a stricter"
-                " significance level."
-            )
-            advice = (
+            hint = (
                 " In your next study, declare `seeds: {until_decided: N}` from the start,"
-                " where N is the maximum number of seeds per row."
+                " where N is the maximum number of seeds per row. In this study, write"
+                f" `seeds: {most}` in {study.file}{fifo}. The next run then tests the rows"
+                " again on all their seeds, at a stricter significance level."
             )
     option = ""
     if can_add and not study.is_search:
@@ -329,7 +327,7 @@ def _few_seeds_finding(
     return Finding(
         "too few seeds",
         f"{judgement}: {_few_seeds_text(study, effects)}.{hint}"
-        f"{_not_enough(effects, further)}{advice}",
+        f"{_not_enough(effects, further)}",
         study.again(option),
     )
 

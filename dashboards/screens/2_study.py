@@ -63,13 +63,13 @@ CHOICES = (
 
 def choose(names: Sequence[str]) -> str:
     """The study in the address, or else one that the user chooses."""
-    said = state("study")
-    if said and said not in names:
-        words.notice(f"The store has no study '{said}'.", "warning")
+    requested = state("study")
+    if requested and requested not in names:
+        words.notice(f"The store has no study '{requested}'.", "warning")
     return st.selectbox(
         "Study",
         names,
-        index=names.index(said) if said in names else 0,
+        index=names.index(requested) if requested in names else 0,
         key="study",
         label_visibility="collapsed",
     )
@@ -85,8 +85,8 @@ def filters(found: StudyResults) -> dict[str, str]:
                     level_text(shown_levels(cell).get(name)) for cell in found.cells
                 )
             )
-            said = state(f"f.{name}")
-            index = levels.index(said) + 1 if said in levels else 0
+            requested = state(f"f.{name}")
+            index = levels.index(requested) + 1 if requested in levels else 0
             value = st.selectbox(
                 words.label(name), ["any", *levels], index=index, key=f"f.{name}"
             )
@@ -130,12 +130,12 @@ def body(name: str) -> None:
     if found.expect:
         words.caption(f"Expected: {found.expect}")
     notes.written(name)
-    said = state("view")
+    requested = state("view")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         view = st.segmented_control(
             "View",
             VIEWS,
-            default=said if said in VIEWS else "verdicts",
+            default=requested if requested in VIEWS else "verdicts",
             key="view",
             label_visibility="collapsed",
         )

@@ -15,12 +15,13 @@ from links import keep, link, state
 from stored import URL, WHERE, results, stamp, studies
 
 from ablate import escape
-from ablate.records import Known, Metric, Status
+from ablate.records import Known, Metric, Space, Status
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import level_text, shown_levels
 from ablate.review import with_parts
+from ablate.scheduling.policy import Policy
 from ablate.store.reader import Reader
 
 LOG_LINES = 30
@@ -122,7 +123,7 @@ def show_layers(layers: list[dict[str, Any]]) -> None:
 
 def show_attempts(attempts: list[dict[str, Any]]) -> None:
     st.subheader("Attempts")
-    told = (
+    columns = [
         "number",
         "status",
         "executor",
@@ -133,8 +134,8 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
         "started_at",
         "ended_at",
         "weights",
-    )
-    shown = pd.DataFrame(attempts, columns=list(told))
+    ]
+    shown = pd.DataFrame(attempts, columns=columns)
     st.dataframe(
         shown.rename(columns={"weights": "initial weights"}),
         hide_index=True,
@@ -149,6 +150,21 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
                 ),
                 language=None,
             )
+
+
+def show_command(trial: dict[str, Any], known: Known, declared: Space) -> None:
+    """The command that trains the trial, if there is one."""
+    if known.status == Status.COMPLETED:
+        st.subheader("Reproduce this trial")
+        command = f"ablate reproduce {escape.shell(trial['hash'])}"
+    elif Policy.of(declared).is_result(known):
+        # No run trains a diverged trial again.
+        return
+    else:
+        st.subheader("Continue the study")
+        words.note("The command trains this trial and all others without a result.")
+        command = f"ablate resume {escape.shell(trial['study'])}"
+    st.code(f"{command}{with_parts(declared)}{WHERE}", language="bash")
 
 
 def body(key: str) -> None:
@@ -178,12 +194,7 @@ def body(key: str) -> None:
     if known.epochs:
         show_curves(known, found.metrics)
     show_layers(layers)
-    st.subheader("Run it again")
-    if known.status == Status.COMPLETED:
-        again = f"ablate reproduce {escape.shell(trial['hash'])}"
-    else:
-        again = f"ablate resume {escape.shell(trial['study'])}"
-    st.code(f"{again}{with_parts(declared)}{WHERE}", language="bash")
+    show_command(trial, known, declared)
     if attempts:
         show_attempts(attempts)
     for one in circumstances:
@@ -209,10 +220,10 @@ def body(key: str) -> None:
 
 
 def page() -> None:
-    said = state("trial")
-    if not said:
-        said = st.text_input("Trial", placeholder="a hash or its first characters")
-    if not said:
+    requested = state("trial")
+    if not requested:
+        requested = st.text_input("Trial", placeholder="a hash or its first characters")
+    if not requested:
         st.caption("Or choose a trial of a study:")
         for study in studies()[:MOST_STUDIES]:
             link(
@@ -224,8 +235,8 @@ def page() -> None:
             )
         return
     with Reader(URL) as reader:
-        running = reader.trial(said)["status"] in (Status.RUNNING, Status.PLANNED)
-    live(body, 2 if running else None)(said)
+        running = reader.trial(requested)["status"] in (Status.RUNNING, Status.PLANNED)
+    live(body, 2 if running else None)(requested)
 
 
 page()

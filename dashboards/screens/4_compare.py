@@ -16,7 +16,7 @@ from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Series
-from ablate.report.curves import curves_chart
+from ablate.report.curves import BANDS, curves_chart
 from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import level_text, shown_levels
@@ -28,7 +28,7 @@ INTERVAL = "95 % interval"
 COMMON = "common seeds"
 
 
-def told(found: StudyResults, cell: CellResult) -> dict[str, str]:
+def row_texts(found: StudyResults, cell: CellResult) -> dict[str, str]:
     """The levels and the results of a row, as texts."""
     values = list(cell.values.values())
     digits = found.metric.digits
@@ -79,13 +79,13 @@ def beside(
 def page() -> None:
     words.title("Compare")
     names = [study.name for study in studies()]
-    said = [
+    requested = [
         part for part in state("rows").split(",") if part.rpartition(":")[0] in names
     ]
     chosen = st.multiselect(
         "Studies",
         names,
-        default=list(dict.fromkeys(part.rpartition(":")[0] for part in said))
+        default=list(dict.fromkeys(part.rpartition(":")[0] for part in requested))
         or names[:1],
         key="studies",
     )
@@ -97,7 +97,7 @@ def page() -> None:
                 offered[f"{name}:{cell.index}"] = (
                     f"{name}, row {cell.index}: {charts.label(found, cell)}"
                 )
-    default = [part for part in said if part in offered] or list(offered)[:2]
+    default = [part for part in requested if part in offered] or list(offered)[:2]
     rows = st.multiselect(
         "Rows",
         list(offered),
@@ -114,7 +114,7 @@ def page() -> None:
     first, reference = pick(rows[0])
     for part in rows:
         found, cell = pick(part)
-        columns[f"{found.name}, row {cell.index}"] = told(found, cell) | beside(
+        columns[f"{found.name}, row {cell.index}"] = row_texts(found, cell) | beside(
             found, cell, first, reference
         )
         if cell.statuses:
@@ -160,6 +160,7 @@ def page() -> None:
                 )
             )
         )
+        st.caption(BANDS)
 
 
 page()

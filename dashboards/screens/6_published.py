@@ -33,9 +33,12 @@ def page() -> None:
     every = tables()
     here = declaring(stamp())
     names = sorted(every, key=lambda name: (name not in here, name))
-    said = state("table")
+    requested = state("table")
     name = st.selectbox(
-        "Table", names, index=names.index(said) if said in names else 0, key="table"
+        "Table",
+        names,
+        index=names.index(requested) if requested in names else 0,
+        key="table",
     )
     keep({"table": name})
     rows = [
@@ -68,8 +71,8 @@ def page() -> None:
     if name not in here:
         st.info(
             "No study in this store refers to this table. `ablate init --list` shows"
-            " examples that refer to one. To compare a study of your own, add the key `published`"
-            " to its file."
+            " examples that refer to a published table. To compare a study of your own,"
+            " add the key `published` to its file."
         )
 
 

@@ -24,11 +24,11 @@ def show(study: Shown) -> None:
     metric = choose("Metric", names, study.results.metric.name, "metric")
     places = st.columns([2, 1, 1])
     factors = ["", *study.results.factors]
-    said = state("by")
+    requested = state("by")
     by = places[0].selectbox(
         "One line per",
         factors,
-        index=factors.index(said) if said in factors else 0,
+        index=factors.index(requested) if requested in factors else 0,
         format_func=lambda name: f"level of {name}" if name else "row",
         key="by",
     )

@@ -72,11 +72,11 @@ def show(study: Shown) -> None:
 def _choose(key: str, offered: list[str], default: str) -> str:
     """A choice that the address keeps."""
     usual = default if default in offered else offered[0]
-    said = state(key, usual)
+    requested = state(key, usual)
     chosen: str = st.selectbox(
         key,
         offered,
-        index=offered.index(said if said in offered else usual),
+        index=offered.index(requested if requested in offered else usual),
         format_func=lambda name: name or "one colour for all",
         key=key,
     )

@@ -31,9 +31,9 @@ class Shown:
 
 def choose(label: str, offered: Sequence[str], usual: str, key: str) -> str:
     """One of a few words, side by side; kept in the address."""
-    said = state(key)
+    requested = state(key)
     chosen: str | None = st.segmented_control(
-        label, offered, default=said if said in offered else usual, key=key
+        label, offered, default=requested if requested in offered else usual, key=key
     )
     return chosen or usual
 
@@ -43,11 +43,8 @@ def show_chart(drawn: Chart | Coordinates, **options: Any) -> Any:
 
     Returns what a user selects in it, if the options ask for it.
     """
-    untitled = replace(drawn, title="")
-    note = ""
-    if isinstance(untitled, Chart):
-        note = untitled.note
-        untitled = replace(untitled, note="")
+    note = drawn.note
+    untitled = replace(drawn, title="", note="")
     figure = draw(untitled)
     if isinstance(untitled, Chart):
         figure.update_layout(margin_t=10)

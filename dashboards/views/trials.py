@@ -69,13 +69,13 @@ def show_links(study: Shown, rows: Collection[int]) -> None:
 def _columns(study: Shown, frame: pd.DataFrame) -> list[str]:
     """The columns that the user chooses; kept in the address."""
     usual = [*USUAL, *study.results.factors, study.results.metric.name, TAGS]
-    said = [name for name in state("columns").split(",") if name in frame]
+    requested = [name for name in state("columns").split(",") if name in frame]
     offered = list(frame.columns)
     with st.popover("Columns"):
         chosen = st.multiselect(
             "Columns",
             offered,
-            default=said or [name for name in offered if name in usual],
+            default=requested or [name for name in offered if name in usual],
             key="columns",
         )
     return chosen or ["trial"]
@@ -86,12 +86,12 @@ def _matching(frame: pd.DataFrame) -> pd.DataFrame:
     the user chooses.
     """
     offered = [name for name in frame.columns if frame[name].nunique() > 1]
-    said = state("where")
+    requested = state("where")
     with st.popover("Filter by value"):
         name = st.selectbox(
             "Column",
             ["", *offered],
-            index=offered.index(said) + 1 if said in offered else 0,
+            index=offered.index(requested) + 1 if requested in offered else 0,
             format_func=lambda name: name or "any",
             key="where",
         )

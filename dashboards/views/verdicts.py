@@ -33,16 +33,18 @@ def show(study: Shown) -> None:
         mean = f"; mean {value:.{results.metric.digits}f}"
     levels = change_text(shown_levels(first), results.labels)
     words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
-    said = [effect for effect in verdicts(study.name) if effect.row in study.rows]
-    if not said:
+    effects = [effect for effect in verdicts(study.name) if effect.row in study.rows]
+    if not effects:
         st.info("There is no row to compare with row 0.")
-    for effect in said[:MOST_SENTENCES]:
+    for effect in effects[:MOST_SENTENCES]:
         words.verdict(
             sentence(effect, results.metric, margin),
             VERDICTS[str(effect.verdict)],
         )
-    if len(said) > MOST_SENTENCES:
-        st.caption(f"More verdicts on the tab `effects`: {len(said) - MOST_SENTENCES}.")
+    if len(effects) > MOST_SENTENCES:
+        st.caption(
+            f"More verdicts on the tab `effects`: {len(effects) - MOST_SENTENCES}."
+        )
     st.caption(
         f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}."
         f" {no_difference_sentence(results.metric, margin)}"

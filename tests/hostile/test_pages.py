@@ -263,7 +263,7 @@ def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
             row["trial"] for row in reader.trials(NAME) if row["status"] == "failed"
         )
     page.goto(f"{address}/trial?trial={failed}")
-    page.get_by_text("Run it again").wait_for()
+    page.get_by_text("Continue the study").wait_for()
     settled(page)
     page.get_by_text("end of error").wait_for()
     inert(page)
