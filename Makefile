@@ -26,7 +26,7 @@ demo: $(READY)
 
 # Three processes of one thread each on two cores: tests that wait for a process leave a core to the others.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not ray and not browser and not proof and not gpu"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not browser and not proof and not gpu"
 
 # Tests in a real browser; tests with a real Ray, which have the machine to themselves; and short versions of `make faults`,
 # `make trust` and `make bench-search`.
