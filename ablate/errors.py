@@ -44,7 +44,8 @@ class UncountedOperator(AblateError):
 
 
 class UnreadParameter(AblateError):
-    """A built model did not read a parameter that should matter.
+    """A factor should change a model, but the code that built the model did not read
+    it.
 
     Its result would be stored under a setting that had no effect.
     """

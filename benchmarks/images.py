@@ -113,12 +113,13 @@ def image_lines(count: int) -> list[str]:
     return [
         (
             "Intervals over seeds alone contain the difference on new images in"
-            f" {', '.join(shares)} of studies. `ablate effects --of images` prints these"
-            " intervals and those over seeds and images."
+            f" {', '.join(shares)} of studies. `ablate effects --of images` prints"
+            " both kinds of intervals: over seeds alone, and over seeds and images."
             " P(better) is the printed probability that one more training of the row"
-            " beats one more of row 0. Where it is between 0.6 and 0.9, the new training"
-            f" of the row is better in {100 * again:.0f} % of cases;"
-            f" {100 * predicted:.0f} % are predicted (5 seeds, 1,000 images)."
+            " beats one more of row 0. If P(better) is between 0.6 and 0.9, the new"
+            f" training of the row is better than that of row 0 in {100 * again:.0f} %"
+            f" of cases; the mean of P(better) in them is {100 * predicted:.0f} % (5"
+            " seeds, 1,000 images)."
         ),
         "",
     ]

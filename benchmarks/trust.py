@@ -661,12 +661,12 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "",
         (
             "The columns are sizes of an effect in one of seven rows, in standard"
-            " deviations over seeds, after subtracting the mean of each seed. Each cell has"
-            " three numbers: how often the effect is found by default; after the slash,"
-            " how often it is found if its row is the first `primary` comparison; in"
-            " brackets, how often paired t tests of each row, adjusted by Holm, find it"
-            " at 5 %. Seeds that are declared"
-            " as final (`seeds: {final: 3}`) use 5 %, others 4.5 %."
+            " deviations over seeds, after subtracting the mean of each seed. Each"
+            " entry of the table has three numbers: how often the effect is found by"
+            " default; after the slash, how often it is found if its row is the first"
+            " `primary` comparison; in brackets, how often paired t tests of each row,"
+            " adjusted by Holm, find it at 5 %. Seeds that are declared as final"
+            " (`seeds: {final: 3}`) use 5 %, others 4.5 %."
         ),
         "",
         "| seeds | 1 sd | 2 sd | 3 sd |",
@@ -692,10 +692,12 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         ),
         "",
         (
-            "With fewer than five seeds, the intervals of factor effects assume that an"
-            " effect is the same for every seed. If it varies over seeds, but is zero on"
-            f" average, {100 * false_main_effects(count // 5, 3)[0]:.0f} % of studies with"
-            " 3 seeds (2 x 2 x 2 grid) give a main effect the verdict helps or hurts."
+            "With fewer than five seeds, the intervals of factor effects assume that"
+            " an effect is the same for every seed. If an effect varies over seeds,"
+            " but is zero on average,"
+            f" {100 * false_main_effects(count // 5, 3)[0]:.0f} % of studies with 3"
+            " seeds (2 x 2 x 2 grid) have a main effect with the verdict *helps* or"
+            " *hurts*."
         ),
         "",
         *image_lines(count),
@@ -711,8 +713,9 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         *(f"| {name} | {error:+.4f} |" for name, error in biases(count)),
         "",
         (
-            "Largest difference from statsmodels' mixed model with a random seed"
-            f" effect, over 20 studies: {against_mixed_model(20):.1e} points."
+            "Over 20 studies, the estimates differ by at most"
+            f" {against_mixed_model(20):.1e} points from those of statsmodels' mixed"
+            " model with seeds as a random effect."
         ),
         "",
         (

@@ -427,16 +427,16 @@ def stops_a_search_when_it_looks_well(desk: Desk) -> None:
 USERS: dict[str, Callable[[Desk], None]] = {
     "adds the recommended seeds until a verdict": follows_advice,
     "adds one seed at a time, 3 to 12": adds_one_seed,
-    "looks after every seed, stops when it looks well": stops_when_it_looks_well,
+    "takes verdicts after every seed, stops when they are good": stops_when_it_looks_well,
     "selects 5 of 12 seeds": selects_seeds,
     "keeps the best row only, then adds seeds": drops_rows,
     "makes the best row primary, then adds seeds": names_it_primary,
     "swaps the baseline": swaps_the_baseline,
     "swaps the metric": swaps_the_metric,
     "declares results again under other names": renames_the_study,
-    "trains one seed, then more of the best row": begins_with_a_pilot,
+    "trains one seed of each row, then more seeds of the best row": begins_with_a_pilot,
     "declares 3 seeds as final, then adds seeds": adds_to_final_seeds,
-    "trains one seed, then the best row with final seeds": (
+    "trains one seed of each row, then the best row with final seeds": (
         calls_seeds_final_after_a_pilot
     ),
     "adds seeds, and calls them final each time": calls_seeds_final_after_a_look,
@@ -445,8 +445,8 @@ USERS: dict[str, Callable[[Desk], None]] = {
         compares_known_rows_with_a_new_row_0
     ),
     "looks before and after failed trials are tried again": retries_failed_trials,
-    "stops a search when it looks well": stops_a_search_when_it_looks_well,
-    "does everything": does_everything,
+    "stops a search when its results are good": stops_a_search_when_it_looks_well,
+    "all of the above together": does_everything,
 }
 
 
@@ -463,7 +463,10 @@ UNEQUAL_USERS = (
         "row 0 with 25 times the variance",
     ),
     ("adds the best row of another study", "row 0 with 25 times the variance"),
-    ("trains one seed, then more of the best row", "row 0 with 25 times the variance"),
+    (
+        "trains one seed of each row, then more seeds of the best row",
+        "row 0 with 25 times the variance",
+    ),
 )
 # Users who choose one of several rows.
 NEEDS_ROWS = (

@@ -194,10 +194,10 @@ def space_page() -> str:
     parts = [
         "# Keys of a space",
         "A space is one YAML file. Unknown keys are errors that name the nearest known"
-        " one. `question` and `factors` are required. So is either a `backbone`"
-        " or a `trainer`; leave `backbone` out if it is a factor. `ablate init` writes a"
-        " commented space, and `ablate schema`"
-        " prints this page as a JSON Schema for editors.",
+        " one. `question` and `factors` are required. A space also needs a `backbone`"
+        " or a `trainer`; if the backbone is a factor, leave out the key `backbone`."
+        " `ablate init` writes a commented space. `ablate schema` prints this page as"
+        " a JSON Schema for editors.",
     ]
     for heading, examples in EXAMPLES.items():
         parts.append(f"## {heading}")
@@ -281,12 +281,13 @@ def factors_page() -> str:
     """Every built-in factor."""
     parts = [
         "# Factors",
-        "To vary a factor, write its name (the first column of the tables) as a key under"
-        " `factors`, with a list of levels. At its neutral"
-        " level the network is timm's, bit for bit. A setting that a cell does not read"
-        " is not part of the identity of its trials. Every key of the"
-        " [recipe](recipe.md) is a factor too, and so are `backbone`, `pretrained` and"
-        " `data.image_size`. [Your own parts](../own.md) can add factors.",
+        "To vary a factor, write its name (the first column of the tables) as a key"
+        " under `factors`, with a list of levels. If all factors have their neutral"
+        " levels, the network is that of timm, bit for bit. The last column says when"
+        " a factor has an effect (*read when*); otherwise its level is not part of the"
+        " identity of a trial. Every key of the [recipe](recipe.md) is a factor too,"
+        " and so are `backbone`, `pretrained` and `data.image_size`. [Your own"
+        " parts](../own.md) can add factors.",
         "The kind of a factor says what it changes:",
         table(
             ["kind", "what it changes"],
@@ -333,8 +334,8 @@ def backbones_page() -> str:
     """Every family of backbones with its names."""
     parts = [
         "# Backbones",
-        "`backbone: NAME` in a space. Nearly every other model of timm can be a backbone"
-        " too; on it, factors of blocks are not defined.",
+        "`backbone: NAME` in a space. Each section below is a family of backbones,"
+        " with the factors that the family does not have.",
     ]
     for family in families():
         found = backbones_table(family)
@@ -369,8 +370,8 @@ def verbs_page() -> str:
     """The help of every verb, as a terminal of 80 columns shows it."""
     parts = [
         "# Verbs",
-        "What `ablate VERB --help` prints. A user error ends a verb with one message and"
-        " exit code 2, Ctrl-C with 130.",
+        "What `ablate VERB --help` prints. After a user error, a verb prints one"
+        " message and exits with code 2. After Ctrl-C, it exits with code 130.",
         "Every verb that prints a table accepts `--format"
         " table|md|latex|html|csv|json`. Every verb that uses a store accepts `--store"
         " URL` and `--runs DIR`.",
@@ -432,7 +433,11 @@ def errors_page() -> str:
             rows.append((f"`{name}`", f"`{thing.__mro__[1].__name__}`", meaning))
     codes = (
         ("0", "The verb did what it was asked for."),
-        ("1", "A trial failed, or a check found something."),
+        (
+            "1",
+            "A trial failed, or a verb that checks something (such as `review` or"
+            " `reproduce`) found a problem.",
+        ),
         ("2", "A user error: one message says what is wrong and what to type."),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
         ("4, 5", "`gate`: no difference; inconclusive."),

@@ -34,7 +34,7 @@ def mcp(
             metavar="TRIALS",
             min=1,
             max=MOST_WHOLE,
-            help="Most trials in total that the runs in the store may begin.",
+            help="Most trials that all runs in the store together may begin.",
         ),
     ] = None,
     max_hours: Annotated[
@@ -42,7 +42,7 @@ def mcp(
         typer.Option(
             "--max-hours",
             metavar="HOURS",
-            help="Most hours of training in total, all runs in the store.",
+            help="Most hours of training of all runs in the store together.",
         ),
     ] = None,
     max_joules: Annotated[
@@ -50,7 +50,7 @@ def mcp(
         typer.Option(
             "--max-joules",
             metavar="JOULES",
-            help="Most energy in total, all runs in the store.",
+            help="Most energy of all runs in the store together.",
         ),
     ] = None,
     store: StoreOption = "",
@@ -62,8 +62,9 @@ def mcp(
 ) -> None:
     """Give research agents tools to plan, run and report studies, within a budget.
 
-    Speaks the Model Context Protocol over stdin and stdout; nothing listens. The budget
-    is that of all runs in the store together, so give agents a folder of their own.
+    The agents speak the Model Context Protocol over stdin and stdout; no network port
+    is open. All runs in the store share the budget, also those that you start, so give
+    agents a separate folder.
     """
     from ablate.budget import Budget
     from ablate.errors import AblateError

@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
     "Run": (
         Verb(
             spaces.init,
-            "Write a search space to start from.",
+            "Write a space to start from.",
             ("init mine", "init --list", "init --example augvit/table3-small"),
         ),
         Verb(
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         ),
         Verb(
             training.run,
-            "Train the trials that have no result; print the table.",
+            "Train the trials that have no result yet, and print the table.",
             (
                 "run mine.yaml",
                 "run mine.yaml --until-decided 12",
@@ -165,7 +165,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         ),
         Verb(
             spaces.schema,
-            "Print the JSON Schema of a search space.",
+            "Print the JSON Schema of a space.",
             ("schema > space.schema.json",),
         ),
         Verb(
@@ -180,7 +180,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         ),
         Verb(
             spaces.verify_costs,
-            "Count every printed cost of the five papers again.",
+            "Count all costs that the five papers print, and compare.",
             ("verify-costs", "verify-costs iffn"),
         ),
         Verb(

@@ -35,8 +35,8 @@ def gate(
         typer.Option(
             "--project",
             help=(
-                "Accept the verdicts helps and hurts only if they also hold in the error"
-                " budget of all studies."
+                "Accept a verdict helps or hurts only if it stands in the error budget"
+                " of the store. Otherwise it counts as inconclusive."
             ),
         ),
     ] = False,

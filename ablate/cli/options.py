@@ -90,7 +90,7 @@ def load_parts(
 
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A search space (YAML).")
+    Path, typer.Argument(metavar="FILE", help="YAML file of a space.")
 ]
 StudyArgument = Annotated[
     str,
@@ -107,7 +107,8 @@ StoreOption = Annotated[
         show_envvar=False,
         callback=_kept,
         help=(
-            "Database URL or SQLite file; also ABLATE_STORE. [default: RUNS/ablate.db]"
+            "Database URL or SQLite file; the variable ABLATE_STORE can set it too."
+            " [default: RUNS/ablate.db]"
         ),
     ),
 ]
@@ -141,7 +142,7 @@ MaxTrialsOption = Annotated[
         metavar="TRIALS",
         min=1,
         max=MOST_WHOLE,
-        help="Most trials in total that the runs of the study may begin.",
+        help="Most trials that all runs of the study together may begin.",
     ),
 ]
 MaxHoursOption = Annotated[
@@ -149,7 +150,7 @@ MaxHoursOption = Annotated[
     typer.Option(
         "--max-hours",
         metavar="HOURS",
-        help="Most hours of training in total, all trials and runs of the study.",
+        help="Most hours of training of all trials and runs of the study together.",
     ),
 ]
 MaxJoulesOption = Annotated[
@@ -157,7 +158,8 @@ MaxJoulesOption = Annotated[
     typer.Option(
         "--max-joules",
         metavar="JOULES",
-        help="Most energy in total, all runs of the study, where the device measures it.",
+        help="Most energy of all runs of the study together; it counts only on devices"
+        " that measure it.",
     ),
 ]
 MaxPriceOption = Annotated[
@@ -165,7 +167,7 @@ MaxPriceOption = Annotated[
     typer.Option(
         "--max-price",
         metavar="PRICE",
-        help="Highest price in total, all runs of the study; with --device-hour.",
+        help="Highest price of all runs of the study together; needs --device-hour.",
     ),
 ]
 DeviceHourOption = Annotated[

@@ -28,14 +28,16 @@ def status(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]", help="Study to list by trial. [default: all studies]"
+            metavar="[STUDY]",
+            help="Study whose trials are listed. [default: a list of all studies]",
         ),
     ] = None,
     errors: Annotated[
         bool,
         typer.Option(
             "--error-budget",
-            help="Show which findings also hold in one error budget for all studies.",
+            help="Show which findings stand in the error budget, which covers all"
+            " studies of the store.",
         ),
     ] = False,
     store: StoreOption = "",
@@ -88,13 +90,15 @@ def table(
         typer.Option(
             "--caption",
             metavar="LATEX",
-            help="Caption, with latex. [default: the question]",
+            help="With --format latex: the caption. [default: the question]",
         ),
     ] = "",
     label: Annotated[
         str,
         typer.Option(
-            "--label", metavar="KEY", help="Label, with latex. [default: tab:STUDY]"
+            "--label",
+            metavar="KEY",
+            help="With --format latex: the label. [default: tab:STUDY]",
         ),
     ] = "",
     columns: Annotated[
@@ -102,7 +106,8 @@ def table(
         typer.Option(
             "--columns",
             metavar="A,B,...",
-            help="Columns, with latex. [default: those whose values differ]",
+            help="With --format latex: the columns. [default: those whose values"
+            " differ]",
         ),
     ] = "",
     labels: Annotated[
@@ -110,15 +115,19 @@ def table(
         typer.Option(
             "--labels",
             metavar="COLUMN=LATEX",
-            help="Heading of a column, or COLUMN:LEVEL=LATEX; repeatable; with latex.",
+            help="With --format latex: the heading of a column. COLUMN:LEVEL=LATEX"
+            " sets the text of a level. Repeatable.",
         ),
     ] = None,
     wide: Annotated[
         bool,
-        typer.Option("--wide", help="Span both columns of a page, with latex."),
+        typer.Option(
+            "--wide", help="With --format latex: span both columns of a page."
+        ),
     ] = False,
     no_bold: Annotated[
-        bool, typer.Option("--no-bold", help="Print no mean in bold, with latex.")
+        bool,
+        typer.Option("--no-bold", help="With --format latex: print no mean in bold."),
     ] = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
@@ -183,11 +192,12 @@ def effects(
         typer.Option(
             "--of",
             help=(
-                "rows: each row against row 0; controls: each variant against its"
-                " control; factors: main effects; "
-                "interactions: of two factors; contributions: alone, left out, Shapley;"
-                " importance: shares of the variance, exact in a complete grid;"
-                " images: each row against row 0 on new images."
+                "rows: each row against row 0. controls: each variant against its"
+                " control. factors: main effects. interactions: of each pair of"
+                " factors. contributions: each factor added alone, each factor left"
+                " out, and Shapley values. importance: each factor's share of the"
+                " variance, exact in a complete grid. images: each row against row 0"
+                " on new images."
             ),
         ),
     ] = Kind.rows,
@@ -288,7 +298,9 @@ def plot(
     of: Annotated[Drawn, typer.Option("--of", help="What to draw.")] = Drawn.effects,
     diagnostic: Annotated[
         str,
-        typer.Option("--diagnostic", help="Draw a stored diagnostic by layer instead."),
+        typer.Option(
+            "--diagnostic", help="Draw this stored diagnostic by layer instead of --of."
+        ),
     ] = "",
     rows: Annotated[
         list[int] | None,
@@ -322,7 +334,8 @@ def plot(
     title: Annotated[
         bool,
         typer.Option(
-            "--title/--no-title", help="Draw the title; without effect on .html."
+            "--title/--no-title",
+            help="Draw the title. A .html file has it in any case.",
         ),
     ] = True,
     store: StoreOption = "",
@@ -377,8 +390,7 @@ def report(
     """Write one HTML file with question, verdicts, tables, figures, findings, cost and
     provenance.
 
-    It opens without a network.
-    """
+    A browser opens it without an internet connection."""
     from ablate.errors import AblateError
     from ablate.html_report import write_report
     from ablate.study import Study
@@ -414,8 +426,8 @@ def dashboard(
             "--token",
             metavar="WORD",
             help=(
-                "Require this token; NEW generates one. Other users can see it in the"
-                " process list."
+                "Token that visitors must have; NEW generates one. Other users of the"
+                " machine can see a token that you type here in the process list."
             ),
         ),
     ] = "",
@@ -490,10 +502,11 @@ def disk(
         typer.Option(
             "--free",
             help=(
-                "Which checkpoints to remove. finished: those of completed and diverged"
-                " trials. unused: those of trials that no study has. other-stores: those"
-                " of other stores, whose unfinished trials then start again. Repeatable."
-                " Results stay in the store."
+                "Which checkpoints to remove. finished: checkpoints of completed and"
+                " diverged trials. unused: checkpoints of trials that belong to no"
+                " study. other-stores: checkpoints of other stores; unfinished trials"
+                " of those stores then start from the beginning. Repeatable. Results"
+                " stay in the store."
             ),
         ),
     ] = None,
@@ -536,7 +549,8 @@ def export(
         typer.Option(
             "--optuna",
             metavar="URL",
-            help="Or write the cells to this storage, such as sqlite:///optuna.db.",
+            help="Instead of --to: write the cells to this Optuna storage, such as"
+            " sqlite:///optuna.db.",
         ),
     ] = "",
     store: StoreOption = "",
@@ -580,8 +594,7 @@ def import_(
 ) -> None:
     """Import studies from another store.
 
-    A trial that exists in both stores stays one trial and keeps its result here.
-    """
+    A trial that has a result in both stores keeps the result of your store."""
     from ablate.store.merge import refuse_missing
     from ablate.store.writer import Writer
 

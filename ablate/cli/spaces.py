@@ -1,4 +1,4 @@
-"""Verbs for search spaces and their contents: plans, costs, factors, backbones."""
+"""Verbs for spaces and their contents: plans, costs, factors, backbones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def init(
     ] = False,
     form: FormatOption = Format.table,
 ) -> None:
-    """Write a search space to start from: a commented one, or a copy of an example.
+    """Write a space to start from: a commented one, or a copy of an example.
 
     The commented space trains in about a minute.
     """
@@ -87,7 +87,7 @@ def plan(
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Show what a search space would train: its cells, their cost, and the time.
+    """Show what a space would train: its cells, their cost, and the time.
 
     The table also shows folded and infeasible cells. Nothing is trained.
     """
@@ -205,14 +205,14 @@ def cost(
 
     if (file is None) == (model is None):
         raise AblateError(
-            "name a search space or a model: `ablate cost FILE`, or `ablate cost"
+            "name a space or a model: `ablate cost FILE`, or `ablate cost"
             " --model deit_small_patch16_224`"
         )
     if file is not None:
         if settings or image_size or classes or operators:
             raise AblateError(
                 "--set, --image-size, --classes and --operators go with --model; in a"
-                " search space, write them in the file"
+                " space, write them in the file"
             )
         with busy("counting costs"):
             table = cost_tables.space_cost_table(file, url_of(store, runs), timing)
@@ -246,7 +246,7 @@ def verify_costs(
     ] = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Count every printed parameter and FLOP number of the five papers again.
+    """Count all parameters and FLOPs that the five papers print, and compare.
 
     The table shows where a printed number differs from the count, and why.
     """
@@ -303,8 +303,7 @@ def check(
 ) -> None:
     """Check your own parts against the rules that built-in parts follow.
 
-    The exit code is 1 if a part breaks one.
-    """
+    The exit code is 1 if a part breaks a rule."""
     from ablate.cli.verb_output import checked
 
     table, broken = checked()
@@ -324,10 +323,11 @@ def schema(
     ] = "",
     own: WithOption = None,
 ) -> None:
-    """Print the JSON Schema of a search space, for editors.
+    """Print the JSON Schema of a space, for editors.
 
     For example: `ablate schema > space.schema.json`. With --of, print the schema of an
-    answer of `ablate mcp`. Its rows are the rows that `--format json` prints.
+    answer of `ablate mcp`. The rows of such an answer are those that `--format json`
+    prints.
     """
     import json
 

@@ -62,7 +62,7 @@ def run(
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Train the trials of a search space that have no result; print its table."""
+    """Train those trials of a space that have no result yet, and print the table."""
     from ablate import space
     from ablate.budget import Budget
     from ablate.pipeline import Options

@@ -40,8 +40,9 @@ FACTOR = Factor(
             name="dropout",
             allowed=Real(0, 1),
             default=0.0,
-            about="dropout after attention projection and both FFN layers, and after the"
-            " embedding where the backbone has it there",
+            about="dropout after the projection of attention and after both layers of"
+            " the FFN; after the embedding too, if the backbone has a dropout layer"
+            " there",
             typical=(0.1, 0.2),
         ),
         Parameter(

@@ -45,10 +45,10 @@ FACTOR = Factor(
             name="featscale",
             allowed=OneOf(("none", "text", "code", "image")),
             default="none",
-            about="text: scales the mean over the tokens by 1 + s and the rest by"
-            " 1 + t; s and t start at 0; code: 1 + 2s and 1 + 2t, as published for"
-            " DeiT; image: the mean is over the whole image, not a window, as published"
-            " for Swin",
+            about="text: scales the mean over the tokens by 1 + s and the rest by 1 +"
+            " t, where s and t start at 0; code: scales them by 1 + 2s and 1 + 2t, as"
+            " in the published code for DeiT; image: takes the mean over the whole"
+            " image and not over a window, as in the published code for Swin",
             typical=("text", "code"),
         ),
     ),

@@ -104,8 +104,8 @@ FACTOR = Factor(
     decays_as_published=True,
     source="iffn, eq. 4, 5 and section 4.3; Tables 1 to 6",
     claim=(
-        "Stronger non-linearity lets the FFN be narrower: DeiT-Ti with 12.6 % fewer"
-        " parameters and 0.4 points more."
+        "Stronger non-linearity lets the FFN be narrower: DeiT-Ti has 12.6 % fewer"
+        " parameters, and its top-1 is 0.4 points higher."
     ),
     neutral=_neutral,
     replace_ffn=make,
@@ -140,17 +140,18 @@ FACTOR = Factor(
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
             about="mlp: two linear layers; sum: no linear layer, but phi_1(x) + ... +"
-            " phi_K(x) in each channel. K is the number of hidden channels that mlp would"
-            " have. If agelu is 1, each phi is an AGeLU with parameters of its own; if it"
-            " is 0, all are the same activation",
+            " phi_K(x) in each channel. K is the number of hidden channels that mlp"
+            " would have. If ffn.agelu is 1, each phi is an AGeLU with its own"
+            " parameters; if ffn.agelu is 0, each phi is the same activation",
             typical=("sum",),
         ),
         Parameter(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="code, as published: epsilon 1e-5 in the two norms, dropout before the"
-            " depthwise block",
+            about="text: the norms have the epsilon of the backbone, and dropout"
+            " follows the depthwise block; code: as in the published code, the norms"
+            " have epsilon 1e-5, and dropout comes before the depthwise block",
             typical=("code",),
             read=_has_norms,
             when="ffn.form is mlp and ffn.agelu is not 0",

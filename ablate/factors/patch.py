@@ -101,9 +101,8 @@ FACTOR = Factor(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="code, as published (docs/papers.md explains each point): a local"
-            " negative, embeddings without position, any two images mixed"
-            " on the patch grid, region means classified through dropout; needs"
+            about="text: as the paper says; code: as the published code does, in the"
+            " points that docs/papers.md lists. With code, patch.mixing needs"
             " recipe.cutmix or recipe.mixup",
             typical=("code",),
             read=lambda values: bool(values["contrastive"] or values["mixing"]),

@@ -146,10 +146,10 @@ FACTOR = Factor(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="text: as the paper says; code: as the published code does:"
-            " shortcuts read LN(x) and have a bias; a single shortcut has no activation; with two"
-            " shortcuts, each has an activation, and the sum of branch and shortcuts is"
-            " multiplied by 3/4",
+            about="text: as the paper says; code: as the published code does. In the"
+            " code, shortcuts read LN(x) and have a bias. A single shortcut has no"
+            " activation. If there are two, each has an activation, and the sum of"
+            " branch and shortcuts is multiplied by 3/4",
             typical=("code",),
             read=_used,
             when="shortcuts.count > 0",

@@ -39,8 +39,8 @@ FACTOR = Factor(
     name="size",
     source="ViT; augmented-shortcuts, Table 1 (depth)",
     claim=(
-        "The capacity of the backbone itself: the control with which any other gain"
-        " must be compared."
+        "The capacity of the backbone itself. What another factor gains must be"
+        " compared with what the same capacity gains."
     ),
     neutral=lambda values: not values,
     edit_backbone=edit,
@@ -70,7 +70,7 @@ FACTOR = Factor(
             name="heads",
             allowed=Whole(1, MOST_WIDTH),
             default=None,
-            about="attention heads; they divide the width",
+            about="number of attention heads; the width must be a multiple of it",
             typical=(2, 6),
         ),
         Parameter(

@@ -93,8 +93,8 @@ FAMILY = Family(
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "dropout")),
     lacks={
-        "attention": "it pools where others attend",
-        "heads": "it pools where others attend",
+        "attention": "it has pooling in the place of attention",
+        "heads": "it has pooling in the place of attention",
         "tokens": (
             "its first and last layers differ in the number and the width of their"
             " tokens"

@@ -30,10 +30,10 @@ class Recipe:
     optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
     """Rule that turns gradients into steps."""
     lr: Annotated[float, Gt(0)] = 1e-3
-    """Peak learning rate, for a batch of `lr_batch` images."""
+    """Peak learning rate. With `lr_batch`, it is scaled by the batch size."""
     lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
-    """The batch size that `lr` is for: the rate is lr * batch_size / lr_batch. 0: the
-    rate is `lr` at any batch size.
+    """The batch size that `lr` is for: the peak rate is lr * batch_size / lr_batch. 0:
+    the peak rate is `lr` at any batch size.
     """
     weight_decay: Annotated[float, Ge(0)] = 0.05
     """Weight decay of weight matrices, by the rule of the optimizer."""
@@ -47,15 +47,20 @@ class Recipe:
     beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
     """Decay of the mean of squared gradients in Adam and its relatives."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Ratio of the learning rates of one layer and the next one."""
+    """Learning rate of a layer divided by that of the next layer, which is nearer to
+    the output.
+    """
     accumulate: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
-    """Parts of a batch that are trained one after the other before one step."""
+    """Number of parts into which a batch is divided. The optimizer makes one step after
+    all of them.
+    """
     schedule: Literal["cosine", "constant"] = "cosine"
     """Course of the learning rate after the warm-up."""
     warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     """Epochs in which the learning rate rises linearly."""
     warmup_lr: Annotated[float, Ge(0)] = 0.0
-    """Learning rate at the beginning of the warm-up; 0: a thousandth of `lr`."""
+    """Learning rate at the beginning of the warm-up; 0: a thousandth of the peak rate.
+    """
     min_lr: Annotated[float, Ge(0)] = 0.0
     """Learning rate at the end of the cosine."""
     clip_grad: Annotated[float, Ge(0)] = 0.0
@@ -77,7 +82,7 @@ class Recipe:
     or per image.
     """
     mixup_off_epoch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
-    """Images are no longer mixed after this epoch; 0: they always are."""
+    """Last epoch in which images are mixed; 0: they are mixed in all epochs."""
     distillation: Literal["none", "soft", "soft-code", "hard"] = "none"
     """What the network learns from a teacher: nothing, its probabilities (soft), or the
     class that it predicts (hard). soft-code divides the loss by the number of classes,
@@ -88,8 +93,8 @@ class Recipe:
     distillation_temperature: Annotated[float, Gt(0)] = 1.0
     """Divides the logits of both networks."""
     crop_padding: Annotated[int, Ge(0), Le(MOST_REPEATS)] = 0
-    """Pads images by so many pixels and crops them to their size, instead of a random
-    resized crop; 0: off.
+    """Pixels by which each side of a training image is padded before a random crop of
+    the original size; 0: a random resized crop instead.
     """
     crop_scale: Annotated[float, Gt(0), Le(1)] = 0.08
     """Least share of an image's area that a random resized crop takes."""
@@ -114,8 +119,8 @@ class Recipe:
     epoch keeps its number of images, so it draws fewer different ones.
     """
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Decay of the exponential moving average of the weights; 0: no average. With an
-    average, its weights are tested.
+    """Decay of the exponential moving average of the weights, which is then what is
+    tested; 0: no average.
     """
     ema_warmup: bool = False
     """The average spans fewer updates at first."""
@@ -127,8 +132,8 @@ class Recipe:
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type in which matrix products are computed; parameters are float32."""
     factor_decay: Literal["rule", "code"] = "rule"
-    """Which parameters of factors have weight decay: matrices but not scales and biases
-    (rule), or those of the papers' published code (code).
+    """Which parameters of factors have weight decay: matrices, but not scales and
+    biases (rule), or the same ones as in the papers' published code (code).
     """
 
     @property

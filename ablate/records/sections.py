@@ -21,11 +21,11 @@ class Resources:
     """What one trial occupies."""
 
     cpus: Annotated[float, Gt(0), Le(MOST_AT_ONCE)] = 1
-    """CPU cores; a fraction shares a core. They set the number of threads, which
-    changes the last bits of sums.
+    """CPU cores of one trial; with a fraction, trials share a core. This number sets
+    the number of threads, on which the last bits of sums depend.
     """
     gpus: Annotated[float, Ge(0), Le(MOST_AT_ONCE)] = 0
-    """GPUs; a fraction shares a GPU."""
+    """GPUs of one trial; with a fraction, trials share a GPU."""
     processes: Annotated[int, Ge(1), Le(MOST_AT_ONCE)] = 1
     """Processes that train one trial together, each on its even share of every batch:
     one per GPU, or all on the CPU, where they share `cpus`.
@@ -55,7 +55,9 @@ class Scheduler:
     grace_epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
     """Epochs that every trial is trained at least."""
     reduction: Annotated[int, Ge(2), Le(MOST_WHOLE)] = 4
-    """Factor between two rungs, for ASHA and HyperBand."""
+    """For ASHA and HyperBand: ratio of the epochs at one rung to those at the rung
+    before. At a rung, trials are compared and the worse ones stop.
+    """
     samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
     """Smallest number of other trials for a median."""
 

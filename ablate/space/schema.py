@@ -118,12 +118,13 @@ class BackboneForm(Form):
     depth: Annotated[int, Field(ge=1)] | None = None
     """Number of blocks."""
     heads: Annotated[int, Field(ge=1)] | None = None
-    """Attention heads; they divide the width."""
+    """Number of attention heads. The width must be a multiple of it."""
     mlp_ratio: Annotated[float, Field(gt=0)] | None = None
     """Hidden width of the FFN divided by the width."""
     pool: Literal["token", "mean", "norm-mean", "distilled"] | None = None
-    """What is classified: the class token, the mean of the patch tokens before or after
-    the norm, or both tokens of DeiT.
+    """What is classified: the class token (token), the mean of the patch tokens, taken
+    before the norm (mean) or after it (norm-mean), or the class and distillation tokens
+    of DeiT (distilled).
     """
 
 
@@ -159,38 +160,38 @@ class DataForm(Form):
     test_images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
     """Number of test images to use, drawn uniformly; always the same ones."""
     workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] = 4
-    """Number of processes that load image files. For detection and segmentation, there
-    are at most as many as CPU cores.
+    """Number of processes that load image files. For detection and segmentation, it is
+    at most the number of CPU cores.
     """
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of the training images that is held out. Each epoch is measured on the
     held-out images. The test set is measured once, at the end.
     """
     mean: Annotated[list[float], Field(min_length=1)] | None = None
-    """Mean of the pixel values (0 to 1) of each channel, or one mean for all channels. By
-    default, it is the mean that the published weights were trained with, if training
-    starts from such weights; otherwise ImageNet's mean for image files, and the mean of
-    the training images for data in memory.
+    """Mean of the pixel values (0 to 1) of each channel, or one mean for all channels.
+    By default, if training starts from published weights: the mean with which they were
+    trained. Otherwise ImageNet's mean for image files, and the mean of the training
+    images for data in memory.
     """
     std: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = (
         None
     )
-    """Standard deviation of each channel, or one for all, of values from 0 to 1; by
-    default from the same source as the mean.
+    """Standard deviation of the pixel values (0 to 1) of each channel, or one for all
+    channels. The default is from the same source as that of `mean`.
     """
     crop: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of a test image's shorter side that the central crop takes, for image
-    files; by default that of the published weights that training starts from, else
-    0.875.
+    """For image files: share of a test image's shorter side that the central crop
+    takes. By default 0.875, or the share of the published weights from which training
+    starts.
     """
     crop_mode: Literal["center", "squash", "border"] | None = None
-    """center keeps a test image's proportions, squash makes it square first, border
-    pads it to a square, for image files; by default the mode of the published weights
-    that training starts from, else center.
+    """For image files, how a test image is prepared for the crop: center keeps its
+    proportions, squash makes it square, border pads it to a square. By default center,
+    or the mode of the published weights from which training starts.
     """
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    """How test images are resized, for image files; by default as for the published
-    weights that training starts from, else as the recipe resizes training images.
+    """For image files: how test images are resized. By default like training images
+    (recipe.interpolation), or as for the published weights from which training starts.
     """
 
 
@@ -277,7 +278,8 @@ class SeedsForm(Form):
     vary: Vary = None
     """What a seed decides: init, the initial weights; order, the order of the images
     and all else that is drawn while training; split, which training images are held out
-    or used. By default [init, order]; what is left out is the same for all seeds.
+    (data.validation), and which ones are used (data.train_images). By default [init,
+    order]. A source that is not in the list is the same for all seeds.
     """
 
 
@@ -293,8 +295,8 @@ class AdaptiveForm(Form):
 
 class UntilDecidedForm(Form):
     until_decided: Annotated[int, Field(ge=3, le=1000)]
-    """In a design: the most seeds that a cell gets; it gets more only while its verdict
-    is inconclusive.
+    """In a design: the most seeds that a cell gets. A cell gets more seeds than `start`
+    only while its verdict is inconclusive.
     """
     start: Annotated[int, Field(ge=2)] = 3
     """Seeds that every cell gets."""
@@ -312,8 +314,9 @@ class FinalForm(Form):
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
         Discriminator(_which_count),
     ]
-    """Number of seeds, or the seeds themselves. None will be added, so verdicts use the
-    whole 5 % instead of 4.5 %; what is added later has no verdict.
+    """Number of seeds, or the seeds themselves. You promise to add no seeds, so
+    verdicts use the whole 5 % instead of 4.5 %. If you add seeds or rows later, these
+    have no verdicts.
     """
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""
@@ -321,7 +324,9 @@ class FinalForm(Form):
 
 class DiagnosticsForm(Form):
     names: Annotated[list[str], Field(min_length=1)] | None = None
-    """Which diagnostics; by default all that are cheap to take and to store."""
+    """Names of the diagnostics. By default all except token_similarity and lipschitz,
+    which are expensive.
+    """
     images: Annotated[int, Field(ge=1, le=MOST_WHOLE)] = 64
     """On how many test images."""
     every: Annotated[int, Field(ge=1, le=MOST_WHOLE)] | None = None
@@ -357,16 +362,16 @@ class SpaceForm(Form):
         ]
         | None
     ) = None
-    """Name of the study; by default the file's name without its suffix, or its path
-    below a folder search_spaces.
+    """Name of the study. By default the name of the file without its suffix. If the
+    file is in a folder search_spaces, the name includes the path below this folder.
     """
     backbone: ShortOrFull[BackboneForm] | None = None
     """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
     leave it out if the backbone is a factor.
     """
     factors: dict[str, list[OneLevel]]
-    """Levels of each factor that varies. The first is the baseline unless `baseline`
-    says otherwise.
+    """Levels of each factor that varies. The first level of a list is the factor's
+    baseline level, unless `baseline` names another one.
     """
     fixed: dict[str, OneLevel] = {}
     """Levels of factors that do not vary."""
@@ -386,8 +391,8 @@ class SpaceForm(Form):
     unmodified backbone, as in a paper's table; the first item is the reference.
     """
     published: str = ""
-    """The table of a paper that has the same rows, such as augvit/table3; `ablate table
-    --published` shows the paper's values beside yours.
+    """A table of a paper with the same rows as this study, such as augvit/table3;
+    `ablate table --published` shows the paper's values beside yours.
     """
     task: str = "classification"
     """What the networks are trained for: classification, detection or segmentation."""
@@ -397,10 +402,12 @@ class SpaceForm(Form):
     """
     trainer: Annotated[str, Field(min_length=1)] | None = None
     """A training of your own, by its name in the file that `--with` loads. It has its
-    own network and data, and `factors` are those that it declares.
+    own network and data, and it declares the possible `factors`.
     """
     pretrained: bool | str = False
-    """true: start from the weights that timm publishes; or a checkpoint file."""
+    """The weights from which training starts: those that timm publishes (true), or
+    those of a checkpoint file.
+    """
     teacher: TeacherForm | None = None
     """The trained network that a cell learns from if its recipe.distillation is soft,
     soft-code or hard.
@@ -411,9 +418,9 @@ class SpaceForm(Form):
         | Annotated[DiagnosticsForm, Tag("<full>")],
         Discriminator(_which_diagnostics),
     ] = False
-    """Diagnostics to take in each network at the end. true takes all but
-    token_similarity and lipschitz, and a list takes those that it names. A mapping can
-    also say on how many images and after which epochs.
+    """Diagnostics to take in each network at the end: all except token_similarity and
+    lipschitz (true), or the listed ones. A mapping can also say on how many images and
+    after which epochs.
     """
     seeds: Annotated[
         Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
@@ -426,23 +433,24 @@ class SpaceForm(Form):
     ] = 3
     """A number N of seeds, which are then 0 to N - 1, or a list of the seeds
     themselves. Every cell is trained with every seed. If you promise to add no seeds
-    later, write {final: N}: the verdicts then find more effects. In a design also
-    {until_decided: N}, in a search {adaptive: N}. {count: N, vary: [order]} says what
-    seeds decide.
+    later, write {final: N}: the verdicts then find more effects. A design also accepts
+    {until_decided: N}, and a search {adaptive: N}: cells then get different numbers of
+    seeds. {count: N, vary: [order]} says what seeds decide.
     """
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""
     recipe: ShortOrFull[RecipeForm] = "small"  # type: ignore[valid-type]
-    """Recipe by name, or a preset with changes."""
+    """A preset by name, or a mapping of the keys that change a preset."""
     metric: Metrics = {}
-    """The metric that decides, taken at the last epoch on the test set, and its
-    direction; by default the first metric of the task or of your trainer. In a search,
-    costs can be further objectives, as in {top1: max, flops: min}.
+    """The metric that cells are compared by, and its direction. It is measured on the
+    test set after the last epoch, unless recipe.select is best. By default the first
+    metric of the task or of your trainer. In a search, costs can be further objectives,
+    as in {top1: max, flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None
-    """The least difference of the metric that matters; by default 0.5 percentage
-    points, for the loss 0.02. A trainer's metric has the margin of its
-    declaration, by default 0.
+    """The smallest difference of the metric that matters. By default 0.5 percentage
+    points; for the loss 0.02; for a metric of your own, the margin in its declaration,
+    or none.
     """
     primary: list[
         Annotated[
@@ -454,10 +462,10 @@ class SpaceForm(Form):
     ] = []
     """The comparisons that the study is about, the most important one first: rows, by
     the levels in which they differ from row 0 or by their number; or factors; or
-    [controls], the comparisons with controls. Each row and each factor is tested at the
-    full significance level, but only if every comparison before it has the verdict
-    helps or hurts. With few seeds, such a test finds many more effects than a test of
-    all rows.
+    [controls], the comparisons with controls. Each of them is tested at the full
+    significance level, but only if every comparison before it has the verdict `helps`
+    or `hurts`. With few seeds, these tests find many more effects than tests of all
+    rows.
     """
     labels: dict[str, str] = {}
     """Names for tables and figures. The key is a factor, or a factor and a level such as
@@ -465,8 +473,8 @@ class SpaceForm(Form):
     names.
     """
     keep: Keep = "last"
-    """What stays on disk of a completed trial: last (its whole checkpoint), best (its
-    last and best weights), none.
+    """What stays on disk of a completed trial: its whole last checkpoint (last), only
+    the weights of the last and the best epoch (best), or nothing (none).
     """
     limits: Annotated[
         Annotated[dict[Bounded, str], Tag("<full>")]
@@ -477,10 +485,10 @@ class SpaceForm(Form):
     texts such as "flops <= 1.05 * baseline.flops".
     """
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
-    """What one trial occupies; fractions share a device."""
+    """CPU cores and GPUs of one trial. With fractions, trials share a device."""
     control: Literal["iso-params", "iso-flops"] | None = None
-    """Adds a control for each variant: the baseline, widened or narrowed to the cost of
-    the variant. It shows what more capacity alone would give.
+    """Adds a control for each variant: the baseline with another width, which costs
+    about as much as the variant. A control shows what capacity alone would give.
     """
     scheduler: ShortOrFull[SchedulerForm] = "fifo"  # type: ignore[valid-type]
     """fifo trains every trial to its end; asha, hyperband and median stop the worse

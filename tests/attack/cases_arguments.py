@@ -246,8 +246,8 @@ def listed() -> str:
 def costs() -> Iterator[Case]:
     """One model's cost: names, levels and sizes."""
     name = "deit_tiny_patch16_224"
-    yield typed("cost", says="name a search space or a model")
-    yield typed("cost", SPACE, "--model", name, says="name a search space or a model")
+    yield typed("cost", says="name a space or a model")
+    yield typed("cost", SPACE, "--model", name, says="name a space or a model")
     yield typed("cost", SPACE, "--set", "layout=parallel", says="go with --model")
     yield typed("cost", SPACE, "--classes", "10", says="go with --model")
     yield typed("cost", "--model", "", says="unknown backbone ''")

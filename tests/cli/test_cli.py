@@ -339,8 +339,8 @@ def test_another_store_and_another_folder(say: Say) -> None:
         (("status",), "no store at"),
         (("query", "SELECT 1"), "no store at"),
         (("resume",), "no store at"),
-        (("cost",), "name a search space or a model"),
-        (("cost", "tiny.yaml", "--model", "x"), "name a search space or a model"),
+        (("cost",), "name a space or a model"),
+        (("cost", "tiny.yaml", "--model", "x"), "name a space or a model"),
         (("cost", "tiny.yaml", "--set", "a=1"), "go with --model"),
         (("cost", "tiny.yaml", "--classes", "7"), "go with --model"),
         (

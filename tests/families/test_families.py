@@ -323,7 +323,11 @@ def test_swins_edits_see_one_window() -> None:
     [
         ("cait_xxs24_224", {"talking_heads": "both"}, "talks across heads already"),
         ("pvt_v2_b0", {"ffn.kernel": 3}, "depthwise convolution of its own"),
-        ("poolformer_s12", {"attnscale": True}, "it pools where others attend"),
+        (
+            "poolformer_s12",
+            {"attnscale": True},
+            "it has pooling in the place of attention",
+        ),
         (
             "swin_tiny_patch4_window7_224",
             {"patch.cosine": 1.0},
