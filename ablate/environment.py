@@ -29,6 +29,6 @@ def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
         return number
     least = "from 0 up (0: never)" if or_never else "above 0"
     raise AblateError(
-        f"{name} = {said!r} is no number of seconds {least}; write one as in"
+        f"{name} = {said!r} is not a number of seconds {least}; set it as in"
         f" {name}={usual:g}, or unset it"
     )

@@ -62,9 +62,9 @@ class Options:
         if self.cpus is not None or self.gpus is not None:
             raise ExecutorError(
                 f"{option('cpus')} and {option('gpus')} are for this machine; with"
-                f" {option('ray_address')} {self.ray_address} the nodes of the cluster"
-                " say what they have (ray start --num-cpus, --num-gpus), and the space"
-                " what a trial needs (resources)"
+                f" {option('ray_address')} {self.ray_address} each node declares its"
+                " own (ray start --num-cpus, --num-gpus), and the key resources of the"
+                " space declares what a trial needs"
             )
 
     @property

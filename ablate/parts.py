@@ -176,8 +176,9 @@ class Trainer:
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
-                    f"{place}: '{name}' is a key of built-in training, so a factor cannot"
-                    " have this name; list fields of the recipe under recipe=[...]"
+                    f"{place}: '{name}' is a key of built-in training, so a factor"
+                    " cannot have this name; if your trainer reads this field of the"
+                    " recipe, list it in recipe=[...]"
                 )
 
     def _check_metrics(self, place: str) -> None:
@@ -192,8 +193,8 @@ class Trainer:
             seen.add(metric.name)
         if not self.metrics[0].compared:
             raise AblateError(
-                f"{place}: the first metric, {self.metrics[0].name}, decides a study, so"
-                " it must not have compared=False"
+                f"{place}: the first metric, {self.metrics[0].name}, is the one by"
+                " which cells are compared, so it must not have compared=False"
             )
 
     def defaults(self) -> dict[str, Level]:

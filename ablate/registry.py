@@ -273,8 +273,8 @@ def _load_installed(source: Source) -> None:
     known = _sources.get(source.module)
     if known is None or known.hash != source.hash:
         raise AblateError(
-            f"the installed package of {source.module} on this machine is not that of"
-            " the driver; install the same version"
+            f"the installed package of {source.module} on this machine differs from"
+            " that of the driver; install the driver's version here"
         )
 
 
@@ -366,8 +366,8 @@ def _refuse_loaded(source: Source, folder: Path) -> None:
             # Another file of the user has imported the same helper.
             continue
         raise AblateError(
-            f"with {source.path}: {file} needs the module name '{name}', which {other}"
-            " has; give the file another name"
+            f"with {source.path}: {file} and {other} would both be the module"
+            f" '{name}'; rename the file"
         )
 
 
@@ -433,10 +433,10 @@ def _refuse_unseen(part: Part) -> None:
         return
     if not _scripts(part.record, Path(part.source.path).parent):
         raise AblateError(
-            f"with {part.source.path}: trainer {part.name}: no word of its command names"
-            f" a file in {Path(part.source.path).parent}, so a changed program would"
-            " keep old results; name the script, or declare a revision, as in"
-            " revision=1"
+            f"with {part.source.path}: trainer {part.name}: its command names no file"
+            f" in {Path(part.source.path).parent}, so old results would stay valid"
+            " when your program changes; write the path of the script in the command,"
+            " or declare a revision, as in revision=1"
         )
 
 

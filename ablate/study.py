@@ -175,9 +175,8 @@ class Study:
         if of in ("importance", "images"):
             if margin is not None:
                 raise AblateError(
-                    f"{option('margin')} {margin:g} is for verdicts;"
-                    f" {option('of')} {of} has none:"
-                    " leave it out"
+                    f"{option('margin')} {margin:g} is for verdicts, and"
+                    f" {option('of')} {of} prints none; leave {option('margin')} out"
                 )
             if of == "images":
                 return self._images(results, declared)
@@ -335,8 +334,9 @@ class Study:
         }
         if not printed:
             raise AblateError(
-                f"no row of {self.name} is one of {declared.claim.published}, so there is"
-                " nothing to show beside it"
+                f"no row of {self.name} has the levels of a row of"
+                f" {declared.claim.published}, so there are no published values to"
+                " show"
             )
         return printed
 

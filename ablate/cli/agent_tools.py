@@ -181,7 +181,8 @@ class Tools:
         """Starts a run with what is left of the budget."""
         if self._run is not None and self._run.poll() is None:
             raise AblateError(
-                f"{self._study} is training; `wait` for its end, or `stop` it"
+                f"a run of {self._study} is still training; call `wait` until it ends,"
+                " or `stop`"
             )
         left = self._flags(study)
         folder = self.runs / "spaces"
@@ -329,7 +330,7 @@ class Tools:
 
     def _waited(self, seconds: float) -> answers.Run:
         if self._run is None:
-            raise AblateError("nothing was run by this server; call `run` first")
+            raise AblateError("this server has started no run yet; call `run` first")
         deadline = time.monotonic() + seconds
         # In short steps, so that the server can end meanwhile.
         while self._run.poll() is None and time.monotonic() < deadline:

@@ -174,7 +174,8 @@ def _space_times(plan: Plan) -> _Times:
         if not torch.cuda.is_available():
             raise AblateError(
                 f"--timing: resources.gpus = {space.resources.gpus:g}, but this"
-                " process sees no GPU; run it where trials run, or remove the key"
+                " process sees no GPU; run the command on a machine with GPUs, or"
+                " remove resources.gpus"
             )
     # What a process of a trial computes at once.
     parts = space.recipe.accumulate * space.resources.processes

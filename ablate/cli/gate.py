@@ -94,14 +94,15 @@ def _effect(study: str, row: int, url: str) -> Effect:
     declared = stored.read()[1]
     if primary_is_elsewhere(declared.criterion.primary):
         raise AblateError(
-            f"{study}: its rows are exploratory, because `primary` names other"
-            f" comparisons; see {advice.command('effects', study)} --of"
+            f"{study}: comparisons of rows are exploratory, because `primary` names"
+            f" other comparisons; see {advice.command('effects', study)} --of"
             f" {'factors' if primary_factors(declared.criterion.primary) else CONTROLS}"
         )
     found = {effect.row: effect for effect in stored.effects()}
     if row not in found:
         rows = ", ".join(map(str, found)) or "none"
         raise AblateError(
-            f"{study}: row {row} is not compared with row 0; rows that are: {rows}"
+            f"{study}: row {row} is not compared with row 0; the rows that are"
+            f" compared with it: {rows}"
         )
     return found[row]

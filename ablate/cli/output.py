@@ -217,7 +217,7 @@ class Steps:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._told = time.monotonic()
+        self._shown_at = time.monotonic()
         self._first: tuple[int, float] | None = None
 
     def __call__(self, done: int, of: int) -> None:
@@ -228,8 +228,8 @@ class Steps:
             end = "\n" if done == of else ""
             # The rest of a longer line before it is erased.
             print(f"\r{text}\x1b[K", end=end, file=sys.stderr, flush=True)
-        elif now - self._told > self.SECONDS:
-            self._told = now
+        elif now - self._shown_at > self.SECONDS:
+            self._shown_at = now
             tell(text)
 
     def _left(self, done: int, of: int, now: float) -> str:

@@ -144,8 +144,8 @@ class Progress:
         if self._until and len(self._trials) > before:
             rows = ", ".join(str(cell.index) for cell in cells)
             self._say(
-                f"some rows are inconclusive: {len(self._trials) - before} more trials"
-                f" (rows {rows})"
+                f"inconclusive so far: rows {rows}; {len(self._trials) - before} more"
+                " trials"
             )
 
     def _label(self, cells: Iterable[Cell]) -> None:
@@ -195,13 +195,13 @@ class Progress:
             )
         if not self._live:
             if happened.status == Status.COMPLETED and value is not None:
-                told = f"{self._word} {value:.{self._digits}f}"
+                result = f"{self._word} {value:.{self._digits}f}"
             else:
-                told = happened.status.value
+                result = happened.status.value
             left = self._seconds_left()
             time_ = f", {duration(left)} left" if left else ""
             self._say(
-                f"[{self._done}/{len(self._trials)}{time_}] {self._labels[key]}: {told}"
+                f"[{self._done}/{len(self._trials)}{time_}] {self._labels[key]}: {result}"
             )
         if happened.status == Status.FAILED:
             last_line = (happened.error.strip().splitlines() or ["no message"])[-1]
@@ -216,7 +216,9 @@ class Progress:
             self._stop_bars()
             self._live = False
             sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the process ends
-        self._say("stopping after the running epochs; repeat to stop at once")
+        self._say(
+            "stopping after the running epochs; press Ctrl-C again to stop at once"
+        )
 
     def _say(self, text: str) -> None:
         """Prints one line, with line feeds and control sequences escaped."""

@@ -28,16 +28,14 @@ def status(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]",
-            help="Study whose trials are listed. [default: a list of all studies]",
+            metavar="[STUDY]", help="Study whose trials to list. [default: all]"
         ),
     ] = None,
     errors: Annotated[
         bool,
         typer.Option(
             "--error-budget",
-            help="Show which findings stand in the error budget, which covers all"
-            " studies of the store.",
+            help="Show which findings stand in the error budget of the store.",
         ),
     ] = False,
     store: StoreOption = "",
@@ -90,15 +88,13 @@ def table(
         typer.Option(
             "--caption",
             metavar="LATEX",
-            help="With --format latex: the caption. [default: the question]",
+            help="For LaTeX: the caption. [default: the question]",
         ),
     ] = "",
     label: Annotated[
         str,
         typer.Option(
-            "--label",
-            metavar="KEY",
-            help="With --format latex: the label. [default: tab:STUDY]",
+            "--label", metavar="KEY", help="For LaTeX: the label. [default: tab:STUDY]"
         ),
     ] = "",
     columns: Annotated[
@@ -106,8 +102,7 @@ def table(
         typer.Option(
             "--columns",
             metavar="A,B,...",
-            help="With --format latex: the columns. [default: those whose values"
-            " differ]",
+            help="For LaTeX: the columns. [default: those whose values differ]",
         ),
     ] = "",
     labels: Annotated[
@@ -115,19 +110,14 @@ def table(
         typer.Option(
             "--labels",
             metavar="COLUMN=LATEX",
-            help="With --format latex: the heading of a column. COLUMN:LEVEL=LATEX"
-            " sets the text of a level. Repeatable.",
+            help="For LaTeX: heading of a column or level (COLUMN:LEVEL). Repeatable.",
         ),
     ] = None,
     wide: Annotated[
-        bool,
-        typer.Option(
-            "--wide", help="With --format latex: span both columns of a page."
-        ),
+        bool, typer.Option("--wide", help="For LaTeX: span both columns of a page.")
     ] = False,
     no_bold: Annotated[
-        bool,
-        typer.Option("--no-bold", help="With --format latex: print no mean in bold."),
+        bool, typer.Option("--no-bold", help="For LaTeX: print no mean in bold.")
     ] = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
@@ -191,14 +181,11 @@ def effects(
         Kind,
         typer.Option(
             "--of",
-            help=(
-                "rows: each row against row 0. controls: each variant against its"
-                " control. factors: main effects. interactions: of each pair of"
-                " factors. contributions: each factor added alone, each factor left"
-                " out, and Shapley values. importance: each factor's share of the"
-                " variance, exact in a complete grid. images: each row against row 0"
-                " on new images."
-            ),
+            help="rows: each row against row 0. controls: each variant against its"
+            " control. factors: main effects. interactions: of each pair of factors."
+            " contributions: each factor added alone, each factor left out, and Shapley"
+            " values. importance: each factor's share of the variance, exact in a"
+            " complete grid. images: each row against row 0 on new images.",
         ),
     ] = Kind.rows,
     margin: Annotated[
@@ -299,7 +286,7 @@ def plot(
     diagnostic: Annotated[
         str,
         typer.Option(
-            "--diagnostic", help="Draw this stored diagnostic by layer instead of --of."
+            "--diagnostic", help="Draw a stored diagnostic by layer, not --of."
         ),
     ] = "",
     rows: Annotated[
@@ -334,8 +321,7 @@ def plot(
     title: Annotated[
         bool,
         typer.Option(
-            "--title/--no-title",
-            help="Draw the title. A .html file has it in any case.",
+            "--title/--no-title", help="Draw the title; .html files always have it."
         ),
     ] = True,
     store: StoreOption = "",
@@ -390,7 +376,8 @@ def report(
     """Write one HTML file with question, verdicts, tables, figures, findings, cost and
     provenance.
 
-    A browser opens it without an internet connection."""
+    A browser opens it without an internet connection.
+    """
     from ablate.errors import AblateError
     from ablate.html_report import write_report
     from ablate.study import Study
@@ -565,7 +552,8 @@ def export(
 
     if (to is None) == (not optuna):
         raise AblateError(
-            f"name one destination: ablate export {escape.shell(study)} --to"
+            "name exactly one destination, a file or a storage: ablate export"
+            f" {escape.shell(study)} --to"
             f" {escape.shell(study.replace('/', '-'))}.parquet, or --optuna"
             " sqlite:///optuna.db"
         )
@@ -594,7 +582,8 @@ def import_(
 ) -> None:
     """Import studies from another store.
 
-    A trial that has a result in both stores keeps the result of your store."""
+    A trial that has a result in both stores keeps the result of your store.
+    """
     from ablate.store.merge import refuse_missing
     from ablate.store.writer import Writer
 
@@ -603,8 +592,8 @@ def import_(
     refuse_missing(other)
     with Writer(url_of(store, runs)) as writer:
         merged = writer.merge(other, studies or ())
-    told = ", ".join(merged.studies) or "no new study"
+    names = ", ".join(merged.studies) or "no new study"
     tell(
-        f"{told}: {merged.trials} trials with a result were imported, {merged.known} were"
-        " already here."
+        f"{names}: {merged.trials} trials with a result were imported, {merged.known}"
+        " were already here."
     )

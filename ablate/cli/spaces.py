@@ -211,8 +211,8 @@ def cost(
     if file is not None:
         if settings or image_size or classes or operators:
             raise AblateError(
-                "--set, --image-size, --classes and --operators go with --model; in a"
-                " space, write them in the file"
+                "--set, --image-size, --classes and --operators are for --model only;"
+                " the file of a space contains factors and image sizes itself"
             )
         with busy("counting costs"):
             table = cost_tables.space_cost_table(file, url_of(store, runs), timing)
@@ -303,7 +303,8 @@ def check(
 ) -> None:
     """Check your own parts against the rules that built-in parts follow.
 
-    The exit code is 1 if a part breaks a rule."""
+    The exit code is 1 if a part breaks a rule.
+    """
     from ablate.cli.verb_output import checked
 
     table, broken = checked()

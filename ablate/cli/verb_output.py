@@ -220,8 +220,8 @@ def diagnosed(
         )
     if not looked.trials:
         raise AblateError(
-            "no finished trial has a checkpoint; `ablate run` and `ablate resume` write"
-            " them"
+            "no completed trial has a checkpoint; `ablate run` and `ablate resume`"
+            " write checkpoints while they train"
         )
     for study in looked.studies:
         shown = Study(study, options.url)
@@ -278,11 +278,11 @@ def reproduced(trial: str, options: Options) -> bool:
     outcome = reproduce(trial, options, Steps("epoch"))
     for name, (before, now) in outcome.changed.items():
         say(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
-    told = (
+    what = (
         f"{outcome.study}, trial {outcome.trial}: {outcome.metric} {outcome.found:.6g}"
     )
     if outcome.same:
-        say(f"{told}: bit-identical in all {outcome.epochs} epochs.")
+        say(f"{what}: bit-identical in all {outcome.epochs} epochs.")
         return True
     where = f"from epoch {outcome.first} on" if outcome.first else "in the final test"
     if outcome.noise is None:
@@ -295,7 +295,7 @@ def reproduced(trial: str, options: Options) -> bool:
         verdict = "agrees within seed noise"
     else:
         verdict = "does NOT agree"
-    say(f"{told}, stored {outcome.stored:.6g}: differs {where}; {verdict}{noise}.")
+    say(f"{what}, stored {outcome.stored:.6g}: differs {where}; {verdict}{noise}.")
     return outcome.agrees
 
 

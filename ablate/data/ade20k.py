@@ -87,5 +87,7 @@ def _pairs(path: str, split: str) -> list[tuple[Path, Path]]:
     pairs = [(one, annotations / f"{one.stem}.png") for one in sorted(images.iterdir())]
     for image, annotation in pairs:
         if not annotation.is_file():
-            raise DataError(f"data: {image} has no annotation {annotation}")
+            raise DataError(
+                f"data: the image {image} has no annotation file {annotation}"
+            )
     return pairs

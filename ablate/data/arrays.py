@@ -72,7 +72,8 @@ def load(data: Data) -> Arrays:
     ):
         if wanted and wanted > got:
             raise DataError(
-                f"data: {split}_images = {wanted}, but {data.name} has {got}"
+                f"data: {split}_images = {wanted}, but {data.name} has only {got}"
+                f" {split} images"
             )
     train, held_out = parted(
         drawn(len(images), data.train_images, data.split), data.validation, data.split
@@ -160,7 +161,8 @@ def read_own(name: str) -> Splits:
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
         raise DataError(
             f"data: {name} has training images of {arrays['x_train'].shape[1:]} and"
-            f" test images of {arrays['x_test'].shape[1:]}; they must be equal"
+            f" test images of {arrays['x_test'].shape[1:]}; both must have the same"
+            " shape"
         )
     return (
         _images(arrays["x_train"]),
@@ -448,15 +450,16 @@ def npz_shape(path: Path) -> Shape:
         if images.shape[1:] != tested.shape[1:]:
             raise DataError(
                 f"data: x_train in {path} has images of {list(images.shape[1:])},"
-                f" x_test of {list(tested.shape[1:])}; give both one shape"
+                f" x_test of {list(tested.shape[1:])}; give both the same shape"
             )
         highest = {
             split: _highest_label(archive, path, split) for split in ("train", "test")
         }
     if highest["test"] > highest["train"]:
         raise DataError(
-            f"data: y_test in {path} has class {highest['test']}, y_train none beyond"
-            f" {highest['train']}; each test class needs training images"
+            f"data: y_test in {path} has class {highest['test']}, but the highest"
+            f" class in y_train is {highest['train']}; each test class needs training"
+            " images"
         )
     return Shape(
         image_size=images.shape[1],

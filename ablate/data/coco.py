@@ -108,7 +108,8 @@ class CocoScenes:
         if not told:
             raise DataError(
                 f"data: annotation {annotation.get('id')} of {self._folder} has no"
-                " segmentation, which a head with masks learns from; use head: detr"
+                " segmentation, and a head with masks needs one for each object; use"
+                " head: detr"
             )
         return torch.from_numpy(decoded(told, height, width))
 
@@ -158,15 +159,16 @@ def describe_coco(path: str) -> tuple[int, int, str]:
     if numbers[0] != numbers[1]:
         other = sorted(set(numbers[0]) ^ set(numbers[1]))
         raise DataError(
-            f"data: the annotations of the two splits in {shortened(path)} have different"
-            f" categories: {', '.join(map(str, other))} are in one of them only"
+            f"data: the annotations of the two splits in {shortened(path)} have"
+            f" different categories: {', '.join(map(str, other))} are in only one of"
+            " the splits"
         )
     names = [_category_names(content) for content in contents]
     for number in names[0].keys() & names[1].keys():
         if names[0][number] != names[1][number]:
             raise DataError(
                 f"data: category {number} is {names[0][number]!r} in the training"
-                f" annotations and {names[1][number]!r} in the others"
+                f" annotations and {names[1][number]!r} in the test annotations"
             )
     classes = len(numbers[0])
     images = len(_images_with_objects(contents[0]))

@@ -220,9 +220,9 @@ def _refuse_other_sizes(images: Any, data: Data) -> None:
     width, height = images[0][0].size
     if (width, height) != (data.image_size, data.image_size):
         raise DataError(
-            f"data: the first image has {width} x {height} pixels, and"
-            " recipe.crop_padding takes images as they are; set data.image_size to"
-            " their side, or recipe.crop_padding to 0"
+            f"data: the first image has {width} x {height} pixels. With"
+            " recipe.crop_padding, images are not resized: set data.image_size to the"
+            " side of the images, or recipe.crop_padding to 0"
         )
 
 

@@ -55,8 +55,8 @@ class InlineExecutor:
         cores = order.cpus or os.cpu_count() or 1
         if order.resources.cpus > cores:
             raise ExecutorError(
-                f"resources.cpus = {order.resources.cpus:g}, but there are {cores} CPUs"
-                " to use; lower it in the space"
+                f"resources.cpus = {order.resources.cpus:g}, but only {cores} CPUs can"
+                " be used; lower resources.cpus in the space"
             )
         for job in order.jobs:
             if stop():

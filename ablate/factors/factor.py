@@ -321,7 +321,10 @@ class Factor:
     def __post_init__(self) -> None:
         hooks = [name for name in HOOKS if getattr(self, name) is not None]
         if not hooks:
-            raise ValueError(f"factor '{self.name}' has none of {', '.join(HOOKS)}")
+            raise ValueError(
+                f"factor '{self.name}' has no hook; it needs at least one"
+                f" of {', '.join(HOOKS)}"
+            )
         needs: list[BackbonePart] = []
         for name in hooks:
             needs += HOOKS[name][1]

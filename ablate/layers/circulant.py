@@ -41,7 +41,7 @@ class CirculantProjection(nn.Module):
     ) -> None:
         super().__init__()
         if width % blocks:
-            raise ValueError(f"{blocks} blocks do not divide a width of {width}")
+            raise ValueError(f"the width {width} is not a multiple of {blocks} blocks")
         self.width = width
         self.blocks = blocks
         self.count = count

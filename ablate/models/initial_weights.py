@@ -47,8 +47,8 @@ def _same_file(start: InitialWeights, key: str) -> State:
     """Returns the tensors of a file, which must be the one used for the plan."""
     if file_identity(Path(start.path)) != start.identity:
         raise CheckpointError(
-            f"{key}: {start.path} has changed since the trial was planned; plan it"
-            " again"
+            f"{key}: {start.path} has changed since the trial was planned; run the"
+            " study again"
         )
     return read_file(Path(start.path), key)
 
@@ -72,8 +72,9 @@ def _published(backbone: str, key: str) -> State:
         else:
             example = f"weights: FILE.safetensors under {key}"
         raise CheckpointError(
-            f"{key}: the weights of {backbone} could not be fetched ({reason}); where"
-            f" there is no network, fetch them elsewhere and name the file: {example}"
+            f"{key}: the weights of {backbone} could not be fetched ({reason});"
+            " without an internet connection, fetch them on another machine and name"
+            f" the file: {example}"
         ) from error
     state: State = model.state_dict()
     return state

@@ -51,5 +51,5 @@ def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
         if all(unread_reason(space, name, cell.levels) for cell in cells):
             reason = unread_reason(space, name, cells[0].levels)
             raise AblateError(
-                f"{space.name}: no cell reads {name}: {reason}; leave it out"
+                f"{space.name}: no cell reads {name}: {reason}; leave {name} out"
             )

@@ -249,7 +249,7 @@ def matching_row(
         **{name: level for name, level in levels.items() if level is not None},
     }
 
-    def told(settings: Mapping[str, Level], name: str) -> Level | None:
+    def level_of(settings: Mapping[str, Level], name: str) -> Level | None:
         if name in settings:
             return settings[name]
         backbone = str(settings.get("backbone", ""))
@@ -268,8 +268,8 @@ def matching_row(
     def same(row: PublishedRow) -> bool:
         if row.head != head:
             return False
-        reads = {name: told(row.levels, name) for name in table.varies}
-        mine = {name: told(said, name) for name in table.varies}
+        reads = {name: level_of(row.levels, name) for name in table.varies}
+        mine = {name: level_of(said, name) for name in table.varies}
         return all(
             reads[name] == mine[name] or _unread(name, row.levels, said)
             for name in table.varies

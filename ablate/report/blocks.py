@@ -66,9 +66,9 @@ class Blocks:
         self._seeds = len(seeds) - 1
         if len(seeds) < 2 or len(self.cells) < 2:
             raise AblateError(
-                f"{results.name}: there is no spread to measure with {len(seeds)} seeds"
-                f" in {len(self.cells)} completed cells; train at least two cells with"
-                " two seeds each, better three"
+                f"{results.name}: the spread cannot be measured with {len(seeds)}"
+                f" seeds in {len(self.cells)} completed cells; train at least two"
+                " cells with at least two seeds each; three seeds are better"
             )
         self._x = np.array(rows)
         self._values = np.array(values)
@@ -80,8 +80,9 @@ class Blocks:
         self._freedom = len(values) - int(np.linalg.matrix_rank(self._x))
         if self._freedom < 1:
             raise AblateError(
-                f"{results.name}: there are too few results to estimate the spread, because"
-                " the means of cells and seeds use up all of them; add a seed"
+                f"{results.name}: there are too few results to estimate the spread,"
+                " because the means of cells and seeds leave no degree of freedom; add"
+                " a seed"
             )
         residuals = self._values - self._x @ (self._solve @ self._values)
         self._variance = float(residuals @ residuals) / self._freedom

@@ -69,10 +69,9 @@ def known_before(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "known before",
-            f"{rows_text(rows)}: {known}, so results may be the reason to compare these"
-            " rows. They are exploratory. Train"
-            f" them and row 0 with seeds that were not trained before: seeds: [...] in"
-            f" {study.file}.",
+            f"{rows_text(rows)}: {known}, so results may be the reason to compare"
+            " these rows. The comparisons are exploratory. Train these rows and row 0"
+            f" with seeds that were not trained before: seeds: [...] in {study.file}.",
             study.again(),
         )
 
@@ -96,8 +95,8 @@ def left_out_seeds(study: Read) -> Iterator[Finding]:
         seeds = sorted(set().union(*left_out.values()))
         yield Finding(
             "seeds left out",
-            f"{rows_text(sorted(left_out))}: seeds {', '.join(map(str, seeds[:8]))} were"
-            " trained before the study was declared, and it leaves them out. Declare"
-            f" all seeds in {study.file}.",
+            f"{rows_text(sorted(left_out))}: seeds {', '.join(map(str, seeds[:8]))}"
+            " were trained before the study was declared, but the study does not"
+            f" contain them. Declare all seeds in {study.file}.",
             study.again(),
         )

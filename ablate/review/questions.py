@@ -274,9 +274,10 @@ def _not_confirmed(study: Read) -> Iterator[Finding]:
     best = better(means, key=lambda row: means[row])
     yield Finding(
         "not confirmed",
-        f"row {best} is the best of {len(means)} cells on the seeds that chose it, so a"
-        " part of its lead is luck. Add confirm: 5 to the strategy in"
-        f" {study.file}: it trains the best cells and row 0 on fresh seeds.",
+        f"row {best} was chosen as the best of {len(means)} cells, and its mean is"
+        " over the seeds of this choice, so a part of its lead is luck. Add confirm: 5"
+        f" to the strategy in {study.file}: it trains the best cells and row 0 on"
+        " fresh seeds.",
         study.again(),
     )
 
@@ -410,8 +411,8 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
             "no iso-cost control",
             f"{rows_text(rows)}: better than row 0, but also more expensive, and no"
             " other width of the baseline is nearer in cost, so row 0 is the control."
-            f" Say so, or use a wider backbone in {study.file}: its possible widths lie closer"
-            " together.",
+            f" Report this, or use a wider backbone in {study.file}: the steps between"
+            " its possible widths are smaller.",
             study.again(),
         )
 
@@ -445,9 +446,10 @@ def _never_alone(study: Read) -> Iterator[Finding]:
     if lonely:
         yield Finding(
             "never ablated",
-            f"{', '.join(lonely)}: never added alone and never left out alone, so the"
-            " separate effect is unknown. Add such a row to"
-            f" {study.file}, or use design: grid, add-one-in or leave-one-out.",
+            f"{', '.join(lonely)}: no row adds this factor alone, and no row leaves"
+            " out this factor alone, so its separate effect is unknown. Add a row of"
+            f" one kind to {study.file}, or use design: grid, add-one-in or"
+            " leave-one-out.",
             study.again(),
         )
 
@@ -497,10 +499,10 @@ def _collapsed(study: Read) -> Iterator[Finding]:
         ]
         yield Finding(
             "collapsed seeds",
-            f"{', '.join(texts)} trainings ended near chance, while most others are"
-            " well above. They are in the means. Report how often each row collapses;"
-            " a lower recipe.lr, more warm-up or clipped gradients (recipe.clip_grad)"
-            f" may prevent it. All of these are in {study.file}.",
+            f"{', '.join(texts)} trainings ended near chance, while most others ended"
+            " well above it. The means include them. Report how often each row"
+            " collapses; a lower recipe.lr, more warm-up or clipped gradients"
+            f" (recipe.clip_grad) may prevent it. All of these are in {study.file}.",
             study.again(),
         )
 
@@ -511,10 +513,9 @@ def _noise_left_out(study: Read) -> Iterator[Finding]:
     if same:
         yield Finding(
             "noise left out",
-            f"All seeds have the same {' and '.join(same)}, so intervals and verdicts do"
-            " not contain the noise that it causes. Others who train these models have"
-            " this noise."
-            f" Leave vary out of the seeds in {study.file}.",
+            f"All seeds have the same {' and '.join(same)}, so intervals and verdicts"
+            " do not include the noise of this source. Others who train these models"
+            f" will see this noise. Remove vary from the seeds in {study.file}.",
             study.again(),
         )
 

@@ -62,8 +62,8 @@ def until_decided(space: Space, most: int) -> Space:
     numbers = space.seeds.numbers
     if numbers != tuple(range(len(numbers))):
         raise AblateError(
-            f"{name} {most} takes seeds 0, 1, ...; {space.name} lists its seeds. Write"
-            f" how many there are instead, as in seeds: {len(numbers)}"
+            f"{name} {most} adds seeds 0, 1, 2, ..., but {space.name} has a list of"
+            f" seeds. Write their number instead, as in seeds: {len(numbers)}"
         )
     looks = space.seeds.looks
     if looks is None:
@@ -71,8 +71,8 @@ def until_decided(space: Space, most: int) -> Space:
         looks = Looks(first=max(2, len(numbers)), most=most, step=LOOK_STEP)
     if looks.first >= most:
         raise AblateError(
-            f"{name} {most} is the most seeds of a cell, and must be more than the"
-            f" {looks.first} seeds that each cell begins with"
+            f"{name} {most} is the largest number of seeds of a cell; it must be above"
+            f" {looks.first}, the number of seeds at the start"
         )
     seeds = replace(
         space.seeds, numbers=tuple(range(most)), looks=replace(looks, most=most)

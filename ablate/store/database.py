@@ -64,8 +64,8 @@ def sqlite_file(url: str) -> Path | None:
         return None
     if not parsed.database or parsed.database == ":memory:":
         raise StoreError(
-            f"{option('store')} '{url}' names no file, and a store must outlive the"
-            " process; write a file as in runs/ablate.db"
+            f"{option('store')} '{url}' is a database in memory, which is lost when"
+            " the process ends; write a file as in runs/ablate.db"
         )
     return Path(parsed.database)
 
@@ -201,7 +201,8 @@ def open_reader(url: str) -> Engine:
         )
     elif not file.exists():
         raise StoreError(
-            f"no store at {file}; `ablate run FILE` makes one, {option('store')} names another"
+            f"there is no store at {file}; `ablate run FILE` makes one, and"
+            f" {option('store')} names another one"
         )
     else:
         check_file(file)
@@ -222,9 +223,9 @@ def open_reader(url: str) -> Engine:
             )
         if revision != HEAD:
             raise StoreError(
-                f"{masked(url)} has revision {revision}, this version of ablate reads"
-                f" {HEAD}; `ablate run` or `ablate resume` brings an older one up to"
-                " date"
+                f"{masked(url)} has revision {revision}, but this version of ablate"
+                f" reads {HEAD}; `ablate run` and `ablate resume` upgrade an older"
+                " store"
             )
     except BaseException:
         # Also after Ctrl-C: a connection must not stay open.

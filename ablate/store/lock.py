@@ -111,8 +111,8 @@ class WriterLock:
             holder = stream.read().strip() or "another process"
             stream.close()
             raise StoreError(
-                f"{holder} is writing to {file}; wait for it, end it, or use another"
-                f" {option('store')}"
+                f"{holder} is writing to {file}; wait until this process ends, stop"
+                f" it, or use another {option('store')}"
             ) from None
         # The content is only for the message above; the kernel's lock decides.
         stream.truncate(0)

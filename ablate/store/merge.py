@@ -98,8 +98,8 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         if here is not None and _declaration(here) != _declaration(study):
             raise StoreError(
                 f"both stores have a study '{study['name']}', declared differently;"
-                " give one of them a `name:` of its own, run it again (nothing is"
-                " trained twice), and import that"
+                " write another `name:` in the file of one of them, run this file"
+                " again (nothing is trained twice), and import the renamed study"
             )
     hashes: dict[str, None] = {}
     new = []

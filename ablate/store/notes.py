@@ -84,7 +84,7 @@ def tags_of(text: str) -> tuple[str, ...]:
     """
     tags = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     if len(tags) > MOST_TAGS:
-        raise AblateError(f"{len(tags)} tags: {MOST_TAGS} are allowed")
+        raise AblateError(f"{len(tags)} tags; at most {MOST_TAGS} are allowed")
     for tag in tags:
         if len(tag) > LONGEST_TAG:
             raise AblateError(
@@ -127,8 +127,8 @@ class Notes:
         """
         if len(note.text) > LONGEST_NOTE:
             raise AblateError(
-                f"the note has {len(note.text):,} characters: {LONGEST_NOTE:,} are"
-                " allowed"
+                f"the note has {len(note.text):,} characters; at most {LONGEST_NOTE:,}"
+                " are allowed"
             )
         self._file.parent.mkdir(parents=True, exist_ok=True)
         here = (_notes.c.study == study) & (_notes.c.trial == trial)

@@ -143,9 +143,9 @@ def _refuse_dangerous_role(connection: Any, engine: Engine) -> None:
         hide_password=True
     )
     raise StoreError(
-        f"the role '{role[0]}' may write files or run programs on the server, and a"
-        " query could make it do so; create a role that only reads, with"
-        f" {READER_ROLE}; then ask with {option('store')} {url}"
+        f"the role '{role[0]}' has the right to write files or to run programs on the"
+        " server, so a query could do this; create a role that can only read, with"
+        f" {READER_ROLE}, and query again with {option('store')} {url}"
     )
 
 

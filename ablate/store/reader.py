@@ -302,8 +302,9 @@ class Reader(TrialReader):
         by_name = {one.name: one for one in metrics}
         if study["metric"] not in by_name:
             raise StoreError(
-                f"the store says that {name} compares by {study['metric']!r}, which its"
-                " space does not have, so it was changed by hand; use a backup copy"
+                f"in the store, {name} compares by {study['metric']!r}, but its space"
+                " has no such metric, so the store was changed by hand; use a backup"
+                " copy"
             )
         metric = by_name[study["metric"]]
         cell_results = tuple(

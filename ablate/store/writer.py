@@ -263,8 +263,9 @@ class Writer:
         )
         if connection.execute(others).scalar_one():
             raise StoreError(
-                f"another driver is at work on study '{space.name}' with another"
-                " declaration; wait for it, or give this one a `name:` of its own"
+                f"another driver is training study '{space.name}' with another"
+                " declaration; wait until it ends, or write another `name:` in your"
+                " file"
             )
 
     def _sign_in(self, connection: Connection, study: int, space: Space) -> None:

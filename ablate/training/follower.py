@@ -26,29 +26,29 @@ def follow(descriptor: int) -> None:
     The pipe ends with the leader.
     """
     pipe = Connection(descriptor)
-    told = queue.SimpleQueue[Any]()
+    commands = queue.SimpleQueue[Any]()
 
     def listen() -> None:
         # A thread of its own, because the main thread may wait long for a dead leader
         # within a step.
         try:
             while True:
-                told.put(pipe.recv())
+                commands.put(pipe.recv())
         except (EOFError, OSError):
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
     warnings.filterwarnings("ignore", message=UNMENDABLE)
     try:
-        task: Task = told.get()
+        task: Task = commands.get()
         if task.device != "cpu":
             torch.cuda.set_device(task.device)
         registry.load_sources(task.sources)
-        group = Follower(task, pipe, told)
+        group = Follower(task, pipe, commands)
         training = Training(
             task.trial, None, device=task.device, threads=task.threads, group=group
         )
-        while told.get() == "epoch":
+        while commands.get() == "epoch":
             # The leader sees the same loss and reports the divergence.
             with contextlib.suppress(Diverged):
                 training.epoch()

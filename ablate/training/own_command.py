@@ -109,8 +109,9 @@ class CommandTraining(OwnTraining):
         place = str(folder).removeprefix("file://")
         if "://" in place:
             raise CheckpointError(
-                f"trainer {self._trainer.name} keeps its own checkpoint, which cannot be"
-                f" at the URL {folder}; use a folder that all nodes mount"
+                f"trainer {self._trainer.name} writes its own checkpoints, and its"
+                f" command cannot write to the URL {folder}; use a folder that all"
+                " nodes mount"
             )
         path = Path(place, "script").resolve()
         path.mkdir(exist_ok=True)

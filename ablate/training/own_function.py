@@ -108,16 +108,16 @@ class FunctionTraining(OwnTraining):
             self._start()
         else:
             self._own.go_on()
-        told = self._next()
-        if isinstance(told, Returned):
-            self._refuse_return(told)
-        assert isinstance(told, Report)
+        report = self._next()
+        if isinstance(report, Returned):
+            self._refuse_return(report)
+        assert isinstance(report, Report)
         if self.epochs and not self._own.resumed and self._is_first_report:
             # The function began again although there is a checkpoint.
             self.epochs.clear()
         self._is_first_report = False
-        self._save = told.save
-        epoch = self._finish_epoch(dict(told.metrics), began)
+        self._save = report.save
+        epoch = self._finish_epoch(dict(report.metrics), began)
         if self.finished:
             self._run_to_end()
         return epoch
@@ -207,9 +207,9 @@ class FunctionTraining(OwnTraining):
         before, self._worked = self._worked, now
         return now > before
 
-    def _refuse_return(self, told: Returned) -> None:
-        if told.error is not None:
-            raise told.error
+    def _refuse_return(self, returned: Returned) -> None:
+        if returned.error is not None:
+            raise returned.error
         raise AblateError(
             f"trainer {self._trainer.name} returned after {len(self.epochs)} of"
             f" {self._trial.recipe.epochs} epochs; call trial.report once for each of"
@@ -221,14 +221,14 @@ class FunctionTraining(OwnTraining):
         if self._save is not None:
             self._last_files = written_by(self._save)
         self._own.go_on()
-        told = self._next()
-        if isinstance(told, Report):
+        report = self._next()
+        if isinstance(report, Report):
             raise AblateError(
                 f"trainer {self._trainer.name} reported more than"
                 f" {self._trial.recipe.epochs} epochs; loop over trial.epochs()"
             )
-        if told.error is not None:
-            raise told.error
+        if report.error is not None:
+            raise report.error
 
 
 def written_by(save: Saver) -> State:

@@ -70,7 +70,7 @@ class OwnTrial:
         self._trainer = trainer
         self._epochs = trial.recipe.epochs
         self._resume_with = resume_with
-        self._told: SimpleQueue[Report | Returned] = SimpleQueue()
+        self._messages: SimpleQueue[Report | Returned] = SimpleQueue()
         self._go_on = threading.Event()
         self._stopping = False
         # Whether the training began where its checkpoint ends.
@@ -124,7 +124,7 @@ class OwnTrial:
         if self._stopping:
             # The function went on although it was told to stop.
             raise Stopped
-        self._told.put(Report(checked(metrics, self._trainer), save))
+        self._messages.put(Report(checked(metrics, self._trainer), save))
         self._go_on.wait()
         self._go_on.clear()
         if self._stopping:
@@ -143,11 +143,11 @@ class OwnTrial:
 
     def returned(self, error: BaseException | None = None) -> None:
         """Says that the training has ended."""
-        self._told.put(Returned(error))
+        self._messages.put(Returned(error))
 
     def next_message(self, seconds: float) -> Report | Returned:
         """Returns the next message. Raises queue.Empty if there is none in time."""
-        return self._told.get(timeout=seconds)
+        return self._messages.get(timeout=seconds)
 
 
 def recipe_of(trial: Trial, trainer: Trainer) -> dict[str, Level]:

@@ -335,16 +335,16 @@ class Follower(_Group):
     """Any other process of a trial."""
 
     def __init__(
-        self, task: Task, pipe: Connection, told: queue.SimpleQueue[Any]
+        self, task: Task, pipe: Connection, commands: queue.SimpleQueue[Any]
     ) -> None:
         super().__init__(task.share, task.device)
         self._task = task
         self._pipe = pipe
-        self._told = told
+        self._commands = commands
 
     def state(self, state: State | None) -> State | None:
         read: State | None = torch.load(
-            io.BytesIO(self._told.get()), map_location="cpu", weights_only=True
+            io.BytesIO(self._commands.get()), map_location="cpu", weights_only=True
         )
         return read
 

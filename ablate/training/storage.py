@@ -121,8 +121,8 @@ class Folder:
                 partial.unlink()
             folder = partial.parent
             raise CheckpointError(
-                f"no checkpoint can be written to {folder}: {error.strerror}; the last"
-                " one stays"
+                f"no checkpoint can be written to {folder}: {error.strerror}; the"
+                " previous checkpoint is kept"
             ) from error
 
     @contextlib.contextmanager

@@ -223,7 +223,7 @@ def verbs() -> Iterator[Case]:
         "inline",
         "--until-decided",
         "5",
-        says="lists its seeds",
+        says="has a list of seeds",
         **{SPACE: listed()},
     )
     yield typed("dashboard", "--port", "0", says="--port")
@@ -248,8 +248,8 @@ def costs() -> Iterator[Case]:
     name = "deit_tiny_patch16_224"
     yield typed("cost", says="name a space or a model")
     yield typed("cost", SPACE, "--model", name, says="name a space or a model")
-    yield typed("cost", SPACE, "--set", "layout=parallel", says="go with --model")
-    yield typed("cost", SPACE, "--classes", "10", says="go with --model")
+    yield typed("cost", SPACE, "--set", "layout=parallel", says="are for --model only")
+    yield typed("cost", SPACE, "--classes", "10", says="are for --model only")
     yield typed("cost", "--model", "", says="unknown backbone ''")
     yield typed("cost", "--model", "x" * 10_000, says="unknown backbone")
     yield typed("cost", "--model", "deit_tiny", says="did you mean")
@@ -466,7 +466,7 @@ def stores() -> Iterator[Case]:
     yield typed(
         "export", "tiny", "--store", STORE, "--to", "", says="trials are written to"
     )
-    yield typed("export", "tiny", "--store", STORE, says="name one destination")
+    yield typed("export", "tiny", "--store", STORE, says="name exactly one destination")
     yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
     yield typed(
         "export",
@@ -477,7 +477,7 @@ def stores() -> Iterator[Case]:
         "x.csv",
         "--optuna",
         "sqlite:///o.db",
-        says="name one destination",
+        says="name exactly one destination",
     )
     yield typed(
         "diagnose",

@@ -343,7 +343,7 @@ def arrays() -> Iterator[Case]:
         (
             "a class that is only tested",
             {"y_test": np.full(8, 9)},
-            "has class 9, y_train none beyond 3",
+            "has class 9, but the highest class in y_train is 3",
         ),
     ):
         yield from one(name, npz({**GOOD, **changes}), says)

@@ -341,8 +341,8 @@ def test_another_store_and_another_folder(say: Say) -> None:
         (("resume",), "no store at"),
         (("cost",), "name a space or a model"),
         (("cost", "tiny.yaml", "--model", "x"), "name a space or a model"),
-        (("cost", "tiny.yaml", "--set", "a=1"), "go with --model"),
-        (("cost", "tiny.yaml", "--classes", "7"), "go with --model"),
+        (("cost", "tiny.yaml", "--set", "a=1"), "are for --model only"),
+        (("cost", "tiny.yaml", "--classes", "7"), "are for --model only"),
         (
             ("cost", "--model", "deit_tiny_patch16_224", "--set", "drop.path="),
             "None is not a level",
@@ -435,7 +435,7 @@ def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_failed_trials_are_told_with_code_1(
+def test_failed_trials_are_reported_with_code_1(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode(*_: object, **__: object) -> None:

@@ -28,7 +28,7 @@ def test_what_is_no_number_of_seconds_is_refused(
     monkeypatch.setenv("ABLATE_X_SECONDS", said)
     with pytest.raises(
         AblateError,
-        match="is no number of seconds above 0; write one as in ABLATE_X_SECONDS=20",
+        match="is not a number of seconds above 0; set it as in ABLATE_X_SECONDS=20",
     ):
         seconds("ABLATE_X_SECONDS", 20)
 
@@ -42,6 +42,6 @@ def test_the_command_says_so_in_one_message(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "error: ABLATE_BUSY_SECONDS = 'soon' is no number of seconds"
+        "error: ABLATE_BUSY_SECONDS = 'soon' is not a number of seconds"
     )
     assert "Traceback" not in done.stderr

@@ -76,7 +76,10 @@ def test_rows_that_are_not_compared_are_refused(
 ) -> None:
     code, out, err = say("gate", "levels", "--row", "9", *place)
     assert (code, out) == (2, "")
-    assert "row 9 is not compared with row 0; rows that are: 1, 2, 3, 4" in err
+    assert (
+        "row 9 is not compared with row 0; the rows that are compared with it: 1, 2, 3, 4"
+        in err
+    )
 
 
 def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) -> None:
@@ -88,7 +91,7 @@ def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) 
     )
     code, _, err = say("gate", "factors", "--row", "1", "--runs", str(options.runs))
     assert code == 2
-    assert "its rows are exploratory" in err
+    assert "comparisons of rows are exploratory" in err
     assert "--of factors" in err
 
 

@@ -123,7 +123,7 @@ def test_a_bar_with_nothing_to_train_is_none(
 @pytest.mark.parametrize(
     ("kernel", "asked"), [(True, None), (False, None), (False, True), (True, False)]
 )
-def test_notebooks_have_the_bar_unless_told_otherwise(
+def test_notebooks_have_the_bar_unless_set_otherwise(
     tiny: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

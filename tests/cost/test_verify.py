@@ -116,7 +116,7 @@ def test_the_three_classes() -> None:
     assert of("4.7", ("truncated",), value=4.69).kind is Class.EQUAL
 
 
-def test_a_table_is_told_how_many_rows_its_convention_gives() -> None:
+def test_a_table_says_how_many_rows_its_convention_gives() -> None:
     """A row that is equal by the package's own count is in that class, but need not
     follow the convention.
     """

@@ -224,7 +224,7 @@ def test_missing_sets_say_how_to_get_them(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["flowers102", "pets", "imagenet"])
-def test_missing_files_are_told(name: str, tmp_path: Path) -> None:
+def test_missing_files_are_reported(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"{name}"):
         batches(describe(name, str(tmp_path)), Recipe(), CPU)
 
@@ -694,8 +694,8 @@ def test_small_files_are_taken_as_they_are(numbered: Path) -> None:
     with pytest.raises(
         DataError,
         match=(
-            "the first image has 8 x 8 pixels, and recipe.crop_padding takes images as"
-            " they are"
+            "the first image has 8 x 8 pixels. With recipe.crop_padding, images are not"
+            " resized"
         ),
     ):
         batches(replace(data, image_size=16), recipe, CPU)

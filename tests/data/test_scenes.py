@@ -308,11 +308,11 @@ def rewritten(
         ),
         (
             lambda content: content["categories"][0].update(name="other"),
-            "category 90 is 'other' in the training annotations and 'b' in the others",
+            "category 90 is 'other' in the training annotations and 'b' in the test annotations",
         ),
         (
             lambda content: content["categories"].append({"id": 7, "name": "c"}),
-            "different categories: 7 are in one of them only",
+            "different categories: 7 are in only one of the splits",
         ),
     ],
 )
@@ -396,7 +396,7 @@ def test_a_class_that_ade20k_has_not_is_said(tmp_path: Path) -> None:
         every(SceneBatches(data, RECIPE, CPU, "classes"))
 
 
-def test_an_image_of_another_size_than_told_is_said(tmp_path: Path) -> None:
+def test_an_image_of_another_size_than_reported_is_said(tmp_path: Path) -> None:
     def swap(content: dict[str, Any]) -> None:
         for image in content["images"]:
             image["height"], image["width"] = image["width"], image["height"]

@@ -225,7 +225,7 @@ def test_the_bound_is_above_what_is_sampled_and_below_the_product_of_norms(
         assert 0 < low.value <= high.value <= gain * product.item()
 
 
-def test_without_cvxpy_it_is_told_how_to_get_it(
+def test_without_cvxpy_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import sys

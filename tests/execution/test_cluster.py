@@ -209,7 +209,7 @@ class TestCluster:
         assert cluster.head_node.any_processes_alive()
         assert cluster.remaining_processes_alive()
 
-    def test_a_wrong_token_is_told(
+    def test_a_wrong_token_is_reported(
         self, cluster: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("RAY_AUTH_TOKEN", "fedcba9876543210" * 4)

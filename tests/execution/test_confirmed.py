@@ -61,7 +61,7 @@ def searched(run_text: RunText, options: Options) -> StudyResults:
 
 
 @pytest.mark.slow
-def test_the_best_cells_are_told_by_fresh_seeds(
+def test_the_best_cells_are_reported_by_fresh_seeds(
     searched: StudyResults, run_text: RunText, options: Options
 ) -> None:
     confirmed = [cell for cell in searched.cells if cell.is_confirmed]

@@ -129,8 +129,8 @@ def test_the_option_changes_the_space_and_outlives_a_resume(options: Options) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("seeds: 2", "seeds: [3, 5]"), "until_decided 9 takes seeds 0, 1, ..."),
-        (("seeds: 2", "seeds: 9"), "must be more than the 9 seeds"),
+        (("seeds: 2", "seeds: [3, 5]"), "until_decided 9 adds seeds 0, 1, 2, ..."),
+        (("seeds: 2", "seeds: 9"), "must be above 9, the number of seeds at the start"),
         (("design: grid", "strategy: {name: random, cells: 3}"), "is a search"),
         (("seeds: 2", "seeds: 2\nscheduler: asha"), "leave the scheduler out"),
     ],

@@ -73,7 +73,7 @@ def test_an_unfinished_trial_keeps_its_checkpoint(
     assert len(files(options)) == 1
 
 
-def test_trials_of_no_study_and_of_other_stores_are_told_apart(
+def test_trials_of_no_study_and_of_other_stores_are_distinguished(
     tiny: str, options: Options
 ) -> None:
     train(tiny, options)

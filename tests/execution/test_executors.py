@@ -462,7 +462,7 @@ def listening() -> list[str]:
 
 
 def test_inline_refuses_what_it_cannot_do(tiny: str, tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match="resources.cpus = 64, but there are 2"):
+    with pytest.raises(ExecutorError, match="resources.cpus = 64, but only 2"):
         heard(make("inline"), order(trials(tiny), tmp_path, Resources(cpus=64)))
     with pytest.raises(UnknownName, match="did you mean 'inline'"):
         make("inlin")

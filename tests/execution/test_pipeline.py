@@ -133,7 +133,7 @@ def test_killed_whenever_the_end_is_the_same(
 
 
 @pytest.mark.slow
-def test_interruption_is_told_and_resumed(
+def test_interruption_is_reported_and_resumed(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
     events: list[Event] = []

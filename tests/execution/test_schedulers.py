@@ -172,7 +172,7 @@ def test_known_curves_are_compared_with() -> None:
         assert not alone.stops("bad", flat(10.0, 1)), "nothing to compare with"
 
 
-def test_epochs_told_twice_count_once() -> None:
+def test_epochs_reported_twice_count_once() -> None:
     rule = make_stopping_rule(
         order(
             Scheduler("asha", 1, 3), {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}

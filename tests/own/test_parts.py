@@ -243,7 +243,7 @@ recipe: {epochs: 2, batch_size: 50, lr: 2e-3}
             "y_train in bad starts at class 1, y_test at 0; .*same classes",
         ),
         ("return X, Y, X[:0], Y[:0]", "x_test is empty"),
-        ("return X, Y, X[:, :2, :2], Y", "they must be equal"),
+        ("return X, Y, X[:, :2, :2], Y", "both must have the same shape"),
     ],
 )
 def test_data_of_another_form(use: Use, body: str, message: str) -> None:
@@ -280,7 +280,7 @@ def test_labels_and_images_are_kept(use: Use) -> None:
         ),
     ],
 )
-def test_a_wrong_name_is_told_with_its_line(
+def test_a_wrong_name_is_reported_with_its_line(
     use: Use, old: str, new: str, message: str
 ) -> None:
     use(PARTS)

@@ -372,7 +372,7 @@ def test_a_scheduler_stops_trials_of_a_trainer(
         ("{act: [relu, tanh]}", "{recipe.flip: [0, 0.5]}", "does not read recipe.flip"),
     ],
 )
-def test_a_mistake_in_a_space_is_told_with_its_line(
+def test_a_mistake_in_a_space_is_reported_with_its_line(
     use: Use, old: str, new: str, message: str
 ) -> None:
     use(PARTS)

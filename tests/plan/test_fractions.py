@@ -98,7 +98,7 @@ def test_fractions_are_the_smallest_of_their_resolution(
     assert shortest >= resolution
 
 
-def test_what_cannot_be_told_apart_is_said() -> None:
+def test_what_cannot_be_distinguished_is_said() -> None:
     three, four, five = (
         aliases(loaded(f"{{name: fractional, resolution: {number}}}"))
         for number in (3, 4, 5)

@@ -285,7 +285,7 @@ def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.DIVERGED, Status.FAILED, Status.PRUNED])
-def test_what_did_not_complete_is_told_as_it_was(status: Status) -> None:
+def test_what_did_not_complete_is_reported_as_it_was(status: Status) -> None:
     declared, bench = load(TEXT.replace("cells: 30", "cells: 12")), Bench()
     search = Search(declared, free, bench)
     while not search.has_ended:
@@ -327,7 +327,7 @@ def test_adaptive_seeds_are_for_those_in_the_running() -> None:
 
 
 @pytest.mark.slow
-def test_several_objectives_are_told_with_their_costs() -> None:
+def test_several_objectives_are_reported_with_their_costs() -> None:
     def cost(architecture: Architecture) -> Cost:
         return replace(
             free(architecture),

@@ -99,7 +99,7 @@ def test_the_direction_of_a_loss_is_down(trust: ModuleType) -> None:
         ),
     ],
 )
-def test_what_cannot_be_told_is_said(
+def test_what_cannot_be_reported_is_said(
     trust: ModuleType, values: list[list[float]], words: str
 ) -> None:
     (effect,) = effects(study(trust, values), 0.5)
@@ -359,7 +359,7 @@ def test_one_at_a_time_tells_main_effects_only(trust: ModuleType) -> None:
 
 
 def test_one_seed_has_no_spread(trust: ModuleType) -> None:
-    with pytest.raises(AblateError, match="no spread to measure with 1 seeds"):
+    with pytest.raises(AblateError, match="the spread cannot be measured with 1 seeds"):
         Factorial(study(trust, [[70.0], [71.0]]), {"cell": 0})
 
 

@@ -98,7 +98,7 @@ def test_what_cannot_be_drawn_is_said(
     )
     where = ("--runs", str(options.runs))
     for of, words in (
-        ("factors", "no spread to measure"),
+        ("factors", "spread cannot be measured"),
         ("importance", "four completed cells"),
     ):
         code, _, err = say("plot", "tiny", "--of", of, "--to", "x.svg", *where)
@@ -316,7 +316,7 @@ def test_a_report_tells_a_commit_and_a_platform_in_short(
         (36, ", 0.5 kWh measured on the CPUs</"),
     ],
 )
-def test_energy_is_told_where_it_was_read(
+def test_energy_is_reported_where_it_was_read(
     study: Study, options: Options, tmp_path: Path, metered: int, told: str | None
 ) -> None:
     with closing(sqlite3.connect(options.url)) as connection, connection:

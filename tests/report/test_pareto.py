@@ -65,7 +65,7 @@ def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -
 
 
 @pytest.mark.slow
-def test_what_is_no_objective_is_told(run_text: RunText, options: Options) -> None:
+def test_what_is_no_objective_is_reported(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve))
     with pytest.raises(
         AblateError,
@@ -80,7 +80,7 @@ def test_what_is_no_objective_is_told(run_text: RunText, options: Options) -> No
 
 
 @pytest.mark.slow
-def test_nothing_completed_is_told(run_text: RunText, options: Options) -> None:
+def test_nothing_completed_is_reported(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve), Hooks(stop=lambda: True))
     with pytest.raises(AblateError, match="go on with: ablate resume tiny"):
         Study("tiny", options.url).pareto()

@@ -552,7 +552,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_mistake_is_told_with_its_line(
+def test_a_mistake_is_reported_with_its_line(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -585,7 +585,7 @@ def test_there_are_forty() -> None:
 
 
 @pytest.mark.slow
-def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_in_order(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(
         changed("[0, 1]", "[0, -1]")

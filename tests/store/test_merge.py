@@ -159,7 +159,7 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     code, _, err = say("export", "tiny", "--to", "x.xlsx", "--runs", str(options.runs))
     assert (code, "trials are written to .parquet, .csv, .json" in err) == (2, True)
     code, _, err = say("export", "tiny", "--runs", str(options.runs))
-    assert (code, "name one destination" in err) == (2, True)
+    assert (code, "name exactly one destination" in err) == (2, True)
     code, _, err = say("import", options.url, "--store", str(tmp_path / "other.db"))
     said = "tiny: 8 trials with a result were imported, 0 were already here"
     assert (code, said in err) == (0, True)

@@ -197,9 +197,7 @@ def test_another_declaration_of_a_running_study_is_refused(
     changed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
     options = Options(runs=tmp_path, store=url)
     with opened(url, plan):
-        with pytest.raises(
-            StoreError, match="another driver is at work on study 'tiny'"
-        ):
+        with pytest.raises(StoreError, match="another driver is training study 'tiny'"):
             pipeline.run(changed, "tiny.yaml", options, executor=SimulatedExecutor())
         other = space.load(TINY, "other.yaml")
         with opened(

@@ -103,7 +103,7 @@ def test_a_new_store_is_of_the_newest_revision(url: str) -> None:
         )
 
 
-def test_a_second_writer_is_refused_and_told_by_whom(url: str) -> None:
+def test_a_second_writer_is_refused_and_reported_by_whom(url: str) -> None:
     with (
         Writer(url),
         pytest.raises(StoreError, match=r"process \d+ is writing to .*ablate.db"),
@@ -216,7 +216,7 @@ def test_a_result_stands_whatever_late_events_say(url: str, plan: Plan) -> None:
     ) == [("completed", 77.0)]
 
 
-def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
+def test_an_epoch_reported_twice_is_one_epoch(url: str, plan: Plan) -> None:
     key = plan.trials[0].hash
     with begun(url, plan) as writer:
         writer.write(Started(key, PLACE, 0))
@@ -225,7 +225,7 @@ def test_an_epoch_told_twice_is_one_epoch(url: str, plan: Plan) -> None:
     assert rows(url, "SELECT COUNT(*) FROM epochs") == [(2,)]
 
 
-def test_epochs_told_again_after_two_lost_workers_are_the_same_epochs(
+def test_epochs_reported_again_after_two_lost_workers_are_the_same_epochs(
     url: str, plan: Plan
 ) -> None:
     """The second worker begins at an older checkpoint and is lost sooner than the first
@@ -442,7 +442,7 @@ def test_any_order_of_events_keeps_one_result_a_trial(
     )
 
 
-def test_a_damaged_store_is_told(url: str, plan: Plan) -> None:
+def test_a_damaged_store_is_reported(url: str, plan: Plan) -> None:
     begun(url, plan).close()
     with sqlite3.connect(url) as connection:
         connection.execute("DROP TABLE cell_trials")
@@ -573,7 +573,7 @@ def test_a_store_of_the_first_revision_is_brought_up_to_date(
         for table, column in (name.split(".") for name in later):
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    with pytest.raises(StoreError, match="revision 0001, .* brings an older one up"):
+    with pytest.raises(StoreError, match="revision 0001, .* upgrade an older store"):
         Reader(url)
     with Writer(url) as writer:
         writer.register(plan, "tiny.yaml", 1)

@@ -462,7 +462,7 @@ def test_a_study_with_a_teacher_runs_and_its_store_says_so(
         ),
     ],
 )
-def test_mistakes_are_told_with_their_line(
+def test_mistakes_are_reported_with_their_line(
     change: tuple[str, str], line: int, message: str, teacher: Teacher
 ) -> None:
     text = DOCUMENT.replace(*change).format(weights=teacher.weights.path)

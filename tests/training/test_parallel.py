@@ -341,7 +341,7 @@ def test_killed_and_resumed_it_is_bit_for_bit_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
-def test_divergence_is_told_in_step_and_a_dead_process_fails_the_trial(
+def test_divergence_is_reported_in_step_and_a_dead_process_fails_the_trial(
     tmp_path: Path,
 ) -> None:
     training = Training(

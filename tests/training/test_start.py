@@ -235,7 +235,7 @@ def test_published_weights_are_timms_own(
     )
 
 
-def test_without_network_it_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_network_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_: object, **__: object) -> None:
         raise OSError("no route to host\nmore")
 
@@ -436,7 +436,7 @@ def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
         (("seeds: 1", "seeds: 1\nfixed: {{pretrained: true}}"), "pretrained"),
     ],
 )
-def test_mistakes_of_weights_that_vary_are_told(
+def test_mistakes_of_weights_that_vary_are_reported(
     change: tuple[str, str], message: str, own: Path
 ) -> None:
     with pytest.raises(SpaceError, match=re.escape(message)):

@@ -152,7 +152,7 @@ def test_looking_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_a_url_that_cannot_be_written_is_told_before_training(
+def test_a_url_that_cannot_be_written_is_reported_before_training(
     tiny: str, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(

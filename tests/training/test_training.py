@@ -226,7 +226,7 @@ def test_learning_rate_rises_and_falls(tmp_path: Path) -> None:
     assert rates[-1] < 2e-4
 
 
-def test_divergence_is_told(tmp_path: Path) -> None:
+def test_divergence_is_reported(tmp_path: Path) -> None:
     training = Training(
         trial(replace(RECIPE, lr=1e30, optimizer="sgd", warmup_epochs=0)), tmp_path
     )
@@ -358,9 +358,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_checkpoint_and_no_part(
     folder = CheckpointFolder(tmp_path, "t")
     folder.save({"epochs": [1]})
     (tmp_path / "last.part").symlink_to("/dev/full")
-    with pytest.raises(
-        CheckpointError, match="No space left on device; the last one stays"
-    ):
+    with pytest.raises(CheckpointError, match="No space left on device; the previous"):
         folder.save({"epochs": [1, 2]})
     assert not (tmp_path / "last.part").is_symlink()
     kept = folder.load()
@@ -497,7 +495,7 @@ def test_the_learning_rate_grows_with_the_batch(tmp_path: Path) -> None:
     )
 
 
-def test_deeper_layers_learn_faster_and_the_rate_that_is_told_is_the_last_ones(
+def test_deeper_layers_learn_faster_and_the_rate_that_is_reported_is_the_last_ones(
     tmp_path: Path,
 ) -> None:
     recipe = replace(RECIPE, layer_decay=0.5, warmup_epochs=0, schedule="constant")

@@ -111,8 +111,8 @@ def check_nodes() -> None:
             continue  # A node that has gone meanwhile trains nothing.
         except Exception as error:
             raise ExecutorError(
-                f"node {nodes[key]} cannot run trials: {_reason(error)}; install on it"
-                " the packages of this machine"
+                f"node {nodes[key]} cannot run trials: {_reason(error)}; install the"
+                " same packages there as on this machine"
             ) from error
         for package, version in mine.items():
             if versions_there[package] != version:
