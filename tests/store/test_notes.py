@@ -62,7 +62,9 @@ def test_tags_of_a_text() -> None:
 
 def test_a_long_note_is_refused_and_the_old_one_stays(notes: Notes) -> None:
     notes.put("s", "", Note(text="old"))
-    with pytest.raises(AblateError, match="10,001 characters; at most 10,000 are allowed"):
+    with pytest.raises(
+        AblateError, match="10,001 characters; at most 10,000 are allowed"
+    ):
         notes.put("s", "", Note(text="x" * 10_001))
     assert notes.all() == {("s", ""): Note(text="old")}
 
