@@ -158,13 +158,15 @@ def report(changes: Sequence[str], values: Vector, count: int) -> str:
         "",
         (
             f"{len(changes)} small vision transformers, {seeds} seeds each, on"
-            " scikit-learn's 8 x 8 digits (`benchmarks/agreement.yaml`). Their accuracies"
-            " are in `benchmarks/agreement.csv`. From the seeds, studies with three and"
-            f" five of them are drawn {count:,} times each. The table shows how often a"
-            " row helps or hurts in them, beside the verdict of all seeds."
+            " scikit-learn's 8 x 8 digits (`benchmarks/agreement.yaml`). Their"
+            f" accuracies are in `benchmarks/agreement.csv`. Of the {seeds} seeds,"
+            f" three are drawn {count:,} times; each draw counts as one study. The"
+            " same is done with five seeds. For each row, the table has the verdict"
+            f" with all {seeds} seeds, and the share of the small studies in which the"
+            " verdict is helps or hurts."
         ),
         "",
-        "| row | sd | difference | verdict, 20 seeds | 3 seeds | 5 seeds |",
+        "| row | sd | difference from row 0 | verdict, 20 seeds | 3 seeds | 5 seeds |",
         "|-----|---:|-----------:|-------------------|--------:|--------:|",
     ]
     for effect in truth:
@@ -190,10 +192,11 @@ def report(changes: Sequence[str], values: Vector, count: int) -> str:
         "",
         "| studies | 3 seeds | 5 seeds |",
         "|---------|--------:|--------:|",
-        f"| with a verdict opposite to that of all seeds | {' | '.join(against)} |",
+        "| in which a row helps although it hurts with all seeds, or the reverse |"
+        f" {' | '.join(against)} |",
         (
-            "| without effects (each row shifted to the mean of row 0), with a false"
-            f" verdict | {' | '.join(false)} |"
+            "| with a false verdict, after each row is shifted to the mean of row 0"
+            f" (no effects) | {' | '.join(false)} |"
         ),
         "",
         (

@@ -203,10 +203,10 @@ def brute_force(repeats: int) -> str:
     )
     half = sum(found(strategy("random", 32, seed)) for seed in range(repeats))
     return (
-        "Brute force is random search without repetition until no cell is left. On"
-        f" 8 x 8 levels, brute force with all 64 cells found the optimum in {whole} of"
-        f" {repeats} repeats, and random search with 32 cells in {half}. With the"
-        " same number of cells, the two are equivalent."
+        "Brute force is random search without repetition until no cell is left. On 8 x"
+        f" 8 levels, brute force with all 64 cells found the optimum in {whole} of"
+        f" {repeats} repeats, and random search with 32 cells in {half}. With the same"
+        " number of cells, brute force and random search are equivalent."
     )
 
 
@@ -271,20 +271,21 @@ def main() -> None:
             f" {arguments.repeats} repeats. Nothing was trained: a cell's"
         ),
         (
-            f"value is {BEST:.0f} minus its squared distance (in levels) to the optimum"
-            f" of a space of {' x '.join(str(len(LEVELS[name])) for name in VARIED)}"
-            " combinations."
+            f"value is {BEST:.0f} minus the squared distance (in levels) of the cell"
+            " to the optimum of a space of"
+            f" {' x '.join(str(len(LEVELS[name])) for name in VARIED)} combinations."
         ),
         "",
         *lines,
         "",
         (
-            "`best found` is the mean over repeats of the best value after so many"
-            " cells. Quasi-random search does not look at"
+            "`best found` is the best value after this number of cells, averaged over"
+            " repeats. Quasi-random search does not look at"
         ),
         (
-            "results, so its value is a mean over all possible positions of the optimum."
-            " `random` is the same for random search with as many cells."
+            "results, so its value is a mean over all possible positions of the"
+            " optimum. `random` is the same average for random search with this number"
+            " of cells."
         ),
         "",
         brute_force(arguments.repeats),
