@@ -36,7 +36,7 @@ FIGURES = {
     "pareto": "Metric versus cost",
     "curves": "Learning curves",
     "importance": "Importance of factors",
-    "parallel": "All rows",
+    "parallel": "Parallel coordinates",
 }
 # Those whose words the notes of their table explain.
 EXPLAINED_BY_TABLE = ("interactions", "contributions", "importance")

@@ -206,8 +206,7 @@ class Study:
         if not found:
             if of == "controls":
                 missing = (
-                    "no row with a control of the same cost; add the line `control:"
-                    " iso-flops` to the study's file"
+                    "no controls; add the line `control: iso-flops` to the study's file"
                 )
             else:
                 missing = "no row to compare with row 0"
@@ -292,12 +291,13 @@ class Study:
             data.append({"factor": name, **shares})
         grid = plain(data, results.question)
         notes = [
-            "How much each factor contributes to the differences in the metric between the"
-            " completed cells. ped_anova: how much the distribution of the factor's levels"
-            " among the better cells differs from that among all cells. fanova: the share of"
-            " the variance that the factor explains in a random forest (only for factors"
-            " that apply to every cell). Both are estimates and can be far off. In a"
-            " complete grid with two or more seeds, exact shares are computed instead."
+            "How much each factor contributes to the differences in the metric between"
+            " the completed cells. ped_anova: how much the distribution of the"
+            " factor's levels among the better cells differs from that among all"
+            " cells. fanova: the share of the variance that the factor explains in a"
+            " random forest (only for factors that all cells read). Both are estimates"
+            " and can be far off. In a complete grid with two or more seeds, exact"
+            " shares are computed instead."
         ]
         return replace(grid, notes=notes)
 

@@ -643,11 +643,12 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "# Can the verdicts be trusted?",
         "",
         (
-            "Simulated studies with known effects go through the functions that tables,"
-            " verdicts and dashboards use (`benchmarks/trust.py`). Each value is the"
-            " mean of its cell, plus a seed effect that all cells share (sd"
-            f" {SEED_SD:g} point), plus the noise of a single training run (sd"
-            f" {NOISE:g}); the margin is {MARGIN:g} points."
+            "Simulated studies with known effects go through the functions that"
+            " tables, verdicts and dashboards use (`benchmarks/trust.py`). Each"
+            " simulated result is a sum of three terms: the true mean of its cell, an"
+            f" effect of the seed that is equal in all cells (sd {SEED_SD:g} point),"
+            f" and the noise of one training (sd {NOISE:g} points). The margin is"
+            f" {MARGIN:g} points."
         ),
         "",
         "| promise | setting | measured | repetitions |",
@@ -677,9 +678,9 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "## What the verdicts do not promise",
         "",
         (
-            "Studies without effects in which a verdict is helps or hurts, if several"
-            " rows are noisier than the others, or if only the noise of the variants is"
-            " skewed (8 cells):"
+            "The table has the percentage of studies without effects that have a"
+            " verdict *helps* or *hurts*, if several rows are noisier than the others,"
+            " or if only the noise of the variants is skewed (8 cells):"
         ),
         "",
         "| noise | 3 seeds | 5 seeds |",

@@ -156,8 +156,8 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         sideways=True,
         zero=True,
         note=(
-            "Bars: 95 % intervals, not adjusted for the number of rows. Colours: verdicts;"
-            " they are adjusted for the number of rows."
+            "Bars: 95 % intervals, not adjusted for the number of rows. Colours:"
+            " verdicts, which are adjusted for the number of rows."
         ),
     )
 
@@ -223,7 +223,8 @@ def terms_chart(
         note=(
             "Bars: 95 % intervals of Student's t over the seeds."
             if by_seed
-            else "Bars: 95 % intervals, noise pooled over all cells."
+            else "Bars: 95 % intervals, not adjusted for the number of effects. Noise"
+            " is pooled over all cells."
         ),
     )
 
@@ -438,7 +439,7 @@ def importance_chart(
         )
     return Chart(
         title=results.question,
-        x="share of importance",
+        x="importance",
         y="",
         series=series,
         form="bars",

@@ -15,7 +15,6 @@ from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
-from ablate.report.noise import WEIGHTS
 from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label, level_text
 from ablate.report.tables import Table, plain
@@ -35,11 +34,14 @@ from ablate.report.wording import (
 
 INTERVAL = "Δ (95 % interval)"
 ADJUSTED = "p (adj.)"
+OF_ALL_ROWS = (
+    "the variance is estimated from all rows, with extra weight for the row itself and"
+    " for row 0"
+)
 CONTRIBUTIONS = {
     "alone": "alone: the baseline with only this factor at its full level, minus the"
     " baseline.",
-    "left out": "left out: what the full model loses without this factor, so a factor"
-    " that helps has a gain here too.",
+    "left out": "left out: the full model minus the full model without this factor.",
     "shapley": "shapley: the gain from adding this factor, averaged over all orders of"
     " adding the factors.",
 }
@@ -99,13 +101,13 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = "paired t" if controls or is_single else WEIGHTS
+    how = "paired t" if controls or is_single else OF_ALL_ROWS
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
-    decided = "if it is below 0.05, the verdict is helps or hurts"
+    decided = "if p is below 0.05, the verdict is helps or hurts"
     if any(effect.withheld for effect in effects):
-        decided += ", except in rows without a verdict"
+        decided += ", unless it is withheld"
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
@@ -256,16 +258,17 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
     ]
     images = effects[0].images
     notes = [
-        f"Δ top-1 in points: mean difference from row 0 on {images} test images, paired"
-        " by seed and image, with 95 % intervals (Student's t on the row's own"
-        " differences; most verdicts also use the noise of other rows). these images: the"
-        " interval holds for other seeds on the same test images. new images: it holds for"
-        " other seeds on other test images; it is never narrower, and with few seeds often"
-        " equal.",
-        f"P(better): the probability that, with a new seed and on {images} new images, the"
-        " row classifies more images correctly than row 0. won: images that the row"
-        " classifies correctly with more seeds than row 0 does. lost: images that the"
-        " row classifies correctly with fewer seeds than row 0 does.",
+        f"Δ top-1 in points: mean difference from row 0 on {images} test images,"
+        " paired by seed and image, with 95 % intervals (Student's t on the row's own"
+        " differences, while most verdicts use a variance that is estimated from all"
+        " rows). these images: the interval for other seeds on the same test images."
+        " new images: the interval for other seeds on other test images. It is never"
+        " narrower than the first interval, and with few seeds often equal to it.",
+        f"P(better): the probability that, with a new seed and on {images} new images,"
+        " the row classifies more images correctly than row 0. For each image, the"
+        " seeds in which the row is correct are counted, and the seeds in which row 0"
+        " is. won: images with a higher count for the row. lost: images with a lower"
+        " one.",
     ]
     return Table(
         columns=columns,
@@ -347,7 +350,11 @@ def terms_table(
     notes = [
         *notes,
         BY_SEED if by_seed else POOLED,
-        no_difference(results.metric, margin, "5 %, Holm"),
+        no_difference(
+            results.metric,
+            margin,
+            "5 %, adjusted by Holm's method; the intervals are not adjusted",
+        ),
         *_missing_note(results),
     ]
     return Table(
@@ -506,8 +513,9 @@ def shares_table(results: StudyResults, baseline: Mapping[str, Level]) -> Table 
     notes = [
         "Exact share of each factor in the variance of the cell means, in a complete"
         " grid. main: the share that comes from the differences between its levels,"
-        " after averaging over all other factors. total: that share plus the shares of"
-        f" all its interactions. The noise of training (sd {model.sd:.3g}) is subtracted."
+        " after averaging over all other factors. total: the main share plus the"
+        " shares of all interactions of the factor. The variance that comes from the"
+        f" noise of training (sd {model.sd:.3g}) is subtracted first."
     ]
     return replace(plain(data, results.question), notes=notes)
 

@@ -44,10 +44,6 @@ Array = np.ndarray[Any, Any]
 # The shares of the pooled variance, the row's own and the reference's. Chosen by power
 # at three to ten seeds; the error rate does not depend on them (docs/statistics.md).
 POOLED, OWN, REFERENCE = 0.5, 0.3, 0.2
-WEIGHTS = (
-    f"variance: a weighted mean, {POOLED:g} from all rows, {OWN:g} from the row itself"
-    f" and {REFERENCE:g} from row 0"
-)
 # From this multiple of the pooled variance on, a row stands alone: with fewer than
 # four seeds, and with more.
 UNUSUAL_FEW, UNUSUAL = 2.0, 2.5

@@ -396,9 +396,9 @@ class _PaperTable:
         if seeds == 1:
             return f"{words}."
         return (
-            f"{words}. The reference is significantly worse if the best row has a star."
-            " For the other rows the test is stricter, because p is adjusted for all"
-            " pairs of rows."
+            f"{words}. The reference is significantly worse if the best row has a"
+            " star. For the other rows, p is adjusted for all pairs of rows, so only a"
+            " larger difference is significant."
         )
 
     def _missing(self) -> list[str]:

@@ -240,9 +240,10 @@ def _bold_note(rows: list[Row]) -> str:
         return "Bold: the best mean."
     return (
         "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %). Row 0 is significantly worse if the best row has a star. For the other"
-        " rows the test is stricter, because p is adjusted for all pairs of rows. So a row"
-        " can be bold while row 0, with a higher mean, is not."
+        " (5 %). Row 0 is significantly worse if the best row has a star. For the"
+        " other rows, p is adjusted for all pairs of rows, so only a larger difference"
+        " is significant. A row can therefore be bold while row 0, with a higher mean,"
+        " is not."
     )
 
 

@@ -51,14 +51,15 @@ def _unfinished(study: Read) -> Iterator[Finding]:
     counts: Counter[Status] = Counter()
     for cell in study.results.cells:
         counts.update(cell.statuses.values())
+    total = sum(counts.values())
     for count, what in (
         (counts[Status.FAILED], "failed"),
-        (counts[Status.PLANNED] + counts[Status.RUNNING], "not finished"),
+        (counts[Status.PLANNED] + counts[Status.RUNNING], "have not finished"),
     ):
         if count:
             yield Finding(
                 "unfinished",
-                f"Trials {what}: {count}.",
+                f"{count} of {total} trials {what}.",
                 f"ablate resume {escape.shell(study.results.name)}{study.parts}",
             )
 
@@ -317,10 +318,12 @@ def _few_seeds_finding(
         hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
             hint = (
-                " In your next study, declare `seeds: {until_decided: N}` from the start,"
-                " where N is the maximum number of seeds per row. In this study, write"
-                f" `seeds: {most}` in {study.file}{fifo}. The next run then tests the rows"
-                " again on all their seeds, at a stricter significance level."
+                f" In your next study, declare `seeds: {{until_decided: N}}` from the"
+                " start, where N is the maximum number of seeds per row. In this"
+                f" study, write `seeds: {most}` in {study.file}{fifo}. The next run"
+                f" then trains {most - len(declared.seeds.numbers)} more seeds per"
+                " row, and tests the rows again on all seeds, at a stricter"
+                " significance level."
             )
     option = ""
     if can_add and not study.is_search:
@@ -365,7 +368,7 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        f" This adds {further} seeds, the most that is proposed at once. For an even"
+        f" {further} more seeds are the most that is proposed at once. For an even"
         f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
     )
 
@@ -385,7 +388,7 @@ def _no_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"{rows_text(rows)}: better than row 0, but also more expensive. A wider"
+            f"Better than row 0, but also more expensive: {rows_text(rows)}. A wider"
             " baseline of the same cost might be equally good. Add `control:"
             f" iso-flops` to {study.file}.",
             study.again(),
@@ -409,10 +412,10 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"{rows_text(rows)}: better than row 0, but also more expensive, and no"
-            " other width of the baseline is nearer in cost, so row 0 is the control."
-            f" Report this, or use a wider backbone in {study.file}: the steps between"
-            " its possible widths are smaller.",
+            f"Better than row 0, but also more expensive: {rows_text(rows)}. No other"
+            " width of the baseline is nearer in cost, so row 0 is the control. Report"
+            f" this, or use a wider backbone in {study.file}: the steps between its"
+            " possible widths are smaller.",
             study.again(),
         )
 

@@ -44,6 +44,7 @@ VIEWS: dict[str, Callable[[Shown], None]] = {
     "trials": trials.show,
     "review": objections.show,
 }
+TITLES = {"parallel": "parallel coordinates"}
 # What the views put into the address, if they are drawn.
 CHOICES = (
     "cost",
@@ -136,6 +137,7 @@ def body(name: str) -> None:
             "View",
             VIEWS,
             default=requested if requested in VIEWS else "verdicts",
+            format_func=lambda view: TITLES.get(view, view),
             key="view",
             label_visibility="collapsed",
         )

@@ -66,13 +66,13 @@ def show_difference(trial: Mapping[str, Any]) -> None:
         [
             {
                 "factor": name,
-                "this": level_text(mine.get(name)),
+                "this trial": level_text(mine.get(name)),
                 "row 0": level_text(first.get(name)),
             }
             for name in found.factors
         ]
     )
-    differ = frame["this"] != frame["row 0"]
+    differ = frame["this trial"] != frame["row 0"]
     st.dataframe(
         frame.style.apply(
             lambda row: (
@@ -188,7 +188,8 @@ def body(key: str) -> None:
     columns[2].metric(found.metric.title, shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(
-        "trained", "–" if trial["seconds"] is None else f"{trial['seconds']:.0f} s"
+        "training time",
+        "–" if trial["seconds"] is None else f"{trial['seconds']:.0f} s",
     )
     show_difference(trial)
     if known.epochs:

@@ -143,10 +143,11 @@ def page() -> None:
         width="stretch",
     )
     st.caption(
-        "Bold: values that differ. Δ: mean difference from the first selected row, over"
-        " the seeds that both rows have, with the 95 % interval of a paired t test. The"
-        " intervals on the page of a study also use the noise of its other rows. For"
-        " conclusions about several rows, use the verdicts there."
+        "Bold on this page: values in which the rows differ. Δ: mean difference from"
+        " the first selected row, over the seeds that both rows have, with the 95 %"
+        " interval of a paired t test. The intervals on the page of a study also use"
+        " the noise of its other rows. For conclusions about several rows, use the"
+        " verdicts there."
     )
     if series:
         st.plotly_chart(

@@ -34,10 +34,10 @@ def page() -> None:
     else:
         first = "SELECT * FROM studies"
     words.caption(
-        f"Read-only; at most {MOST_ROWS:,} rows and {MOST_SECONDS:g} s. Views:"
-        " trial_results, study_results, layer_results, and one per study:"
-        f" {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}. docs/sql.md"
-        " explains the columns."
+        f"Read-only. A query may take {MOST_SECONDS:g} s, and at most {MOST_ROWS:,}"
+        " rows are shown. Views: trial_results, study_results, layer_results, and one"
+        f" per study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}."
+        " docs/sql.md explains the columns."
     )
     # A default that changes with the address would reset the box while the user types.
     st.session_state.setdefault("statement", state("sql") or first)

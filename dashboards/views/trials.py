@@ -37,8 +37,8 @@ def show(study: Shown) -> None:
         go("trial", trial=str(frame.iloc[index]["trial"]))
     trials = "1 trial" if len(frame) == 1 else f"{len(frame):,} trials"
     st.caption(
-        f"{trials}. Click a heading to sort, the box at the left of a line to open that"
-        " trial, and the magnifier to search."
+        f"{trials}. Click a heading to sort, the box at the left of a line to open"
+        " that trial, and the magnifier at the top right to search."
     )
     st.download_button(
         "Download as CSV",

@@ -160,8 +160,8 @@ GROUP = Victim(
 RAYLET = Victim(
     row="SIGKILL of Ray's raylet",
     sees=(
-        "one message that names the process, exit code 2; while Ray is starting, Ray's"
-        " own message or none, exit code 1"
+        "one message that names the process, exit code 2; while Ray is starting, exit"
+        " code 1, and Ray's own message or none"
     ),
     keeps="all results, last checkpoints",
     kill=kill_raylet,

@@ -47,7 +47,8 @@ def interrupt(scene: Scene) -> bool:
 @fault(
     "out of memory in a trial",
     "training",
-    sees="`failed: ... MemoryError`, exit code 1, or one line: the worker was lost",
+    sees="either `failed: ... MemoryError` and exit code 1, or one line: the worker"
+    " was lost",
     keeps="all results, last checkpoints; `ablate resume` continues the trial",
     codes=(1,),
     says="failed",
