@@ -286,7 +286,7 @@ def plot(
     diagnostic: Annotated[
         str,
         typer.Option(
-            "--diagnostic", help="Draw a stored diagnostic by layer, not --of."
+            "--diagnostic", help="Draw a diagnostic by layer, instead of --of."
         ),
     ] = "",
     rows: Annotated[

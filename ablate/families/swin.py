@@ -102,7 +102,7 @@ def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
 
 FAMILY = Family(
     name="swin",
-    about="Swin, from timm; factors of attention (kind edit) see one window at a time",
+    about="Swin, from timm; factors that change attention see one window at a time",
     members=members,
     dimensions=dimensions,
     image_size=timm_models.image_size,

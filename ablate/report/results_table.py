@@ -198,10 +198,13 @@ def _notes(
             " A control is the baseline at the width whose cost is nearest to that of the variant."
         )
     notes += confirmation_note(results)
-    # Cells that a search proposed again are left out of the notes.
-    return notes + folding_notes(
-        cell for cell in results.cells if cell.note != "proposed again"
-    )
+    # A search can propose the same cell many times, so one note covers all of these.
+    rest = [cell for cell in results.cells if cell.note != "proposed again"]
+    if len(rest) < len(results.cells):
+        notes.append(
+            "Row numbers that are missing: cells that the search proposed again."
+        )
+    return notes + folding_notes(rest)
 
 
 def comparisons(effects: Iterable[Effect]) -> int:

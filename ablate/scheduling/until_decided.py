@@ -63,7 +63,7 @@ def granted(
         if not going_on or count is None:
             return cut, True
         counts |= {index: count for index in going_on if index in counts}
-    raise AssertionError("the last look ends the loop")
+    raise AssertionError("a bug: the last look did not end the study")
 
 
 def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:

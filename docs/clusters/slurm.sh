@@ -1,6 +1,6 @@
 #!/bin/bash
 # A study on the nodes of one SLURM job: sbatch docs/clusters/slurm.sh SPACE.yaml
-# Sent again after a time limit or a crash, it goes on where it was.
+# After a time limit or a crash, submit this script again: the study continues where it was.
 #SBATCH --job-name=ablate
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1

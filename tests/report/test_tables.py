@@ -248,3 +248,14 @@ def test_the_note_states_the_level_of_the_star() -> None:
 def test_a_single_comparison_is_not_corrected() -> None:
     two_rows = replace(RESULTS, cells=RESULTS.cells[:2])
     assert "* p < 0.05 (paired t)." in results_table(two_rows).notes[0]
+
+
+def test_missing_row_numbers_are_explained() -> None:
+    last = RESULTS.cells[-1]
+    again = replace(
+        last, index=last.index + 1, same_as=0, note="proposed again", statuses={}
+    )
+    grid = results_table(replace(RESULTS, cells=(*RESULTS.cells, again)))
+    notes = " ".join(grid.notes)
+    assert "Row numbers that are missing: cells that the search proposed again" in notes
+    assert "Row numbers that are missing" not in " ".join(results_table(RESULTS).notes)
