@@ -139,7 +139,7 @@ def run(
         outcome = pipeline.run(found, file, options)
     if outcome.failed:
         raise AblateError(
-            f"{outcome.failed} trials of {outcome.study} failed:"
+            f"{outcome.failed} trials of {outcome.study} failed; see"
             f" {advice.command('status', outcome.study)}"
         )
     return Study(outcome.study, options.url)

@@ -81,8 +81,9 @@ class Budget:
             )
         if (self.price is None) != (hourly is None):
             raise AblateError(
-                f"{option('max_price')} and {option('device_hour')} belong together:"
-                f" {option('max_price')} 100 {option('device_hour')} 2.5"
+                f"{option('max_price')} and {option('device_hour')} belong together;"
+                f" type both, as in {option('max_price')} 100 {option('device_hour')}"
+                " 2.5"
             )
 
     @property

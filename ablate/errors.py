@@ -45,10 +45,9 @@ class UncountedOperator(AblateError):
 
 class UnreadParameter(AblateError):
     """A factor should change a model, but the code that built the model did not read
-    it.
+    the factor.
 
-    Its result would be stored under a setting that had no effect.
-    """
+    The result of the model would be stored under a level that had no effect."""
 
 
 class DataError(AblateError):

@@ -172,7 +172,7 @@ def measure(options: Options) -> dict[str, Any]:
     memory.
     """
     pages = {
-        "overview": ("/", "Does the dashboard keep up?"),
+        "*Studies*": ("/", "Does the dashboard keep up?"),
         "study, verdicts": ("/study?study=scale", "verdicts at 5 %"),
         "study, table": ("/study?study=scale&view=table", "mean ± standard deviation"),
         "study, pareto": ("/study?study=scale&view=pareto", "Click a point"),

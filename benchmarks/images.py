@@ -118,8 +118,8 @@ def image_lines(count: int) -> list[str]:
             " P(better) is the printed probability that one more training of the row"
             " beats one more of row 0. If P(better) is between 0.6 and 0.9, the new"
             f" training of the row is better than that of row 0 in {100 * again:.0f} %"
-            f" of cases; the mean of P(better) in them is {100 * predicted:.0f} % (5"
-            " seeds, 1,000 images)."
+            " of cases; the mean of P(better) in all cases of this range is"
+            f" {100 * predicted:.0f} % (5 seeds, 1,000 images)."
         ),
         "",
     ]

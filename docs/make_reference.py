@@ -298,7 +298,10 @@ def factors_page() -> str:
                 ["`path`", "paths beside the branches"],
                 ["`head`", "what comes before the classifier"],
                 ["`loss`", "terms of the loss"],
-                ["`recipe`", "drop rates"],
+                [
+                    "`recipe`",
+                    "drop rates (the keys of the recipe are factors of their own)",
+                ],
                 ["`size`", "the numbers of the backbone, such as its depth"],
             ],
         ),

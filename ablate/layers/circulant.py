@@ -41,7 +41,10 @@ class CirculantProjection(nn.Module):
     ) -> None:
         super().__init__()
         if width % blocks:
-            raise ValueError(f"the width {width} is not a multiple of {blocks} blocks")
+            raise ValueError(
+                f"{blocks} blocks are not possible, because the width"
+                f" {width} is not a multiple of {blocks}"
+            )
         self.width = width
         self.blocks = blocks
         self.count = count

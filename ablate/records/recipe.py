@@ -119,8 +119,8 @@ class Recipe:
     epoch keeps its number of images, so it draws fewer different ones.
     """
     ema: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Decay of the exponential moving average of the weights, which is then what is
-    tested; 0: no average.
+    """Decay of the exponential moving average of the weights. The averaged weights are
+    then the tested ones. 0: no average.
     """
     ema_warmup: bool = False
     """The average spans fewer updates at first."""

@@ -414,8 +414,8 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
             "no iso-cost control",
             f"Better than row 0, but also more expensive: {rows_text(rows)}. No other"
             " width of the baseline is nearer in cost, so row 0 is the control. Report"
-            f" this, or use a wider backbone in {study.file}: the steps between its"
-            " possible widths are smaller.",
+            f" this, or use a wider backbone in {study.file}: relative to its cost,"
+            " the steps between its possible widths are smaller.",
             study.again(),
         )
 

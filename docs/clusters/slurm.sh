@@ -13,7 +13,7 @@ set -euo pipefail
 
 SPACE=${1:?usage: sbatch slurm.sh SPACE.yaml}
 SHARED=${SHARED:-/shared/ablate} # on a file system that all nodes mount: the environment, the data, the checkpoints
-# A database, or a SQLite file on a disk that stays with the first node: a home folder is often a network file system.
+# A database server. A SQLite file must be on a local disk of the first node, and not in a home folder on a network file system.
 STORE=${ABLATE_STORE:?set it to a database URL, or to a SQLite file that is on no network file system}
 source "$SHARED/.venv/bin/activate"
 
@@ -25,7 +25,7 @@ HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 HEAD_IP=$(srun --nodes=1 --ntasks=1 --nodelist="$HEAD" hostname --ip-address | awk '{print $1}')
 PORT=$((20000 + SLURM_JOB_ID % 20000))
 
-# The head runs beside the driver, in this script's node; it trains too.
+# The head runs beside the driver, on the node of this script; it trains too.
 srun --nodes=1 --ntasks=1 --nodelist="$HEAD" --overlap \
     ray start --head --node-ip-address="$HEAD_IP" --port="$PORT" --include-dashboard=false \
     --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" --block &

@@ -83,7 +83,7 @@ def test_circulant_projection_in_half_precision_keeps_its_dtype() -> None:
 
 
 def test_circulant_blocks_must_divide() -> None:
-    with pytest.raises(ValueError, match="the width 8 is not a multiple of 3 blocks"):
+    with pytest.raises(ValueError, match="the width 8 is not a multiple of 3"):
         CirculantProjection(8, 3)
 
 
