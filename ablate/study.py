@@ -239,10 +239,10 @@ class Study:
         if not found:
             raise AblateError(
                 f"{self.name}: this comparison needs at least two seeds for which the"
-                " store has the list of correctly classified test images of row 0 and of"
-                " another row; there are none. `ablate run` stores these lists at the end of"
-                " each trial of image classification with the built-in training, in"
-                " one process"
+                " store has the list of correctly classified test images of row 0 and"
+                " of another row; the store has no two such seeds. `ablate run` stores"
+                " these lists at the end of each trial of image classification with"
+                " the built-in training, in one process"
             )
         return images_table(results, found)
 
@@ -295,9 +295,9 @@ class Study:
             " the completed cells. ped_anova: how much the distribution of the"
             " factor's levels among the better cells differs from that among all"
             " cells. fanova: the share of the variance that the factor explains in a"
-            " random forest (only for factors that all cells read). Both are estimates"
-            " and can be far off. In a complete grid with two or more seeds, exact"
-            " shares are computed instead."
+            " random forest (not for factors that matter only at some levels of"
+            " another factor). Both are estimates and can be far off. In a complete"
+            " grid with two or more seeds, exact shares are computed instead."
         ]
         return replace(grid, notes=notes)
 

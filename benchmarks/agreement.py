@@ -159,11 +159,11 @@ def report(changes: Sequence[str], values: Vector, count: int) -> str:
         (
             f"{len(changes)} small vision transformers, {seeds} seeds each, on"
             " scikit-learn's 8 x 8 digits (`benchmarks/agreement.yaml`). Their"
-            f" accuracies are in `benchmarks/agreement.csv`. Of the {seeds} seeds,"
-            f" three are drawn {count:,} times; each draw counts as one study. The"
-            " same is done with five seeds. For each row, the table has the verdict"
-            f" with all {seeds} seeds, and the share of the small studies in which the"
-            " verdict is helps or hurts."
+            f" accuracies are in `benchmarks/agreement.csv`. Three of the {seeds}"
+            f" seeds are drawn at random, {count:,} times; each draw counts as one"
+            " study. The same is done with five seeds. For each row, the table has the"
+            f" verdict with all {seeds} seeds, and the share of the small studies in"
+            " which the verdict is helps or hurts."
         ),
         "",
         "| row | sd | difference from row 0 | verdict, 20 seeds | 3 seeds | 5 seeds |",

@@ -236,9 +236,9 @@ def asha() -> str:
             document(f"design: grid\nscheduler: {rule}", names, 27), rising, cpus=16
         )
         reached = (
-            "the grid's best cell"
+            "finds the best cell of the grid"
             if best(stopped) == best(grid)
-            else f"{best(stopped):.2f}, the grid's best is {best(grid):.2f}"
+            else f"finds {best(stopped):.2f}, the best of the grid is {best(grid):.2f}"
         )
         lines.append(
             f"- `scheduler: {rule}`: {reached}, with {100 * epochs / all_epochs:.0f} %"
@@ -283,9 +283,9 @@ def main() -> None:
             " repeats. Quasi-random search does not look at"
         ),
         (
-            "results, so its value is a mean over all possible positions of the"
-            " optimum. `random` is the same average for random search with this number"
-            " of cells."
+            "results, so both values of its line are means over all possible positions"
+            " of the optimum. In each line, `random` is the same average for random"
+            " search with as many cells."
         ),
         "",
         brute_force(arguments.repeats),

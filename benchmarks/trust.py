@@ -542,7 +542,7 @@ def study_proofs(count: int) -> Iterator[Proof]:
     for kind, share, _ in coverage_of_terms(few, 3):
         yield Proof(
             promise=held,
-            setting=f"{kind}, 2 x 2 x 2 grid, 3 seeds",
+            setting=f"{TERMS[kind]}, 2 x 2 x 2 grid, 3 seeds",
             measured=share,
             low=0.93,
             high=0.97,
@@ -607,11 +607,21 @@ def study_proofs(count: int) -> Iterator[Proof]:
     )
 
 
+# What the settings of effects of factors are called.
+TERMS = {
+    "main": "main effects",
+    "interaction": "interactions",
+    "alone": "effects of adding a factor alone",
+    "left out": "effects of leaving a factor out",
+    "shapley": "Shapley values",
+}
+
+
 def biases(count: int) -> Iterator[tuple[str, float]]:
     """Mean errors of estimates, in points."""
     yield "rows, 3 seeds", coverage_of_rows(count, 3)[1]
     for kind, _, error in coverage_of_terms(max(200, count // 5), 3):
-        yield f"{kind}, 2 x 2 x 2 grid, 3 seeds", error
+        yield f"{TERMS[kind]}, 2 x 2 x 2 grid, 3 seeds", error
 
 
 def _power_line(count: int, seeds: int, *, final: bool = False) -> str:

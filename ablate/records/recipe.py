@@ -36,7 +36,7 @@ class Recipe:
     the peak rate is `lr` at any batch size.
     """
     weight_decay: Annotated[float, Ge(0)] = 0.05
-    """Weight decay of weight matrices, by the rule of the optimizer."""
+    """Weight decay of weight matrices, as the optimizer applies it."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Momentum of SGD."""
     eps: Annotated[float, Ge(0)] = 0.0
@@ -101,8 +101,9 @@ class Recipe:
     crop_ratio: Annotated[float, Ge(1)] = 4 / 3
     """Largest ratio of the sides of a random resized crop."""
     interpolation: Literal["bilinear", "bicubic", "random"] = "bilinear"
-    """Resizes training images, and test images unless the data say otherwise. With
-    random, training draws bilinear or bicubic at random, and testing uses bicubic.
+    """Resizes training images, and test images unless data.interpolation says
+    otherwise. With random, training draws bilinear or bicubic at random, and testing
+    uses bicubic.
     """
     flip: Annotated[float, Ge(0), Le(1)] = 0.0
     """Probability of a horizontal flip."""

@@ -307,7 +307,9 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
         x=factor_label(results.labels, one),
         y=results.metric.title,
         series=series,
-        note="Points: means over the completed seeds. Parallel lines: no interaction.",
+        note="Points: means over the completed seeds and over the levels of all other"
+        " factors, without the table's correction for missing seeds. Parallel"
+        " lines: no interaction.",
     )
 
 

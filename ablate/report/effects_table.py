@@ -51,10 +51,10 @@ WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (
-    "The noise is pooled over all cells. This assumes that it is equal in all of them,"
-    " and that an effect is the same for every seed. If every cell had five or more"
-    " completed seeds, the noise would not be pooled. If a verdict here contradicts that"
-    " of a row, the verdict of the row counts."
+    "The noise is pooled over all cells, because a cell has fewer than five completed"
+    " seeds. This assumes that the noise is equal in all cells, and that an effect is"
+    " the same for every seed. If a verdict here contradicts that of a row, the"
+    " verdict of the row counts."
 )
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
@@ -107,7 +107,7 @@ def effects_table(
     )
     decided = "if p is below 0.05, the verdict is helps or hurts"
     if any(effect.withheld for effect in effects):
-        decided += ", unless it is withheld"
+        decided += ", unless the row has no verdict"
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
@@ -262,13 +262,14 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " paired by seed and image, with 95 % intervals (Student's t on the row's own"
         " differences, while most verdicts use a variance that is estimated from all"
         " rows). these images: the interval for other seeds on the same test images."
-        " new images: the interval for other seeds on other test images. It is never"
-        " narrower than the first interval, and with few seeds often equal to it.",
+        " new images: the interval for other seeds on other test images. The interval"
+        " for other images is never narrower than that for the same images, and with"
+        " few seeds often equal to it.",
         f"P(better): the probability that, with a new seed and on {images} new images,"
-        " the row classifies more images correctly than row 0. For each image, the"
-        " seeds in which the row is correct are counted, and the seeds in which row 0"
-        " is. won: images with a higher count for the row. lost: images with a lower"
-        " one.",
+        " the row classifies more images correctly than row 0.",
+        "won, lost: for each image, the seeds in which a row classifies it correctly are"
+        " counted. won: images with a higher count for the row than for row 0. lost:"
+        " images with a lower count.",
     ]
     return Table(
         columns=columns,

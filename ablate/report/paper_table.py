@@ -397,8 +397,8 @@ class _PaperTable:
             return f"{words}."
         return (
             f"{words}. The reference is significantly worse if the best row has a"
-            " star. For the other rows, p is adjusted for all pairs of rows, so only a"
-            " larger difference is significant."
+            " star. For every other row, p is adjusted for all pairs of rows, so its"
+            " difference from the best mean must be larger to be significant."
         )
 
     def _missing(self) -> list[str]:

@@ -373,6 +373,12 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     )
 
 
+def _rows_are(rows: Sequence[int]) -> str:
+    """Returns rows as the beginning of a sentence: `Row 4 is`, `Rows 4, 5 are`."""
+    text = rows_text(rows)
+    return f"{text[0].upper()}{text[1:]} {'is' if len(rows) == 1 else 'are'}"
+
+
 def _no_control(study: Read) -> Iterator[Finding]:
     """Variants help and cost more, and nothing of the same cost is compared."""
     if study.is_search:
@@ -388,7 +394,7 @@ def _no_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"Better than row 0, but also more expensive: {rows_text(rows)}. A wider"
+            f"{_rows_are(rows)} better than row 0, but also more expensive. A wider"
             " baseline of the same cost might be equally good. Add `control:"
             f" iso-flops` to {study.file}.",
             study.again(),
@@ -412,10 +418,10 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
     if rows:
         yield Finding(
             "no iso-cost control",
-            f"Better than row 0, but also more expensive: {rows_text(rows)}. No other"
+            f"{_rows_are(rows)} better than row 0, but also more expensive. No other"
             " width of the baseline is nearer in cost, so row 0 is the control. Report"
-            f" this, or use a wider backbone in {study.file}: relative to its cost,"
-            " the steps between its possible widths are smaller.",
+            f" this, or use a wider backbone in {study.file}: the steps between the"
+            " widths that it can have are smaller, relative to its cost.",
             study.again(),
         )
 

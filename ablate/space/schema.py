@@ -181,17 +181,19 @@ class DataForm(Form):
     """
     crop: Annotated[float, Field(gt=0, le=1)] | None = None
     """For image files: share of a test image's shorter side that the central crop
-    takes. By default 0.875, or the share of the published weights from which training
-    starts.
+    takes. By default 0.875. If training starts from published weights: the share with
+    which these weights are evaluated.
     """
     crop_mode: Literal["center", "squash", "border"] | None = None
     """For image files, how a test image is prepared for the crop: center keeps its
-    proportions, squash makes it square, border pads it to a square. By default center,
-    or the mode of the published weights from which training starts.
+    proportions, squash makes it square, border pads it to a square. By default center.
+    If training starts from published weights: the mode with which these weights are
+    evaluated.
     """
     interpolation: Literal["bilinear", "bicubic"] | None = None
     """For image files: how test images are resized. By default like training images
-    (recipe.interpolation), or as for the published weights from which training starts.
+    (recipe.interpolation). If training starts from published weights: as these weights
+    are evaluated.
     """
 
 

@@ -28,7 +28,7 @@ def card(study: StudyStatus) -> None:
         )
         st.caption(
             f"last run {study.updated_at:%Y-%m-%d %H:%M} UTC · {study.epochs_done:,} of"
-            f" {study.epochs:,} epochs"
+            f" {study.epochs:,} epochs trained"
         )
 
 

@@ -162,7 +162,9 @@ def show_command(trial: dict[str, Any], known: Known, declared: Space) -> None:
         return
     else:
         st.subheader("Continue the study")
-        words.note("The command trains this trial and all others without a result.")
+        words.note(
+            "The command trains all trials that have no result, among them this one."
+        )
         command = f"ablate resume {escape.shell(trial['study'])}"
     st.code(f"{command}{with_parts(declared)}{WHERE}", language="bash")
 

@@ -145,9 +145,9 @@ def page() -> None:
     st.caption(
         "Bold on this page: values in which the rows differ. Δ: mean difference from"
         " the first selected row, over the seeds that both rows have, with the 95 %"
-        " interval of a paired t test. The intervals on the page of a study also use"
-        " the noise of its other rows. For conclusions about several rows, use the"
-        " verdicts there."
+        " interval of a paired t test. The intervals on the page of a study use a"
+        " variance that is estimated from all of its rows. For conclusions about"
+        " several rows, use the verdicts there."
     )
     if series:
         st.plotly_chart(
