@@ -205,8 +205,9 @@ def brute_force(repeats: int) -> str:
     return (
         "Brute force is random search without repetition until no cell is left. On 8 x"
         f" 8 levels, brute force with all 64 cells found the optimum in {whole} of"
-        f" {repeats} repeats, and random search with 32 cells in {half}. With the same"
-        " number of cells, brute force and random search are equivalent."
+        f" {repeats} repeats, and random search with 32 cells in {half}. Random search"
+        " does not repeat cells either, so with the same number of cells the two are"
+        " equivalent."
     )
 
 

@@ -102,7 +102,6 @@ def _effect(study: str, row: int, url: str) -> Effect:
     if row not in found:
         rows = ", ".join(map(str, found)) or "none"
         raise AblateError(
-            f"{study}: row {row} is not compared with row 0; the rows that are"
-            f" compared with it: {rows}"
+            f"{study}: row {row} is not compared with row 0; these rows are: {rows}"
         )
     return found[row]

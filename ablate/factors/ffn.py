@@ -139,10 +139,11 @@ FACTOR = Factor(
             name="form",
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
-            about="mlp: two linear layers; sum: no linear layer, but phi_1(x) + ... +"
-            " phi_K(x) in each channel. K is the number of hidden channels that mlp"
-            " would have. If ffn.agelu is 1, each phi is an AGeLU with its own"
-            " parameters; if ffn.agelu is 0, each phi is the same activation",
+            about="mlp: two linear layers; sum: no linear layer. From each input"
+            " channel x, the output channel is phi_1(x) + ... + phi_K(x), where K is"
+            " the whole hidden width that mlp would have. If ffn.agelu is 1, each phi"
+            " is an AGeLU with its own parameters; if ffn.agelu is 0, each phi is the"
+            " same activation",
             typical=("sum",),
         ),
         Parameter(

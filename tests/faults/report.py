@@ -46,8 +46,8 @@ the same study.
 
 {meanings}
 
-A run with {full} faults or more fails if fewer than {least} SIGKILLs land in one
-of the first {kinds} places.
+       `make faults` with {full} faults or more fails if fewer than {least} SIGKILLs
+       land in one of the first {kinds} places.
 
 ## Stores
 
