@@ -295,9 +295,9 @@ class Study:
             " the completed cells. ped_anova: how much the distribution of the"
             " factor's levels among the better cells differs from that among all"
             " cells. fanova: the share of the variance that the factor explains in a"
-            " random forest (not for factors that matter only at some levels of"
-            " another factor). Both are estimates and can be far off. In a complete"
-            " grid with two or more seeds, exact shares are computed instead."
+            " random forest (only for factors that every cell uses). Both are"
+            " estimates and can be far off. In a complete grid with two or more seeds,"
+            " exact shares are computed instead."
         ]
         return replace(grid, notes=notes)
 

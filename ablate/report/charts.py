@@ -308,8 +308,9 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
         y=results.metric.title,
         series=series,
         note="Points: means over the completed seeds and over the levels of all other"
-        " factors, without the table's correction for missing seeds. Parallel"
-        " lines: no interaction.",
+        " factors. Parallel lines: no interaction. If seeds are missing, the effects"
+        " in the table can differ from these means, because they come from a model"
+        " with seeds as blocks.",
     )
 
 

@@ -263,13 +263,13 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " differences, while most verdicts use a variance that is estimated from all"
         " rows). these images: the interval for other seeds on the same test images."
         " new images: the interval for other seeds on other test images. The interval"
-        " for other images is never narrower than that for the same images, and with"
-        " few seeds often equal to it.",
+        " for new images is never narrower than that for these images, and with few"
+        " seeds often equal to it.",
         f"P(better): the probability that, with a new seed and on {images} new images,"
         " the row classifies more images correctly than row 0.",
-        "won, lost: for each image, the seeds in which a row classifies it correctly are"
-        " counted. won: images with a higher count for the row than for row 0. lost:"
-        " images with a lower count.",
+        "won, lost: for each image, count the seeds with which the row classifies it"
+        " correctly, and do the same for row 0. won: images with a higher count for"
+        " the row. lost: images with a higher count for row 0.",
     ]
     return Table(
         columns=columns,

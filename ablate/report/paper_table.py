@@ -397,9 +397,8 @@ class _PaperTable:
             return f"{words}."
         return (
             f"{words}. The reference is significantly worse if the best row has a"
-            " star. For every other row, p is adjusted for all pairs of rows, so its"
-            " difference from the best mean must be larger than that of the reference"
-            " to be significant."
+            " star. For every other row, p is adjusted for all pairs of rows, which is"
+            " a stronger adjustment."
         )
 
     def _missing(self) -> list[str]:

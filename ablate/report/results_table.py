@@ -244,9 +244,9 @@ def _bold_note(rows: list[Row]) -> str:
     return (
         "Bold: the best mean, and all means that are not significantly worse than it"
         " (5 %). Row 0 is significantly worse if the best row has a star. For every"
-        " other row, p is adjusted for all pairs of rows, so its difference from the"
-        " best mean must be larger than that of row 0 to be significant. A row can"
-        " therefore be bold while row 0, with a higher mean, is not."
+        " other row, p is adjusted for all pairs of rows. This adjustment is stronger"
+        " than that of the star, so a row can be bold while row 0, with a higher mean,"
+        " is not."
     )
 
 
