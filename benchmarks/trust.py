@@ -596,8 +596,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "cells that are on the true front, among those whose P(front) is 0.2 to 0.8:"
-            f" within 3 percentage points of the predicted {100 * probability:.0f} %"
+            "cells that are on the true front, among cells for which `ablate pareto`"
+            " prints a probability P(front) of 0.2 to 0.8: within 3 percentage points"
+            f" of the predicted {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,

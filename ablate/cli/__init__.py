@@ -41,8 +41,13 @@ def main() -> None:
 
     if len(sys.argv) == 1:
         sys.argv.append("--help")
-    with advice.command_line():
-        _main()
+    try:
+        with advice.command_line():
+            _main()
+    except KeyboardInterrupt:
+        # While modules load. An interruption of a verb ends in `app`.
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def _main() -> None:
@@ -77,9 +82,6 @@ def _main() -> None:
             + (f": {error.filename}" if error.filename else "")
         )
         sys.exit(2)
-    except KeyboardInterrupt:
-        tell("interrupted")
-        sys.exit(130)
     except Exception:
         # A bug. Python would print its message unescaped, and the message may contain
         # anything.

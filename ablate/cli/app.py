@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Any
 
@@ -13,8 +14,30 @@ from typer.core import TyperGroup
 from ablate.cli.catalogue import GROUPS
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ends an interruption with a message. Typer would end it without one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from ablate.cli.output import tell
+
+        tell("interrupted")
+        raise typer.Exit(130) from None
+
+
 class _Grouped(TyperGroup):
-    """Lists the verbs by what they are for."""
+    """Lists the verbs by what they are for, and says when one is interrupted."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parses the words of the command line."""
+        with _interruptible():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a verb."""
+        with _interruptible():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         widest = max(map(len, self.commands))

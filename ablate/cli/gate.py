@@ -102,6 +102,7 @@ def _effect(study: str, row: int, url: str) -> Effect:
     if row not in found:
         rows = ", ".join(map(str, found)) or "none"
         raise AblateError(
-            f"{study}: row {row} is not compared with row 0; these rows are: {rows}"
+            f"{study}: row {row} is not compared with row 0; rows that can be gated:"
+            f" {rows}"
         )
     return found[row]

@@ -139,11 +139,11 @@ FACTOR = Factor(
             name="form",
             allowed=OneOf(("mlp", "sum")),
             default="mlp",
-            about="mlp: two linear layers; sum: no linear layer. From each input"
-            " channel x, the output channel is phi_1(x) + ... + phi_K(x), where K is"
-            " the whole hidden width that mlp would have. If ffn.agelu is 1, each phi"
-            " is an AGeLU with its own parameters; if ffn.agelu is 0, each phi is the"
-            " same activation",
+            about="mlp: two linear layers; sum: no linear layer. Each output channel"
+            " is phi_1(x) + ... + phi_K(x), where x is the same channel of the input,"
+            " and K the whole hidden width that mlp would have. If ffn.agelu is 1,"
+            " each phi is an AGeLU with its own parameters; if ffn.agelu is 0, each"
+            " phi is the same activation",
             typical=("sum",),
         ),
         Parameter(

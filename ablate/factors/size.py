@@ -40,7 +40,7 @@ FACTOR = Factor(
     source="ViT; augmented-shortcuts, Table 1 (depth)",
     claim=(
         "The capacity of the backbone itself. What another factor gains must be"
-        " compared with what the same capacity gains."
+        " compared with what the same capacity gains in another way."
     ),
     neutral=lambda values: not values,
     edit_backbone=edit,

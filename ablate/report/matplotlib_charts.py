@@ -159,8 +159,8 @@ def ending_of(file: Path, known: Sequence[str]) -> str:
     ending = file.suffix.removeprefix(".")
     if ending not in known:
         raise AblateError(
-            f"{file}: a figure is {', '.join(known)}; name a file like"
-            f" {file.parent / ((file.stem or 'figure') + '.svg')}"
+            f"{file}: the name of a figure ends in {', '.join(known)}; name a file"
+            f" like {file.parent / ((file.stem or 'figure') + '.svg')}"
         )
     return ending
 

@@ -420,8 +420,8 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
             "no iso-cost control",
             f"{_rows_are(rows)} better than row 0, but also more expensive. No other"
             " width of the baseline is nearer in cost, so row 0 is the control. Report"
-            f" this, or use a wider backbone in {study.file}: the steps between the"
-            " widths that it can have are smaller, relative to its cost.",
+            f" this, or use a wider backbone in {study.file}: relative to the cost of"
+            " such a backbone, the steps between its possible widths are smaller.",
             study.again(),
         )
 

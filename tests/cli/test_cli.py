@@ -701,3 +701,11 @@ def test_verify_costs_fails_where_a_print_is_unexplained(
     rows = json.loads(shown)
     assert [row["row"] for row in rows if not row["explained"]] == ["3"]
     assert {row["class"] for row in rows} == {"equal", "convention", "different"}
+
+
+def test_an_interrupted_verb_says_so(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ablate.cli.verb_output.drawn", interrupted)
+    assert say("plot", "tiny", "--to", "x.svg") == (130, "", "interrupted\n")

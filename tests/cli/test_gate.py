@@ -76,7 +76,7 @@ def test_rows_that_are_not_compared_are_refused(
 ) -> None:
     code, out, err = say("gate", "levels", "--row", "9", *place)
     assert (code, out) == (2, "")
-    assert "row 9 is not compared with row 0; these rows are: 1, 2, 3, 4" in err
+    assert "row 9 is not compared with row 0; rows that can be gated: 1, 2, 3, 4" in err
 
 
 def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) -> None:

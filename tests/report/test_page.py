@@ -50,7 +50,9 @@ def test_every_chart_is_drawn_still_and_interactive(
     for ending in ("svg", "pdf", "png", "html"):
         save_chart(tmp_path / f"effects.{ending}", found["effects"])
         assert (tmp_path / f"effects.{ending}").stat().st_size > 5000
-    with pytest.raises(AblateError, match="a figure is svg, png, pdf, html"):
+    with pytest.raises(
+        AblateError, match="the name of a figure ends in svg, png, pdf, html"
+    ):
         save_chart(tmp_path / "effects.jpg", found["effects"])
 
 
