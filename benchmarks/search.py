@@ -285,8 +285,9 @@ def main() -> None:
         ),
         (
             "results, so both values of its line are means over all possible positions"
-            " of the optimum. In each line, `random` is the same average for random"
-            " search with as many cells."
+            " of the optimum. `random` is the value of random search with as many"
+            " cells, computed in the same way as the value beside it. Compare values"
+            " within a line only."
         ),
         "",
         brute_force(arguments.repeats),

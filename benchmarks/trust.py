@@ -598,7 +598,7 @@ def study_proofs(count: int) -> Iterator[Proof]:
         promise=(
             "cells that are on the true front, among cells for which `ablate pareto`"
             " prints a probability P(front) of 0.2 to 0.8: within 3 percentage points"
-            f" of the predicted {100 * probability:.0f} %"
+            f" of the mean of P(front), {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,

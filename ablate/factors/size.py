@@ -39,8 +39,8 @@ FACTOR = Factor(
     name="size",
     source="ViT; augmented-shortcuts, Table 1 (depth)",
     claim=(
-        "The capacity of the backbone itself. What another factor gains must be"
-        " compared with what the same capacity gains in another way."
+        "The capacity of the backbone itself. A factor that adds capacity must gain"
+        " more than a larger backbone of the same cost."
     ),
     neutral=lambda values: not values,
     edit_backbone=edit,

@@ -398,7 +398,7 @@ class _PaperTable:
         return (
             f"{words}. The reference is significantly worse if the best row has a"
             " star. For every other row, p is adjusted for all pairs of rows, which is"
-            " a stronger adjustment."
+            " a stronger adjustment than that of the star."
         )
 
     def _missing(self) -> list[str]:
