@@ -26,8 +26,8 @@ FACTOR = Factor(
     source="ViT, appendix D.3; mabvit, Number of Parameters",
     claim=(
         "With a layer before the classifier, models have the parameter counts that the"
-        " paper on MABViT prints. One printed count, that of the unmodified B/16, is"
-        " without the layer."
+        " paper on MABViT prints. There is one exception: the printed count of the"
+        " unmodified B/16 is without the layer."
     ),
     neutral=lambda values: values["representation"] is False,
     before_classifier=make,
