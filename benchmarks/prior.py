@@ -3,7 +3,7 @@
 One row is compared with row 0, paired by seed. Earlier studies are assumed to tell the
 noise exactly: the most that they can. Three rules use it:
 
-- none: Student's paired t, as `ablate` does;
+- no earlier noise: Student's paired t, as `ablate` does;
 - weight w: the variance is the larger one of s² and w times the known plus 1 - w times
   s², where s² is the row's own;
 - unless noisier: a row also differs if its s² is at most the known variance, and its
@@ -92,7 +92,7 @@ def main() -> None:
     print(line("---", ["---:" for _ in heads]))
     for seeds in (3, 5):
         rules = {
-            "none": weighted(count, seeds, 0),
+            "no earlier noise": weighted(count, seeds, 0),
             "weight 0.1": weighted(count, seeds, 0.1),
             "weight 0.5": weighted(count, seeds, 0.5),
             "unless noisier, 2.5 errors": unless_noisier(count, seeds, 2.5),

@@ -281,11 +281,12 @@ def main() -> None:
         "",
         (
             "`best found` is the best value after this number of cells, averaged over"
-            " repeats. Quasi-random search does not look at"
+            " repeats. The cells of quasi-random search do not depend on"
         ),
         (
-            "results, so both values of its line are means over all possible positions"
-            " of the optimum. `random` is the value of random search with as many"
+            "results. Both values of its line could therefore be computed for every"
+            " possible position of the optimum, and are means over these positions."
+            " `random` is the value of random search with as many"
             " cells, computed in the same way as the value beside it. Compare values"
             " within a line only."
         ),

@@ -338,7 +338,7 @@ def backbones_page() -> str:
     parts = [
         "# Backbones",
         "`backbone: NAME` in a space. Each section below is a family of backbones,"
-        " with the factors that the family does not have.",
+        " with the factors that it has, and those that it does not have.",
     ]
     for family in families():
         found = backbones_table(family)

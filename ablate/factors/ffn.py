@@ -141,9 +141,9 @@ FACTOR = Factor(
             default="mlp",
             about="mlp: two linear layers; sum: no linear layer. Each output channel"
             " is phi_1(x) + ... + phi_K(x), where x is the same channel of the input,"
-            " and K the whole hidden width that mlp would have. If ffn.agelu is 1,"
-            " each phi is an AGeLU with its own parameters; if ffn.agelu is 0, each"
-            " phi is the same activation",
+            " and K the hidden width of the FFN (size.mlp_ratio times the width). Each"
+            " phi is an AGeLU with its own parameters (ffn.agelu is 1), or each is the"
+            " same activation (ffn.agelu is 0)",
             typical=("sum",),
         ),
         Parameter(
