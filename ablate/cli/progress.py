@@ -217,7 +217,7 @@ class Progress:
             self._live = False
             sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open until the process ends
         self._say(
-            "stopping after the running epochs; press Ctrl-C again to stop at once"
+            "stopping after the running epochs; a second Ctrl-C or signal stops at once"
         )
 
     def _say(self, text: str) -> None:

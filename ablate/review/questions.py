@@ -318,7 +318,7 @@ def _few_seeds_finding(
         hint = f" Write `seeds: {most}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
             hint = (
-                f" In your next study, declare `seeds: {{until_decided: N}}` from the"
+                " In your next study, declare `seeds: {until_decided: N}` from the"
                 " start, where N is the maximum number of seeds per row. In this"
                 f" study, write `seeds: {most}` in {study.file}{fifo}. The next run"
                 f" then trains {most - len(declared.seeds.numbers)} more seeds per"
