@@ -51,10 +51,10 @@ WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (
-    "The noise is pooled over all cells, because a cell has fewer than five completed"
-    " seeds. This assumes that the noise is equal in all cells, and that an effect is"
-    " the same for every seed. If a verdict here contradicts that of a row, the"
-    " verdict of the row counts."
+    "The noise is pooled over all cells, because there are fewer than five seeds or a"
+    " cell lacks one of them. This assumes that the noise is equal in all cells, and"
+    " that an effect is the same for every seed. If a verdict here contradicts that of"
+    " a row, the verdict of the row counts."
 )
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"

@@ -455,3 +455,22 @@ def test_effects_against_controls_of_the_same_cost(trust: ModuleType) -> None:
     assert (
         len(effects(replace(results, cells=(*results.cells[:2], control)), 0.5)) == 1
     ), "controls are no variants"
+
+
+def test_effects_of_factors_say_why_their_noise_is_pooled(trust: ModuleType) -> None:
+    """With seven seeds and one missing, each cell still has five or more."""
+    levels = [{"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1}, {"a": 1, "b": 1}]
+    noise = [0.0, 0.3, -0.2, 0.1, -0.4, 0.2, 0.5]
+    values = [[70 + cell + e * (1 + cell) for e in noise] for cell in range(4)]
+    complete = study(trust, values, levels)
+    cells = list(complete.cells)
+    rest = {seed: value for seed, value in cells[3].values.items() if seed != 6}
+    cells[3] = replace(cells[3], values=rest)
+    lacking = replace(complete, cells=tuple(cells))
+    for results, is_pooled in ((complete, False), (lacking, True)):
+        table = effects_table.factors_table(
+            results, {"a": 0, "b": 0}, 0.5, interactions=False
+        )
+        notes = " ".join(table.notes)
+        assert ("a cell lacks one of them" in notes) is is_pooled
+        assert ("computed seed by seed" in notes) is not is_pooled
