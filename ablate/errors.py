@@ -62,6 +62,14 @@ class StoreError(AblateError):
     """The database is missing, of another version, in use, or refuses a statement."""
 
 
+class MissingStore(StoreError):
+    """There is no database at this place."""
+
+
+class OldStore(StoreError):
+    """An older version of ablate wrote the database, and nothing has upgraded it."""
+
+
 class CheckpointError(AblateError):
     """A checkpoint cannot be read, or belongs to another trial."""
 

@@ -10,7 +10,7 @@ import streamlit as st
 import words
 
 from ablate import escape
-from ablate.errors import AblateError
+from ablate.errors import AblateError, MissingStore, OldStore
 
 
 def tell(error: Exception) -> None:
@@ -23,12 +23,12 @@ def tell(error: Exception) -> None:
         )
         return
     words.notice(str(error), "error")
-    if "brings an older one up to date" in str(error):
+    if isinstance(error, OldStore):
         st.info(
             "This store was written by an older version. `ablate run FILE` and `ablate"
             " resume` upgrade it; run one of them, then reload this page."
         )
-    elif "no store at" in str(error):
+    elif isinstance(error, MissingStore):
         st.info(
             "There is no store yet. To create one, run `ablate init` and then `ablate run"
             " space.yaml`; this page will show it."

@@ -29,7 +29,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ablate import advice
 from ablate.advice import option
 from ablate.environment import seconds
-from ablate.errors import StoreError
+from ablate.errors import MissingStore, OldStore, StoreError
 from ablate.masking import masked
 from ablate.provenance import install_extra
 from ablate.store import views, wide_views
@@ -200,7 +200,7 @@ def open_reader(url: str) -> Engine:
             lambda connection: connection.exec_driver_sql("SET TRANSACTION READ ONLY"),
         )
     elif not file.exists():
-        raise StoreError(
+        raise MissingStore(
             f"there is no store at {file}; `ablate run FILE` makes one, and"
             f" {option('store')} names another one"
         )
@@ -222,7 +222,7 @@ def open_reader(url: str) -> Engine:
                 f" reads {HEAD}; use the newer version that wrote it"
             )
         if revision != HEAD:
-            raise StoreError(
+            raise OldStore(
                 f"{masked(url)} has revision {revision}, but this version of ablate"
                 f" reads {HEAD}; `ablate run` and `ablate resume` upgrade an older"
                 " store"

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
-from ablate.errors import StoreError, UnknownName, unknown
+from ablate.errors import MissingStore, StoreError, UnknownName, unknown
 from ablate.records import WITH_RESULT, Status
 from ablate.store.database import sqlite_file
 from ablate.store.plans import CHUNK, existing, insert_all, key_of
@@ -66,7 +66,7 @@ def refuse_missing(url: str) -> None:
     """
     file = sqlite_file(url)
     if file is not None and not file.exists():
-        raise StoreError(f"there is no store at {file} to import from")
+        raise MissingStore(f"there is no store at {file} to import from")
 
 
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:

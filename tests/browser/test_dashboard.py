@@ -223,7 +223,9 @@ def test_a_failed_trial_shows_the_end_of_its_log(
 
 def test_compare_two_rows_at_a_shared_address(page: Page, address: str) -> None:
     page.goto(f"{address}/compare?rows=shortcuts:0,shortcuts:4")
-    expect(page.get_by_text("Bold: values that differ.")).to_be_visible()
+    expect(
+        page.get_by_text("Bold on this page: values in which the rows differ.")
+    ).to_be_visible()
     expect(page.locator("[data-testid=stMultiSelect]").nth(1)).to_contain_text("row 4")
     expect(page.locator(".scatterlayer .trace").first).to_be_attached()
     # The table is drawn on a canvas; its cells stand beside it for readers that cannot
@@ -417,7 +419,10 @@ def test_a_quantity_against_another(
     reader.get_by_role("button", name="y", exact=True).click()
     reader.wait_for_url(re.compile("log=y"))
     settled(reader)
-    point = traces.first.locator(".point").first.bounding_box()
+    # On a phone, the figure begins below the screen.
+    point_of_row = traces.first.locator(".point").first
+    point_of_row.scroll_into_view_if_needed()
+    point = point_of_row.bounding_box()
     assert point is not None
     reader.mouse.click(
         point["x"] + point["width"] / 2, point["y"] + point["height"] / 2

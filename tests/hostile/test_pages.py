@@ -274,7 +274,7 @@ def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
 
 def test_compare(page: Page, address: str) -> None:
     page.goto(f"{address}/compare")
-    page.get_by_text("Bold: values that differ.").wait_for()
+    page.get_by_text("Bold on this page: values in which the rows differ.").wait_for()
     settled(page)
     page.locator("[data-testid=stMultiSelect] input").nth(1).click()
     page.wait_for_timeout(500)
