@@ -24,7 +24,7 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 demo: $(READY)
 	@$(BIN)/ablate run search_spaces/quickstart.yaml
 
-# Three processes of one thread each on two cores: tests that wait for a process leave a core to the others.
+# Two processes of one thread each, one for each core.
 test: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not browser and not proof and not gpu"
 

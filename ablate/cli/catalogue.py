@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.cli import agents, gate, results, spaces, training
+from ablate.cli import agents, gate, results, spaces, stores, training
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("dashboard",),
         ),
         Verb(
-            results.query,
+            stores.query,
             "Run a read-only SQL query on the store.",
             ("query 'SELECT * FROM study_results LIMIT 5'",),
         ),
@@ -134,7 +134,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("report mine", "report mine --to mine.html --interactive"),
         ),
         Verb(
-            results.export,
+            stores.export,
             "Write trials to a file, or cells to Optuna.",
             (
                 "export mine --to mine.parquet",
@@ -142,7 +142,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ),
         ),
         Verb(
-            results.import_,
+            stores.import_,
             "Import studies from another store.",
             ("import other/ablate.db", "import other/ablate.db mine"),
         ),
@@ -174,7 +174,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("check mine.py",),
         ),
         Verb(
-            results.disk,
+            stores.disk,
             "Show the disk space of checkpoints, and free some.",
             ("disk", "disk --free finished"),
         ),

@@ -143,7 +143,7 @@ def test_a_run_is_stopped_and_goes_on(tools: Tools) -> None:
     text = TINY.replace("epochs: 3", "epochs: 300")
     started = tools.run(text, "long", seconds=0)
     assert started.state == "running"
-    with pytest.raises(ToolError, match="long is training; `wait` for its end"):
+    with pytest.raises(ToolError, match="a run of long is still training; call `wait`"):
         tools.run(text, "other")
     deadline = time.monotonic() + 60
     while not tools.status().rows and time.monotonic() < deadline:

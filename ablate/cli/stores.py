@@ -1,0 +1,174 @@
+"""Verbs on the store: query it, free its disk space, and move studies in and out of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate import escape
+from ablate.cli.options import (
+    DEFAULT_RUNS,
+    CheckpointsOption,
+    FormatOption,
+    RunsOption,
+    StoreOption,
+    StudyArgument,
+    place_of,
+    url_of,
+)
+from ablate.cli.output import Format, show, tell
+
+
+def query(
+    statement: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL",
+            help="One SELECT over the tables and views; docs/sql.md lists them.",
+        ),
+    ],
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """Run a read-only SQL query on the store."""
+    from ablate.errors import AblateError
+    from ablate.report.tables import Table, plain
+    from ablate.store.reader import Reader
+
+    with Reader(url_of(store, runs)) as reader:
+        columns, rows = reader.query(statement)
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise AblateError(
+            f"the query returns the column '{twice[0]}' twice; rename one with AS"
+        )
+    data = [dict(zip(columns, row, strict=True)) for row in rows]
+    show(plain(data) if data else Table(columns, [], []), form.value)
+
+
+class Freeable(StrEnum):
+    """Checkpoints that can be freed."""
+
+    finished = "finished"
+    unused = "unused"
+    other_stores = "other-stores"
+
+
+def disk(
+    free: Annotated[
+        list[Freeable] | None,
+        typer.Option(
+            "--free",
+            help=(
+                "Which checkpoints to remove. finished: checkpoints of completed and"
+                " diverged trials. unused: checkpoints of trials that belong to no"
+                " study. other-stores: checkpoints of other stores; unfinished trials"
+                " of those stores then start from the beginning. Repeatable. Results"
+                " stay in the store."
+            ),
+        ),
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    checkpoints: CheckpointsOption = "",
+    form: FormatOption = Format.table,
+) -> None:
+    """Show the disk space of checkpoints, and free what no result needs.
+
+    The checkpoints of unfinished trials of this store are always kept.
+    """
+    from ablate import disk as on_disk
+    from ablate.cli.tables import disk_table
+    from ablate.pipeline import Options
+    from ablate.report.units import size_text
+
+    options = Options(runs, store, checkpoints=checkpoints)
+    if free:
+        freed = on_disk.free(options, [kind.value for kind in free])
+        tell(f"freed {size_text(freed.size)} in {freed.folders} folders")
+        if freed.busy:
+            tell(f"{freed.busy} folders were kept, because a process uses them")
+    show(disk_table(on_disk.usage(options), place_of(store, runs)), form.value)
+
+
+def export(
+    study: StudyArgument,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="File to write, one row per trial: .parquet, .csv or .json.",
+            show_default=False,
+        ),
+    ] = None,
+    optuna: Annotated[
+        str,
+        typer.Option(
+            "--optuna",
+            metavar="URL",
+            help="Instead of --to: write the cells to this Optuna storage, such as"
+            " sqlite:///optuna.db.",
+        ),
+    ] = "",
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Write the trials of a study to a file, or its cells to an Optuna storage.
+
+    The file is for pandas and other tools; optuna-dashboard shows the storage.
+    """
+    from ablate.errors import AblateError
+    from ablate.study import Study
+
+    if (to is None) == (not optuna):
+        raise AblateError(
+            "name exactly one destination, a file or a storage: ablate export"
+            f" {escape.shell(study)} --to"
+            f" {escape.shell(study.replace('/', '-'))}.parquet, or --optuna"
+            " sqlite:///optuna.db"
+        )
+    exported = Study(study, url_of(store, runs))
+    if to is not None:
+        tell(f"wrote {exported.export(to)} trials to {to}")
+        return
+    written = exported.export_optuna(optuna)
+    tell(f"wrote {written} cells. View them with: optuna-dashboard {optuna}")
+
+
+def import_(
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE",
+            help="The other store: a database URL, SQLite file, or runs folder.",
+        ),
+    ],
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STUDY]...", help="Studies to import. [default: all]"),
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Import studies from another store.
+
+    A trial that has a result in both stores keeps the result of your store.
+    """
+    from ablate.store.merge import refuse_missing
+    from ablate.store.writer import Writer
+
+    if Path(other).is_dir():
+        other = url_of("", Path(other))
+    refuse_missing(other)
+    with Writer(url_of(store, runs)) as writer:
+        merged = writer.merge(other, studies or ())
+    names = ", ".join(merged.studies) or "no new study"
+    tell(
+        f"{names}: {merged.trials} trials with a result were imported, {merged.known}"
+        " were already here."
+    )
