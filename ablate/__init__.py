@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ablate.api import create_model, model_cost, open_study, preview, run, use
+    from ablate.diagnostics.diagnostic import Diagnostic
     from ablate.factors.factor import Factor, OneOf, Parameter, Real, Whole
     from ablate.parts import backbone, command, dataset, loss, metric, trainer
     from ablate.records import Metric
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # The module of each public name. It is imported when the name is first used.
 _HOMES = {
     "ablate.api": ("create_model", "model_cost", "open_study", "preview", "run", "use"),
+    "ablate.diagnostics.diagnostic": ("Diagnostic",),
     "ablate.factors.factor": ("Factor", "OneOf", "Parameter", "Real", "Whole"),
     "ablate.parts": ("backbone", "command", "dataset", "loss", "metric", "trainer"),
     "ablate.records": ("Metric",),
@@ -43,6 +45,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Diagnostic",
     "Factor",
     "Metric",
     "OneOf",

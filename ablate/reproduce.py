@@ -124,9 +124,9 @@ def reproduce(
     if trial is None:
         raise StoreError(
             f"the plan that this version of ablate makes for {study} does not contain"
-            f" trial {key}. Controls and limits choose cells by cost, and the rules for"
-            f" costs (now version {COST_REVISION}) may have changed. Train the cells of"
-            " the new plan: ablate run with the study's file"
+            f" trial {key}. The rules that count costs may have changed (they are now at"
+            f" version {COST_REVISION}), and controls and limits depend on costs. Train"
+            " the cells of the new plan: ablate run with the study's file"
         )
     # With the checkpoints of the study, nothing would be trained again.
     folder = options.runs / "reproduced" / Path(options.url).stem

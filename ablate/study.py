@@ -238,11 +238,10 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: this comparison needs at least two seeds for which the"
-                " store has the list of correctly classified test images of row 0 and"
-                " of another row; the store has no two such seeds. `ablate run` stores"
-                " these lists at the end of each trial of image classification with"
-                " the built-in training, in one process"
+                f"{self.name}: this comparison needs two seeds whose lists of correctly"
+                " classified test images are stored, both for row 0 and for another"
+                " row. `ablate run` stores these lists at the end of each trial of"
+                " image classification with the built-in training, in one process"
             )
         return images_table(results, found)
 

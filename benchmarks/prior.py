@@ -6,13 +6,13 @@ noise exactly: the most that they can. Three rules use it:
 - no earlier noise: Student's paired t, as `ablate` does;
 - weight w: the variance is the larger one of s² and w times the known plus 1 - w times
   s², where s² is the row's own;
-- unless noisier: a row also differs if its s² is at most the known variance, and its
-  difference is more than so many known standard errors.
+- unless noisier: a row differs in two cases: its paired t is large; or its s² is at
+  most the known variance and its difference is more than so many known standard errors.
 
-Each rule has the level of a declared study when the row's noise is as in earlier
-studies. Prints how often a difference of three standard deviations of a single training
-is found then, and how often a row without a difference is said to differ when its
-variance is as before, or 5 or 25 times as large.
+The threshold of t is chosen so that each rule has the level of a declared study when
+the row's noise is as in earlier studies. Prints how often a difference of three
+standard deviations of a single training is found then, and how often a row without a
+difference is said to differ when its variance is as before, or 5 or 25 times as large.
 """
 
 from __future__ import annotations

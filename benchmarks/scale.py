@@ -49,14 +49,16 @@ def drive(folder: Path, stop_after: int | None) -> dict[str, float]:
     from ablate import pipeline, space
     from ablate.execution.simulated import SimulatedExecutor
     from ablate.pipeline import Hooks, Options
-    from ablate.records import Ended, Event
+    from ablate.records import Ended, Event, Status
 
     ended, first = 0, 0.0
 
     def event(happened: Event) -> None:
         nonlocal ended, first
         first = first or time.monotonic()
-        ended += isinstance(happened, Ended)
+        # A stop also ends the trials in progress; they are trained again later.
+        if isinstance(happened, Ended) and happened.status == Status.COMPLETED:
+            ended += 1
 
     hooks = Hooks(
         event=event, stop=lambda: stop_after is not None and ended >= stop_after

@@ -281,14 +281,10 @@ def main() -> None:
         "",
         (
             "`best found` is the best value after this number of cells, averaged over"
-            " repeats. The cells of quasi-random search do not depend on"
-        ),
-        (
-            "results. Both values of its line could therefore be computed for every"
-            " possible position of the optimum, and are means over these positions."
-            " `random` is the value of random search with as many"
-            " cells, computed in the same way as the value beside it. Compare values"
-            " within a line only."
+            " repeats. `random` is the same for random search with as many cells. The"
+            " cells of quasi-random search do not depend on results. In its line, both"
+            " values are therefore exact means over all possible positions of the"
+            " optimum, not means over repeats. Compare values within a line only."
         ),
         "",
         brute_force(arguments.repeats),

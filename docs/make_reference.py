@@ -409,6 +409,7 @@ def python_page() -> str:
         "Models": ("create_model", "model_cost"),
         "Parts of your own": (
             *("Factor", "Parameter", "Whole", "Real", "OneOf", "Metric"),
+            "Diagnostic",
             *("backbone", "dataset", "loss", "metric", "trainer", "command"),
         ),
     }

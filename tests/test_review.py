@@ -115,7 +115,10 @@ def test_a_variant_that_helps_without_a_control_near_it_is_found(
         )
 
     found = {one.name: one.text for one in reviewed(text, made=helps)}
-    assert "No other width of the baseline is nearer" in found["no iso-cost control"]
+    assert (
+        "No other width of the baseline has a cost nearer"
+        in found["no iso-cost control"]
+    )
 
 
 WIDER = TINY.replace("seeds: 2", "seeds: 4")
@@ -358,7 +361,7 @@ def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
     found = reviewed(SOUND, made=close)
     (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
     assert (
-        " 50 more seeds are the most that is proposed at once. For an even chance of a"
+        " At most 50 more seeds are proposed at a time. For an even chance of a"
         " conclusive verdict, row 1 needs about 80 more seeds."
     ) in few
 

@@ -68,7 +68,7 @@ def _print_version(asked: bool) -> None:
 
         if not installed_version():
             raise AblateError(
-                f"{DISTRIBUTION} is not installed; in a checkout type: make setup"
+                f"{DISTRIBUTION} is not installed; in a checkout, type: make"
             )
         print(f"ablate {installed_version()}")
         raise typer.Exit

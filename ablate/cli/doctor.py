@@ -50,7 +50,7 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Ch
         yield Check(
             package,
             bool(version),
-            version or "not installed; in a checkout type: make setup",
+            version or "not installed; in a checkout, type: make",
         )
     yield Check(
         "machine",

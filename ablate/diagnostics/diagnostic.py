@@ -33,7 +33,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-    """One measurement inside a network, as one file of this package declares it.
+    """A measurement inside a network, one layer at a time.
 
     Attributes:
         about: what it is, with its range.

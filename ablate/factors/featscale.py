@@ -16,8 +16,8 @@ def make(values: Values, site: Site) -> Edits:
     if level == "code" and site.family != "vit":
         other = "image" if site.family == "swin" else "text"
         raise Infeasible(
-            "the published code adds FeatScale twice on DeiT only; on this backbone"
-            f" use featscale: {other}"
+            "featscale: code is for DeiT only, where the published code adds the scaled"
+            f" part twice; on this backbone use featscale: {other}"
         )
     if level == "image":
         if site.family != "swin":

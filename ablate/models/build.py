@@ -313,8 +313,8 @@ def _replace(
     takers = [factor for factor in _active(values) if factor.replace_ffn is not None]
     if len(takers) > 1:
         raise Infeasible(
-            f"{' and '.join(factor.name for factor in takers)} each take the"
-            " feed-forward network's place"
+            f"{' and '.join(factor.name for factor in takers)} both replace the"
+            " feed-forward network; only one of them can"
         )
     for factor in takers:
         if place.ffn is None or factor.replace_ffn is None:

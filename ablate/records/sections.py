@@ -59,7 +59,7 @@ class Scheduler:
     before. At a rung, trials are compared and the worse ones stop.
     """
     samples: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 3
-    """Smallest number of other trials for a median."""
+    """The median rule stops no trial before it can be compared with this many others."""
 
     @property
     def read(self) -> frozenset[str]:

@@ -243,10 +243,10 @@ def _bold_note(rows: list[Row]) -> str:
         return "Bold: the best mean."
     return (
         "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %). Row 0 is significantly worse if the best row has a star. For every"
-        " other row, p is adjusted for all pairs of rows. This adjustment is stronger"
-        " than that of the star, so a row can be bold while row 0, with a higher mean,"
-        " is not."
+        " (5 %). Row 0 is significantly worse if the best row has a star. Every other"
+        " row is compared with the best row by a stricter test (p is adjusted for all"
+        " pairs of rows), which finds fewer rows significantly worse. A row can"
+        " therefore be bold although row 0, with a better mean, is not."
     )
 
 

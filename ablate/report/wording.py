@@ -122,7 +122,7 @@ def cost_text(effect: Effect) -> str:
 def no_difference_sentence(metric: Metric, margin: float) -> str:
     """Returns what the verdict `no difference` means, for text below verdicts."""
     if not margin:
-        return "Without a margin, no verdict is no difference."
+        return 'Without a margin, no row can get the verdict "no difference".'
     return (
         "A verdict of no difference means that a difference of"
         f" {margin:g}{metric.unit} or more is ruled out."
@@ -137,8 +137,8 @@ def no_difference(metric: Metric, margin: float, how: str) -> str:
     """
     if not margin:
         return (
-            "No verdict is no difference, because the space declares no margin; write"
-            " margin: NUMBER, the least difference that matters."
+            'No row can get the verdict "no difference", because the space declares no'
+            " margin; write margin: NUMBER, the least difference that matters."
         )
     return (
         f"no difference: a difference of {margin:g}{metric.unit} or more is ruled out"

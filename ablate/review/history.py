@@ -56,7 +56,10 @@ def _consequence(history: History) -> str:
             f"What is new is tested at {level:.2g} % instead of"
             f" {100 * LEVEL * share_of_phase(0):g} %."
         )
-    return "No row could be compared before, so the level of its verdicts is the same."
+    return (
+        "Before that, no row could be compared, so this does not lower the significance"
+        " level of the verdicts."
+    )
 
 
 def known_before(study: Read) -> Iterator[Finding]:

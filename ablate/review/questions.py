@@ -368,8 +368,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        f" {further} more seeds are the most that is proposed at once. For an even"
-        f" chance of a conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
+        f" At most {further} more seeds are proposed at a time. For an even chance of a"
+        f" conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
     )
 
 
@@ -419,9 +419,10 @@ def _no_near_control(study: Read) -> Iterator[Finding]:
         yield Finding(
             "no iso-cost control",
             f"{_rows_are(rows)} better than row 0, but also more expensive. No other"
-            " width of the baseline is nearer in cost, so row 0 is the control. Report"
-            f" this, or use a wider backbone in {study.file}: relative to the cost of"
-            " such a backbone, the steps between its possible widths are smaller.",
+            " width of the baseline has a cost nearer to that of these rows, so row 0 is"
+            f" the control. Report this, or use a wider backbone in {study.file}: there,"
+            " a step in width changes the cost by a smaller share, so a control can come"
+            " nearer.",
             study.again(),
         )
 

@@ -597,8 +597,7 @@ def test_a_checkout_that_is_not_installed_has_no_version(
 ) -> None:
     monkeypatch.setattr(provenance, "DISTRIBUTION", "ablate-that-is-not-there")
     message = (
-        "error: ablate-that-is-not-there is not installed; in a checkout type: make"
-        " setup\n"
+        "error: ablate-that-is-not-there is not installed; in a checkout, type: make\n"
     )
     assert say("--version") == (2, "", message)
 

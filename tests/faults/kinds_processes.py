@@ -20,7 +20,8 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
 @fault(
     "SIGTERM",
     "any",
-    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; nothing"
+    " and exit code -15 while `ablate` loads",
     keeps="every reported epoch",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",
@@ -34,7 +35,8 @@ def terminate(scene: Scene) -> bool:
 @fault(
     "Ctrl-C",
     "any",
-    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; only"
+    " `interrupted` while `ablate` loads",
     keeps="every reported epoch",
     codes=(130, -2),
     says="Go on with: ablate resume|interrupted",

@@ -10,6 +10,7 @@ import pytest
 from ablate import pipeline, registry, space
 from ablate.execution import make
 from ablate.pipeline import Options
+from ablate.store.reader import Reader
 from ablate.study import Study
 from tests.conftest import Say
 from tests.own.conftest import Run, Use
@@ -72,26 +73,50 @@ def test_the_documentation_shows_the_examples_as_they_are() -> None:
     file = file_of("script")
     assert file.read_text().partition('"""\n\n')[2] == command
     assert line.strip() in (ROOT / "examples" / "script" / "train.py").read_text()
-    shown, _ = blocks(OWN, "yaml")
+    shown = block("yaml", "trainer: characters")
     stored = (ROOT / "examples" / "characters" / "space.yaml").read_text()
     assert stored.endswith(shown)
 
 
+def block(language: str, part: str) -> str:
+    """The block of docs/own.md with these words."""
+    (found,) = [one for one in blocks(OWN, language) if part in one]
+    return found
+
+
 @pytest.mark.slow
 def test_the_parts_in_the_documentation_train(use: Use, run: Run, study: Study) -> None:
-    use(blocks(OWN, "python")[-1])
-    text = blocks(OWN, "yaml")[-1]
+    use(block("python", "def two_layers("))
+    text = block("yaml", "backbone: two_layers")
     assert run(text).trained == 10
     assert "worst class (%)" in study.table()
+
+
+def test_the_diagnostic_in_the_documentation_is_measured(
+    use: Use, run: Run, study: Study
+) -> None:
+    use(block("python", "NORM ="))
+    text = """
+question: How long are the tokens?
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
+factors: {shortcuts.count: [0, 1]}
+seeds: 1
+data: {name: digits, train_images: 50, test_images: 50}
+recipe: {epochs: 1, batch_size: 50}
+"""
+    run(text + block("yaml", "diagnostics:"))
+    with Reader(study.store) as reader:
+        assert reader.diagnostics("own") == ["mean_norm"]
 
 
 @pytest.mark.slow
 def test_the_parts_in_the_documentation_pass_their_checks(
     say: Say, tmp_path: Path
 ) -> None:
-    (tmp_path / "mine.py").write_text(blocks(OWN, "python")[-1])
-    code, out, _ = say("check", "mine.py")
-    assert code == 0, out
+    for part in ("def two_layers(", "NORM ="):
+        (tmp_path / "mine.py").write_text(block("python", part))
+        code, out, _ = say("check", "mine.py")
+        assert code == 0, out
 
 
 def test_the_data_in_the_documentation_are_read(use: Use) -> None:
