@@ -317,8 +317,8 @@ def _named_by_project() -> list[str]:
     named = said.get("with", [])
     if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
         raise AblateError(
-            "pyproject.toml: [tool.ablate] with must be a list of files, as in with ="
-            ' ["mine.py"]'
+            "pyproject.toml: the key `with` of [tool.ablate] must be a list of files, as"
+            ' in with = ["mine.py"]'
         )
     return named
 

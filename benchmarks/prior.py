@@ -103,7 +103,7 @@ def main() -> None:
             shares += [rule(*drawn(count, seeds, v, 0)).mean() for v in (1, 5, 25)]
             texts = [f"{100 * share:.1f} %" for share in shares]
             print(line(f"{seeds}, {name}", texts), flush=True)
-    print(f"\n{count:,} studies per cell, {machine_text()}")
+    print(f"\n{count:,} studies per entry, {machine_text()}")
 
 
 if __name__ == "__main__":

@@ -282,9 +282,10 @@ def main() -> None:
         (
             "`best found` is the best value after this number of cells, averaged over"
             " repeats. `random` is the same for random search with as many cells. The"
-            " cells of quasi-random search do not depend on results. In its line, both"
-            " values are therefore exact means over all possible positions of the"
-            " optimum, not means over repeats. Compare values within a line only."
+            " cells of quasi-random search do not depend on results. In its line, the"
+            " value of each search is therefore the mean over all possible positions of"
+            " the optimum. In the other lines, the optimum has one position. Compare"
+            " values within a line only."
         ),
         "",
         brute_force(arguments.repeats),

@@ -146,7 +146,7 @@ def cost(
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="Search space (YAML) whose cells are counted.",
+            help="Space (YAML) whose cells are counted.",
         ),
     ] = None,
     model: Annotated[

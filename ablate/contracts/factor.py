@@ -66,7 +66,8 @@ def with_companions(
                 if not factors.unread_reason(name, found):
                     return found
     raise BrokenContract(
-        f"the model does not read {name} at any typical levels of the other parameters"
+        f"{name} has no effect: with the typical levels of the other parameters, no hook"
+        " looks it up"
     )
 
 

@@ -218,9 +218,9 @@ def _width_problem(name: str, image_size: int, image_width: int) -> str:
     """Returns why the longer side of images cannot be used; empty if it can."""
     if 0 < image_width < image_size:
         return (
-            f"data.image_width = {image_width} is the longer side at most, and"
-            f" image_size = {image_size} the shorter one; set image_width to"
-            f" {image_size} or more"
+            f"data.image_width = {image_width} is less than image_size = {image_size};"
+            " image_width is the limit of the longer side, and image_size is the shorter"
+            f" side; set image_width to {image_size} or more"
         )
     if image_width and name == "digit-scenes":
         return (

@@ -80,8 +80,8 @@ def _refuse_test_preparation(data: Data) -> None:
         value = getattr(data, name)
         if value:
             raise Infeasible(
-                f"data.{name} = {value} is not read: recipe.crop_padding uses test"
-                " images without resizing or cropping them; leave one of the two out"
+                f"data.{name} = {value} has no effect: with recipe.crop_padding, test"
+                " images are neither resized nor cropped; leave out one of the two"
             )
 
 

@@ -276,8 +276,8 @@ def _dimensions(
         if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
             can = ", ".join(sorted(factor_of(size) for size in family.sizes))
             raise Infeasible(
-                f"{factor_of(name)} cannot be changed on {backbone}; what can:"
-                f" {can or 'no size and no drop rate'}"
+                f"{factor_of(name)} cannot be changed on {backbone}; sizes"
+                f" and drop rates that can be changed: {can or 'none'}"
             )
     for factor in _active(values):
         for part in factor.needs:

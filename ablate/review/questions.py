@@ -276,8 +276,8 @@ def _not_confirmed(study: Read) -> Iterator[Finding]:
     yield Finding(
         "not confirmed",
         f"row {best} was chosen as the best of {len(means)} cells, and its mean is"
-        " over the seeds of this choice, so a part of its lead is luck. Add confirm: 5"
-        f" to the strategy in {study.file}: it trains the best cells and row 0 on"
+        " over the seeds that decided this choice, so a part of its lead is luck. Add"
+        f" confirm: 5 to the strategy in {study.file}: it trains the best cells and row 0 on"
         " fresh seeds.",
         study.again(),
     )

@@ -158,8 +158,8 @@ def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> N
     some = ", ".join(sorted(tables)[:3])
     raise StoreError(
         f"{masked(url)} is a database of another program (it has"
-        f" {some or 'no table of ablate'}); name a store of its own with {option('store')}, as in"
-        " runs/ablate.db"
+        f" {some or 'no table of ablate'}); name another file for the store with"
+        f" {option('store')}, as in runs/ablate.db"
     )
 
 

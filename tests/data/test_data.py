@@ -376,7 +376,7 @@ def test_names_and_recipes_that_do_not_fit() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cifar10'"):
         describe("cifar11")
     with pytest.raises(
-        Infeasible, match="data.crop = 0.9 is not read: recipe.crop_padding"
+        Infeasible, match="data.crop = 0.9 has no effect: with recipe.crop_padding"
     ):
         refuse_recipe(describe("imagenet", crop=0.9), Recipe(crop_padding=4))
     with pytest.raises(Infeasible, match="leave one of them out"):

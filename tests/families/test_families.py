@@ -336,7 +336,7 @@ def test_swins_edits_see_one_window() -> None:
         (
             "pvt_small",
             {"size.depth": 3},
-            "size.depth cannot be changed on pvt_small; what can: drop.attention",
+            "on pvt_small; sizes and drop rates that can be changed: drop.attention",
         ),
         ("deit_tiny_patch16_224", {"size.window": 4}, "size.window cannot be changed"),
         (

@@ -20,8 +20,8 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
 @fault(
     "SIGTERM",
     "any",
-    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; nothing"
-    " and exit code -15 while `ablate` loads",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; if"
+    " `ablate` is still loading, no message and exit code -15",
     keeps="every reported epoch",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",
@@ -35,8 +35,8 @@ def terminate(scene: Scene) -> bool:
 @fault(
     "Ctrl-C",
     "any",
-    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; only"
-    " `interrupted` while `ablate` loads",
+    sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; if"
+    " `ablate` is still loading, only `interrupted`",
     keeps="every reported epoch",
     codes=(130, -2),
     says="Go on with: ablate resume|interrupted",

@@ -106,8 +106,8 @@ def folder(file: Path) -> None:
         (
             foreign,
             (
-                "is a database of another program (it has customers); name a store of"
-                " its own with store"
+                "is a database of another program (it has customers); name another file for"
+                " the store with store"
             ),
         ),
         (
