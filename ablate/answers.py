@@ -174,13 +174,13 @@ class StudyLevel(BaseModel):
 
     study: str
     p: float = Field(description="smallest adjusted p value of the study")
-    level: float = Field(description="that its findings need to stand")
+    level: float = Field(description="that its verdicts need to stand")
     own: list[str] = Field(description="rows that help or hurt by the study alone")
     stands: list[str] = Field(description="rows that stand beside all other studies")
 
 
 class ErrorBudget(BaseModel):
-    """How far findings stand in a store with many studies (LORD++, 5 %)."""
+    """Which verdicts stand in a store with many studies (LORD++, 5 %)."""
 
     next_level: float = Field(description="the level of the next study")
     studies: list[StudyLevel] = Field(description="in the order of their last results")

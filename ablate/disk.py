@@ -130,8 +130,9 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
     wanted = set(kinds) & set(FREEABLE)
     if "other-stores" in wanted and "://" in options.checkpoints_root:
         raise CheckpointError(
-            f"checkpoints of other stores at {masked(options.checkpoints_root)} may be"
-            " in use; remove their folders by hand"
+            "nothing shows whether the checkpoints of other stores at"
+            f" {masked(options.checkpoints_root)} are in use, so they are not removed;"
+            " make sure that no run uses them, then remove their folders by hand"
         )
     folders = 0
     size = 0

@@ -149,8 +149,8 @@ def read_text(path: Path) -> str:
             raise _refused(
                 str(path),
                 0,
-                "cannot be read: it is not a regular file; save the space to a file and"
-                " name that",
+                "cannot be read: it is not a regular file; save the space to a file,"
+                " and give the path of this file",
             )
         with path.open("rb") as stream:
             # One byte more than allowed shows that a file is too large, without reading

@@ -101,9 +101,9 @@ def budget_table(budget: ErrorBudget) -> Table:
         title=f"Error budget: the next study is tested at {_percent(budget.next_level)}",
         notes=[
             "p: the smallest adjusted p value of the study. level: the significance"
-            " level of the study (LORD++, in the order of the last results). stands: findings"
-            f" with p at or below the level; of the studies with such findings, at most"
-            f" {100 * LEVEL:g} % are expected to have a false one. Findings that"
+            " level of the study (LORD++, in the order of the last results). stands: verdicts"
+            f" with p at or below the level; of the studies with such verdicts, at most"
+            f" {100 * LEVEL:g} % are expected to have a false one. Verdicts that"
             " stand raise the levels of later studies, studies without any lower them.",
         ],
     )

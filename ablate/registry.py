@@ -367,7 +367,7 @@ def _refuse_loaded(source: Source, folder: Path) -> None:
             continue
         raise AblateError(
             f"with {source.path}: {file} and {other} would both be the module"
-            f" '{name}'; rename the file"
+            f" '{name}'; rename one of these two files"
         )
 
 

@@ -113,9 +113,13 @@ def reproduce(
             (one for one in reader.circumstances(study) if one["trial"] == key), None
         )
     if known.status != Status.COMPLETED or before is None:
+        remedy = ""
+        if known.status != Status.DIVERGED:
+            # A diverged trial has a result; `resume` does not train it again.
+            remedy = f"; complete it with: {advice.command('resume', study)}"
         raise AblateError(
-            f"trial {key} is {known.status}; only completed trials can be reproduced:"
-            f" {advice.command('resume', study)}"
+            f"trial {key} is {known.status}, and only completed trials can be"
+            f" reproduced{remedy}"
         )
     declared = validated_space(stored)
     trial = next(

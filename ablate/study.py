@@ -219,10 +219,11 @@ class Study:
             return declared.criterion.margin
         if declared.criterion.margin and margin > declared.criterion.margin:
             raise AblateError(
-                f"{option('margin')} {margin:g} is wider than the margin that"
-                f" {self.name} declared before its results, {declared.criterion.margin:g}; a"
-                " margin that is chosen after results makes false verdicts. Leave it"
-                " out, or give a smaller one"
+                f"{option('margin')} {margin:g} is larger than"
+                f" {declared.criterion.margin:g}, the margin that {self.name} declared"
+                " before its results; a margin that grows after results can give false"
+                f" verdicts. Leave {option('margin')} out, or give"
+                f" {declared.criterion.margin:g} or less"
             )
         return margin
 
@@ -238,10 +239,11 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: this comparison needs two seeds whose lists of correctly"
-                " classified test images are stored, both for row 0 and for another"
-                " row. `ablate run` stores these lists at the end of each trial of"
-                " image classification with the built-in training, in one process"
+                f"{self.name}: this comparison needs at least two seeds for which the"
+                " store has two lists of correctly classified test images: one of row 0,"
+                " and one of another row. `ablate run` stores these lists at the end of"
+                " each trial of image classification with the built-in training, in one"
+                " process"
             )
         return images_table(results, found)
 

@@ -113,10 +113,11 @@ def image_lines(count: int) -> list[str]:
     return [
         (
             "Intervals over seeds alone contain the difference on new images in"
-            f" {', '.join(shares)} of studies. `ablate effects --of images` prints"
-            " both kinds of intervals: over seeds alone, and over seeds and images."
-            " P(better) is the printed probability that one more training of the row"
-            " beats one more of row 0. If P(better) is between 0.6 and 0.9, the new"
+            f" {', '.join(shares[:-1])} and {shares[-1]} of studies. `ablate effects --of"
+            " images` prints both kinds of intervals: over seeds alone, and over seeds and images."
+            " For each row, it also prints P(better): the probability that one more"
+            " training of the row classifies more new images correctly than one more"
+            " training of row 0. If P(better) is between 0.6 and 0.9, the new"
             f" training of the row is better than that of row 0 in {100 * again:.0f} %"
             " of cases; the mean of P(better) in all cases of this range is"
             f" {100 * predicted:.0f} % (5 seeds, 1,000 images)."

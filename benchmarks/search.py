@@ -203,7 +203,7 @@ def brute_force(repeats: int) -> str:
     )
     half = sum(found(strategy("random", 32, seed)) for seed in range(repeats))
     return (
-        "Brute force is random search without repetition until no cell is left. On 8 x"
+        "Brute force draws cells at random, without repetition, until no cell is left. On 8 x"
         f" 8 levels, brute force with all 64 cells found the optimum in {whole} of"
         f" {repeats} repeats, and random search with 32 cells in {half}. Random search"
         " does not repeat cells either, so with the same number of cells the two are"
@@ -268,7 +268,7 @@ def main() -> None:
         "# What strategies and schedulers are worth",
         "",
         (
-            f"Made by `make bench-search` on {date.today().isoformat()},"
+            f"Made by `make bench-search WRITE=1` on {date.today().isoformat()},"
             f" {arguments.repeats} repeats. Nothing was trained: a cell's"
         ),
         (

@@ -83,7 +83,7 @@ from ablate.scheduling.until_decided import granted, results_of
 from ablate.tasks import classification
 
 NO_FALSE_VERDICT = (
-    "studies without effects in which a verdict is helps or hurts: at most 5 %"
+    "studies without effects that have a verdict *helps* or *hurts*: at most 5 %"
 )
 
 
@@ -431,7 +431,10 @@ def primary_proofs(count: int) -> Iterator[Proof]:
             count, 8, seeds, NOISES[name], first_differs=first_differs
         )
         yield Proof(
-            promise="studies in which a row without effect helps or hurts: at most 5 %",
+            promise=(
+                "studies in which a row without an effect has the verdict *helps* or"
+                " *hurts*: at most 5 %"
+            ),
             setting=setting,
             measured=share,
             low=0,
@@ -521,8 +524,14 @@ def study_proofs(count: int) -> Iterator[Proof]:
     ):
         signs = "both signs" if mixed else "one sign"
         yield Proof(
-            promise="effects as large as the margin, verdict no difference: at most 5 %",
-            setting=f"{rows + 1} cells, {seeds} seeds, {name}, effects of {signs}",
+            promise=(
+                "studies in which a row has the verdict *no difference*, with effects as"
+                " large as the margin: at most 5 %"
+            ),
+            setting=(
+                f"{rows + 1} cells, {seeds} seeds, {name}, effects of {signs}, margin"
+                f" {margin:g}"
+            ),
             measured=false_same(count, rows, seeds, NOISES[name], margin, mixed=mixed),
             low=0,
             high=0.05,
@@ -549,12 +558,15 @@ def study_proofs(count: int) -> Iterator[Proof]:
             count=few,
         )
     for seeds in (5, 8):
-        setting = f"2 x 2 x 2 grid, {seeds} seeds, an effect that varies over seeds"
+        setting = (
+            f"2 x 2 x 2 grid, {seeds} seeds, an effect that varies over seeds and is zero"
+            " on average"
+        )
         share, covered = false_main_effects(few, seeds)
         yield Proof(
             promise=(
-                "studies without effects in which a main effect helps or hurts: at most"
-                " 5 %"
+                "studies without effects in which a main effect has the verdict *helps*"
+                " or *hurts*: at most 5 %"
             ),
             setting=setting,
             measured=share,
@@ -581,7 +593,7 @@ def study_proofs(count: int) -> Iterator[Proof]:
     for seeds in (3, 5, 10):
         chance, share = predicted_seeds(few, seeds)
         promise = (
-            "inconclusive cells that get a verdict with the predicted number of"
+            "inconclusive cells that get a conclusive verdict with the predicted number of"
             " further seeds: within 7 percentage points of the predicted"
             f" {100 * chance:.0f} %"
         )
@@ -640,7 +652,7 @@ def _skewed_text(count: int) -> str:
         f"{100 * false_verdicts(count, 2, seeds, skewed_variants):.1f} % ({seeds} seeds)"
         for seeds in (3, 5, 10)
     ]
-    return ", ".join(shares)
+    return f"{', '.join(shares[:-1])} and {shares[-1]}"
 
 
 def _beyond_line(count: int, name: str) -> str:
@@ -659,7 +671,7 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
             " simulated result is a sum of three terms: the true mean of its cell, an"
             f" effect of the seed that is equal in all cells (sd {SEED_SD:g} point),"
             f" and the noise of one training (sd {NOISE:g} points). The margin is"
-            f" {MARGIN:g} points."
+            f" {MARGIN:g} points, unless the setting names another one."
         ),
         "",
         (
@@ -678,10 +690,10 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "## Power",
         "",
         (
-            "The columns are sizes of an effect in one of seven rows, in standard"
-            " deviations over seeds, after subtracting the mean of each seed. Each"
-            " entry of the table has three numbers: how often the effect is found by"
-            " default; after the slash, how often it is found if its row is the first"
+            "One of seven rows has an effect; the columns are its sizes. The unit is the"
+            " standard deviation over seeds, after the mean of each seed has been"
+            " subtracted. Each entry of the table has three numbers: how often the effect"
+            " is found by default; after the slash, how often it is found if its row is the first"
             " `primary` comparison; in brackets, how often paired t tests of each row,"
             " adjusted by Holm, find it at 5 %. Seeds that are declared as final"
             " (`seeds: {final: 3}`) use 5 %, others 4.5 %."

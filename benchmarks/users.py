@@ -320,7 +320,7 @@ def widens_the_margin(desk: Desk) -> None:
 
 
 def does_everything(desk: Desk) -> None:
-    """Adds seeds, drops rows, swaps the baseline and the metric, as it comes."""
+    """Adds seeds, drops rows, swaps the metric, makes a row primary, selects seeds."""
     found = desk.run(3)
     best = max(found, key=lambda effect: abs(effect.mean or 0)).row
     every = list(desk.rows)
@@ -446,7 +446,7 @@ USERS: dict[str, Callable[[Desk], None]] = {
     ),
     "looks before and after failed trials are tried again": retries_failed_trials,
     "stops a search when its results are good": stops_a_search_when_it_looks_well,
-    "all of the above together": does_everything,
+    "adds seeds, drops rows, swaps the metric, makes a row primary, selects seeds": does_everything,
 }
 
 
@@ -511,7 +511,7 @@ def fooled_by_margins(count: int, rows: int) -> float:
 
 def user_proofs(count: int) -> Iterator[Proof]:
     """The promises to users who follow their results; `count` repetitions each."""
-    promise = "users of studies without effects who get helps or hurts: at most 5 %"
+    promise = "users of studies without effects who get a verdict *helps* or *hurts*: at most 5 %"
     for name, user in USERS.items():
         for rows in (1, 4):
             if rows == 1 and user in NEEDS_ROWS:
@@ -536,8 +536,8 @@ def user_proofs(count: int) -> Iterator[Proof]:
             count=count,
         )
     yield Proof(
-        promise="effects as large as the margin: users who get the verdict no"
-        " difference: at most 5 %",
+        promise="users who get a verdict *no difference* in a study with effects as large"
+        " as the margin: at most 5 %",
         setting="widens the margin; 5 cells",
         measured=fooled_by_margins(count, 4),
         low=0,

@@ -402,7 +402,8 @@ def python_page() -> str:
     parts = [
         "# Python",
         f"```python\n{SNIPPET}```",
-        "The names below are the public interface. Everything else may change.",
+        "The names below, `ablate.errors` and `ablate.report.paper_table.PaperStyle` are the"
+        " public interface. Everything else may change.",
     ]
     groups = {
         "Studies": ("run", "preview", "open_study", "Study", "use"),
@@ -436,7 +437,7 @@ def errors_page() -> str:
             meaning = " ".join((thing.__doc__ or "").split())
             rows.append((f"`{name}`", f"`{thing.__mro__[1].__name__}`", meaning))
     codes = (
-        ("0", "The verb did what it was asked for."),
+        ("0", "The verb did what it was asked for. `gate`: the row helps."),
         (
             "1",
             "A trial failed, or a verb that checks something (such as `review` or"
@@ -444,7 +445,8 @@ def errors_page() -> str:
         ),
         ("2", "A user error: one message says what is wrong and what to type."),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
-        ("4, 5", "`gate`: no difference; inconclusive."),
+        ("4", "`gate`: the row makes no difference."),
+        ("5", "`gate`: the verdict is inconclusive."),
         ("130", "The user interrupted the verb; the store is intact."),
     )
     return page(

@@ -217,7 +217,7 @@ class Tools:
     def status(self) -> answers.Status:
         """List the studies of the store, what trains now, and both budgets.
 
-        `errors` says which findings also hold if all studies share one error budget.
+        `errors` says which verdicts also hold if all studies share one error budget.
         """
         from ablate.cli.tables import studies_table
         from ablate.project import budget_of, budget_table

@@ -34,7 +34,7 @@ def mcp(
             metavar="TRIALS",
             min=1,
             max=MOST_WHOLE,
-            help="Most trials that all runs in the store together may begin.",
+            help="Maximum number of trials that all runs in the store together may begin.",
         ),
     ] = None,
     max_hours: Annotated[
@@ -42,7 +42,7 @@ def mcp(
         typer.Option(
             "--max-hours",
             metavar="HOURS",
-            help="Most hours of training of all runs in the store together.",
+            help="Maximum hours of training and testing, added up over all runs in the store.",
         ),
     ] = None,
     max_joules: Annotated[
@@ -50,7 +50,7 @@ def mcp(
         typer.Option(
             "--max-joules",
             metavar="JOULES",
-            help="Most energy of all runs in the store together.",
+            help="Maximum energy of all runs in the store together.",
         ),
     ] = None,
     store: StoreOption = "",

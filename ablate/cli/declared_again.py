@@ -51,7 +51,8 @@ def _again(shown: Preview) -> list[str]:
         return []
     if history.final:
         return [
-            f"{name} has results of final seeds, so what is added now gets no verdict."
+            f"{name} has results of final seeds, so rows and factors that are added now"
+            " get no verdict, and additional seeds change no verdict."
         ]
     since = ""
     if shown.changes:
@@ -59,7 +60,8 @@ def _again(shown: Preview) -> list[str]:
     now = 100 * LEVEL * history.share
     usual = 100 * LEVEL * share_of_phase(0)
     return [
-        f"{name} has results of an earlier declaration{since}, so what is new is tested at"
-        f" {now:.2g} % instead of {usual:.2g} %. A comparison under another `name:`, with"
-        f" seeds that were not trained before, has {usual:.2g} %."
+        f"{name} has results of an earlier declaration{since}, so rows that are new or"
+        f" still inconclusive are tested at {now:.2g} % instead of {usual:.2g} %. A"
+        " comparison under another `name:`, with seeds that were not trained before, has"
+        f" {usual:.2g} %."
     ]

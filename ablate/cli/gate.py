@@ -35,8 +35,8 @@ def gate(
         typer.Option(
             "--project",
             help=(
-                "Accept a verdict helps or hurts only if it stands in the error budget"
-                " of the store. Otherwise it counts as inconclusive."
+                "A verdict of `helps` or `hurts` counts only if it stands in the error"
+                " budget of the store. If not, the row counts as inconclusive."
             ),
         ),
     ] = False,

@@ -142,7 +142,7 @@ MaxTrialsOption = Annotated[
         metavar="TRIALS",
         min=1,
         max=MOST_WHOLE,
-        help="Most trials that all runs of the study together may begin.",
+        help="Maximum number of trials that all runs of the study together may begin.",
     ),
 ]
 MaxHoursOption = Annotated[
@@ -150,7 +150,8 @@ MaxHoursOption = Annotated[
     typer.Option(
         "--max-hours",
         metavar="HOURS",
-        help="Most hours of training of all trials and runs of the study together.",
+        help="Maximum hours of training and testing, added up over all trials and runs of the"
+        " study.",
     ),
 ]
 MaxJoulesOption = Annotated[
@@ -158,8 +159,8 @@ MaxJoulesOption = Annotated[
     typer.Option(
         "--max-joules",
         metavar="JOULES",
-        help="Most energy of all runs of the study together; it counts only on devices"
-        " that measure it.",
+        help="Maximum energy of all runs of the study together; energy is counted only on"
+        " devices that measure it.",
     ),
 ]
 MaxPriceOption = Annotated[
@@ -220,7 +221,8 @@ CheckpointsOption = Annotated[
         "--checkpoints",
         metavar="URL",
         callback=_kept,
-        help="Folder or URL shared by all nodes. [default: RUNS/checkpoints]",
+        help="Where the checkpoints are: a folder or URL that all nodes can reach."
+        " [default: RUNS/checkpoints]",
     ),
 ]
 

@@ -33,7 +33,7 @@ def status(
         bool,
         typer.Option(
             "--error-budget",
-            help="Show which findings stand in the error budget of the store.",
+            help="Show which verdicts stand in the error budget of the store.",
         ),
     ] = False,
     store: StoreOption = "",
@@ -192,7 +192,8 @@ def effects(
             "--margin",
             min=0,
             max=MOST_MARGIN,
-            help="Least difference that matters. [default: that of the study]",
+            help="Least difference that matters, at most the margin of the study. [default:"
+            " that of the study]",
         ),
     ] = None,
     store: StoreOption = "",
@@ -313,7 +314,8 @@ def plot(
             "--width",
             metavar="WIDTH",
             parser=inches,
-            help="Width of the figure in inches, or with in, cm, mm or pt. [default: 7]",
+            help="Width of the figure: a number of inches, or a number with a unit (in, cm,"
+            " mm, pt), as in 8.3cm. [default: 7]",
         ),
     ] = None,
     title: Annotated[
@@ -411,8 +413,9 @@ def dashboard(
             "--token",
             metavar="WORD",
             help=(
-                "Token that visitors must have; NEW generates one. Other users of the"
-                " machine can see a token that you type here in the process list."
+                "Token that visitors must have; NEW generates one. A token that you"
+                " type here is visible to the other users of the machine, in the process"
+                " list."
             ),
         ),
     ] = "",

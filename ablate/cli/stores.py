@@ -77,7 +77,7 @@ def disk(
     checkpoints: CheckpointsOption = "",
     form: FormatOption = Format.table,
 ) -> None:
-    """Show the disk space of checkpoints, and free what no result needs.
+    """Show the disk space of checkpoints, and with --free, remove checkpoints.
 
     The checkpoints of unfinished trials of this store are always kept.
     """

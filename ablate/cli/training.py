@@ -184,7 +184,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
         look = advice.command("diagnose", outcome.study)
         tell(
             f"{outcome.undiagnosed} completed trials lack the requested diagnostics;"
-            f" measure them with: {look}"
+            f" measure these diagnostics with: {look}"
         )
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
@@ -216,7 +216,7 @@ def _end_early(
     failed = f", {outcome.failed} failed" if outcome.failed else ""
     tell(
         f"The budget is used up ({outcome.exhausted}): {done} of"
-        f" {outcome.trials} trials done{failed}. Go on with a larger one:"
+        f" {outcome.trials} trials done{failed}. Go on with a larger budget:"
         f" {again} {limit}"
     )
     raise typer.Exit(EXHAUSTED)
@@ -250,7 +250,7 @@ def reproduce(
 ) -> None:
     """Train a stored trial again, and report whether the result is the same.
 
-    The exit code is 1 if it is not. Nothing is stored.
+    If the result is different, the exit code is 1. Nothing is stored.
     """
     from ablate.cli.verb_output import reproduced
     from ablate.pipeline import Options

@@ -220,8 +220,9 @@ def diagnosed(
         )
     if not looked.trials:
         raise AblateError(
-            "no completed trial has a checkpoint; `ablate run` and `ablate resume`"
-            " write checkpoints while they train"
+            "no completed trial has a checkpoint, so nothing can be measured; trials keep"
+            " their checkpoints unless the space has `keep: none`, or unless `ablate disk"
+            " --free` has removed them"
         )
     for study in looked.studies:
         shown = Study(study, options.url)

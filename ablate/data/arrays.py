@@ -483,8 +483,8 @@ def _check_images(images: Header, labels: Header, split: str, path: Path) -> Non
     if shape[0] > MOST_IMAGES or shape[1] > MOST_SIDE or shape[-1] > MOST_SIDE:
         raise DataError(
             f"data: x_{split} in {path} is {shape}; an .npz may hold at most"
-            f" {MOST_IMAGES:,} images of {MOST_SIDE:,} pixels a side; use data: {{name:"
-            " folder} for more"
+            f" {MOST_IMAGES:,} images, each with at most {MOST_SIDE:,} pixels a side; for"
+            " more or larger images, use data: {name: folder}"
         )
     if math.prod(labels.shape) != shape[0] or labels.dtype.kind not in "iu":
         raise DataError(

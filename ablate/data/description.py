@@ -249,13 +249,13 @@ def _npz_of(data_set: DataSet, path: Path) -> tuple[DataSet, str]:
     there = replace(data_set, **asdict(npz_shape(path)))
     # Copies of a data set differ in how many test images they keep.
     if replace(there, test_images=data_set.test_images) != data_set:
-        told = (
+        shape = (
             "side {0.image_size}, {0.channels} channels, {0.classes} classes,"
             " {0.images} training images"
         )
         raise DataError(
-            f"data: {path} has {told.format(there)}; {data_set.name} has"
-            f" {told.format(data_set)}"
+            f"data: {path} has {shape.format(there)}, but {data_set.name} must have"
+            f" {shape.format(data_set)}"
         )
     return there, file_hash(path)
 

@@ -54,8 +54,8 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
         return
     if recipe.mixes and recipe.batch_size < 2:
         raise Infeasible(
-            "recipe.mixup and recipe.cutmix mix pairs, but recipe.batch_size ="
-            f" {recipe.batch_size} holds none; set it to 2 or more"
+            "recipe.mixup and recipe.cutmix mix pairs of images, but a batch of"
+            f" {recipe.batch_size} contains no pair; set recipe.batch_size to 2 or more"
         )
     if find(data.name).kind == "memory":
         _refuse_file_augmentations(data, recipe)

@@ -16,14 +16,14 @@ def make(values: Values, site: Site) -> Edits:
     if level == "code" and site.family != "vit":
         other = "image" if site.family == "swin" else "text"
         raise Infeasible(
-            "featscale: code is for DeiT only, where the published code adds the scaled"
-            f" part twice; on this backbone use featscale: {other}"
+            "`featscale: code` is for DeiT only, where the published code adds the"
+            f" scaled parts twice; on this backbone, use `featscale: {other}`"
         )
     if level == "image":
         if site.family != "swin":
             raise Infeasible(
-                "featscale: image is for attention with windows, which this backbone"
-                " lacks; use featscale: text"
+                "`featscale: image` is for attention with windows, which this backbone"
+                " lacks; use `featscale: text`"
             )
         return Edits(image=ScaledFrequencies(site.width, dims=(1, 2)))
     return Edits(

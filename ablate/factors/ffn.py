@@ -150,9 +150,10 @@ FACTOR = Factor(
             name="variant",
             allowed=OneOf(("text", "code")),
             default="text",
-            about="text: the norms have the epsilon of the backbone, and dropout"
-            " follows the depthwise block; code: as in the published code, the norms"
-            " have epsilon 1e-5, and dropout comes before the depthwise block",
+            about="text: the norms in the FFN have the epsilon of the backbone, and the"
+            " first dropout comes after the depthwise block; code: as in the published"
+            " code, the norms in the FFN have epsilon 1e-5, and the first dropout comes"
+            " before the depthwise block",
             typical=("code",),
             read=_has_norms,
             when="ffn.form is mlp and ffn.agelu is not 0",

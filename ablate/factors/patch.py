@@ -94,7 +94,8 @@ FACTOR = Factor(
             name="mixing",
             allowed=Real(0),
             default=0.0,
-            about="weight of the patch classification loss; needs recipe.cutmix",
+            about="weight of the patch classification loss; needs recipe.cutmix (or, with"
+            " patch.variant: code, recipe.mixup)",
             typical=(1.0,),
         ),
         Parameter(
@@ -102,8 +103,7 @@ FACTOR = Factor(
             allowed=OneOf(("text", "code")),
             default="text",
             about="text: as the paper says; code: as the published code does, in the"
-            " points that docs/papers.md lists. With code, patch.mixing needs"
-            " recipe.cutmix or recipe.mixup",
+            " points that docs/papers.md lists",
             typical=("code",),
             read=lambda values: bool(values["contrastive"] or values["mixing"]),
             when="patch.contrastive or patch.mixing is above 0",

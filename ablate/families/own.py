@@ -65,9 +65,9 @@ def family_like(name: str, base: Family) -> Family:
             base.blocks(model)
         except (AttributeError, TypeError) as error:
             raise Infeasible(
-                f"{backbone} is not built as timm's networks of the family {base.name}:"
-                f" {timm_models.first_line(error)}; leave like= out, or name its parts"
-                " as they do"
+                f"{backbone} is not built like timm's networks of the family"
+                f" {base.name}: {timm_models.first_line(error)}; leave like= out, or give"
+                f" the modules of {backbone} the attribute names that timm uses"
             ) from error
         return model
 

@@ -102,7 +102,8 @@ def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
 
 FAMILY = Family(
     name="swin",
-    about="Swin, from timm; factors that change attention see one window at a time",
+    about="Swin, from timm; factors that change attention see one window at a time,"
+    " except featscale: image",
     members=members,
     dimensions=dimensions,
     image_size=timm_models.image_size,

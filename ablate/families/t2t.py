@@ -49,8 +49,8 @@ def create(
     timm_models.require_multiple(image_size, 16, name)
     if wanted.drop_path and wanted.depth == 1:
         raise Infeasible(
-            "drop.path rises linearly from 0 in the first block; with size.depth = 1 it"
-            " does nothing"
+            "drop.path is 0 in the first block and rises linearly in the blocks after"
+            " it; with size.depth = 1, it has no effect"
         )
     own = dimensions(name)
     changed = {

@@ -183,7 +183,8 @@ def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
     width, ratio = max(wanted.width, 1), wanted.mlp_ratio
     if ratio and width * ratio < 1:
         raise Infeasible(
-            f"size.mlp_ratio = {ratio:g} leaves no hidden channel of {width} channels"
+            f"size.mlp_ratio = {ratio:g} is too small: with a width of {width} channels,"
+            " the FFN would have no hidden channel"
         )
     if wanted.patch_size:
         patches = (architecture.image_size // wanted.patch_size) ** 2

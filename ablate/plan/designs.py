@@ -15,6 +15,9 @@ from typing import Any
 from ablate.errors import AblateError
 from ablate.records import MOST_CELLS, Factors, Level, Settings, Space
 
+# At this resolution, no two main effects are confounded.
+LEAST_RESOLUTION = 3
+
 
 def combinations(space: Space) -> list[Settings]:
     """Returns the cells of a space's design, the reference first.
@@ -100,10 +103,15 @@ def _fractional(space: Space) -> Iterator[Settings]:
     resolution = space.design.resolution
     words = generators(len(names), resolution)
     if words is None:
+        lower = ""
+        if resolution > LEAST_RESOLUTION:
+            lower = (
+                ", or a lower resolution: design: {name: fractional, resolution:"
+                f" {LEAST_RESOLUTION}}}"
+            )
         raise AblateError(
-            f"design: there is no fraction of resolution {resolution} of {len(names)}"
-            " factors that is smaller than the whole; use design: grid, or a lower"
-            " resolution: design: {name: fractional, resolution: 3}"
+            f"design: with {len(names)} factors, no fraction of resolution {resolution}"
+            f" has fewer cells than the full design; use design: grid{lower}"
         )
     yield from _on_and_off(space.factors, names, fracfact(" ".join(words)))
 

@@ -85,8 +85,8 @@ class Recipe:
     """Last epoch in which images are mixed; 0: they are mixed in all epochs."""
     distillation: Literal["none", "soft", "soft-code", "hard"] = "none"
     """What the network learns from a teacher: nothing, its probabilities (soft), or the
-    class that it predicts (hard). soft-code divides the loss by the number of classes,
-    as DeiT's code does.
+    class that it predicts (hard). soft-code is soft, with the teacher's term of the
+    loss divided by the number of classes, as in DeiT's code.
     """
     distillation_share: Annotated[float, Gt(0), Le(1)] = 0.5
     """Share of the teacher in the loss."""

@@ -35,15 +35,10 @@ def best_rows(
         found: the effects of the study.
         looks: the numbers of seeds at which verdicts are taken; the 5 % are for all.
     """
-    rows = [
-        cell
-        for cell in best_candidates(results).cells
-        if cell.values and cell.same_as is None and cell.role != "control"
-    ]
+    rows = _candidates(results)
     if not rows:
         return frozenset()
-    sign = 1 if results.direction == "max" else -1
-    best = max(rows, key=lambda cell: sign * _mean(cell))
+    best = _best(rows, results)
     alike = {cell.index for cell in rows if _mean(cell) == _mean(best)}
     if len(best.values) < 2 and any(len(cell.values) > 1 for cell in rows):
         # Nothing says that a row with one seed is better.
@@ -65,6 +60,25 @@ def best_rows(
         alike -= {0}
         alike |= {0} if not differs[best.index] else set()
     return frozenset({best.index, *alike})
+
+
+def reference_is_best(results: StudyResults) -> bool:
+    """Returns whether row 0 has the best mean."""
+    rows = _candidates(results)
+    return bool(rows) and _best(rows, results).index == 0
+
+
+def _candidates(results: StudyResults) -> list[CellResult]:
+    return [
+        cell
+        for cell in best_candidates(results).cells
+        if cell.values and cell.same_as is None and cell.role != "control"
+    ]
+
+
+def _best(rows: Sequence[CellResult], results: StudyResults) -> CellResult:
+    sign = 1 if results.direction == "max" else -1
+    return max(rows, key=lambda cell: sign * _mean(cell))
 
 
 # Verdicts of a row that differs from the reference.

@@ -1,19 +1,21 @@
-"""The error budget of a store: findings that stand beside those of all other studies.
+"""The error budget of a store: verdicts that stand beside those of all other studies.
 
-The 5 % of a study are its own. Of a hundred studies without effects, five have a false
-verdict, and someone who runs a hundred studies sees these five. The error budget limits
-the share of studies with a false finding among those with findings to 5 %.
+The 5 % of a study are its own. Of a hundred studies without effects, up to five are
+expected to have a false verdict, and someone who runs a hundred studies sees these. The
+error budget limits the share of studies with a false verdict *helps* or *hurts* to 5 %
+of those that have such a verdict. Below, "verdict" means such a verdict.
 
 It is LORD++ (Javanmard and Montanari 2018; Ramdas, Yang, Wainwright and Jordan 2017).
 Studies are tested in the order of their last results. Each has a level, which depends
-on earlier studies alone: findings that stand raise the next levels, studies without findings lower
-them. A row stands if its p value, which is adjusted for all rows, looks and phases of
-its study, is at most the level of the study. The levels add up to at most 5 % of the
-number of findings, so the expected number of studies with a false finding is at most
-5 % of the expected number of studies with findings (or of one).
+on earlier studies alone: verdicts that stand raise the next levels, and studies without
+such verdicts lower them. A row stands if its p value, which is adjusted for all rows,
+looks and phases of its study, is at most the level of the study. The levels add up to
+at most 5 % of the number of studies with a verdict that stands, so the expected number
+of studies with a false one is at most 5 % of the expected number of studies with one
+(or of one).
 
 What would break it: studies that share trials of a row are not independent. Of two
-studies with a common row 0, one false finding makes another one more likely.
+studies with a common row 0, one false verdict makes another one more likely.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from functools import cache
 
 from ablate.report.verdicts import LEVEL
 
-# The share of the budget that is spent before the first finding.
+# The share of the budget that is spent before the first verdict that stands.
 FIRST_WEALTH = LEVEL / 2
 # Riemann's zeta of 3/2: the weights below add up to 1. Any such sequence that falls
 # keeps the promise. This one has more for the first thousand studies than that of
@@ -57,14 +59,14 @@ class StudyTest:
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """A study with the level at which its findings stand."""
+    """A study with the level at which its verdicts stand."""
 
     test: StudyTest
     level: float
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """The rows whose findings stand."""
+        """The rows whose verdicts stand."""
         return tuple(name for name, p in self.test.p_values.items() if p <= self.level)
 
     @property
@@ -87,7 +89,7 @@ def error_budget(tests: Sequence[StudyTest]) -> ErrorBudget:
     Args:
         tests: in the order of their last results.
     """
-    # The places of studies with findings, from 1.
+    # The places of studies with verdicts that stand, from 1.
     found: list[int] = []
     lines = []
     for place, test in enumerate(tests, 1):
@@ -103,7 +105,7 @@ def _level(place: int, found: Sequence[int]) -> float:
 
     Args:
         place: its place in the sequence, from 1.
-        found: the places of earlier studies with findings.
+        found: the places of earlier studies with verdicts that stand.
     """
     level = FIRST_WEALTH * weight(place)
     for number, earlier in enumerate(found):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults
-from ablate.report.best_rows import best_rows
+from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.results_table import (
@@ -395,10 +395,15 @@ class _PaperTable:
             words += ", controls aside"
         if seeds == 1:
             return f"{words}."
+        if reference_is_best(self._results):
+            return (
+                f"{words}. The reference is the best row. A row with a star is"
+                " significantly worse than the reference."
+            )
         return (
-            f"{words}. The reference is significantly worse if the best row has a"
-            " star. For every other row, p is adjusted for all pairs of rows, which is"
-            " a stronger adjustment than that of the star."
+            f"{words}. The reference is significantly worse than the best row if the"
+            " best row has a star. Every other row is compared with the best row by a"
+            " stricter test: its p is adjusted for all pairs of rows."
         )
 
     def _missing(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, Metric, StudyResults
-from ablate.report.best_rows import best_rows
+from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -79,7 +79,7 @@ def results_table(
         title=results.question,
         notes=_notes(results, shown, policy, found, looks),
         bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
-        bold_note=_bold_note(rows),
+        bold_note=_bold_note(rows, results),
         groups=_group_starts(shown, group),
     )
 
@@ -237,13 +237,20 @@ def _flops_note(rows: list[Row]) -> str:
     return ""
 
 
-def _bold_note(rows: list[Row]) -> str:
+def _bold_note(rows: list[Row], results: StudyResults) -> str:
     """Returns what bold means. With one seed, nothing can be distinguished."""
     if all(row.n < 2 for row in rows):
         return "Bold: the best mean."
-    return (
+    words = (
         "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %). Row 0 is significantly worse if the best row has a star. Every other"
+        " (5 %)."
+    )
+    if reference_is_best(results):
+        return (
+            f"{words} Row 0 is the best row. A row with a star is significantly worse."
+        )
+    return (
+        f"{words} Row 0 is significantly worse if the best row has a star. Every other"
         " row is compared with the best row by a stricter test (p is adjusted for all"
         " pairs of rows), which finds fewer rows significantly worse. A row can"
         " therefore be bold although row 0, with a better mean, is not."

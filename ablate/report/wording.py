@@ -245,7 +245,7 @@ WITHHELD_NOTES = {
     Withheld.NOT_CONFIRMED: "not confirmed: the search trains its best cells and row 0"
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
-    " level of each study, and the findings that stand.",
+    " level of each study, and the verdicts that stand.",
     Withheld.FINAL: "after final seeds: the first declaration said that its seeds are"
     " final, so its verdicts used the whole 5 %. What was declared since is exploratory."
     " A comparison under another `name:`, with seeds that were not trained before, has"
@@ -358,7 +358,7 @@ def verdict_text(effect: Effect) -> str:
         return "inconclusive"
     if effect.further <= MOST:
         return f"inconclusive: about {_seeds(effect.further)}"
-    return f"inconclusive: more than {MOST} more seeds"
+    return f"inconclusive: more than {MOST} further seeds"
 
 
 def effect_data(effect: Effect) -> dict[str, Any]:

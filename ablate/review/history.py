@@ -49,16 +49,19 @@ def _consequence(history: History) -> str:
     if history.changed:
         return f"There is no verdict any more ({history.changed})."
     if history.last and history.final:
-        return "The seeds were declared as final, so what is new has no verdict."
+        return (
+            "The seeds were declared as final, so rows and factors that were added later"
+            " get no verdict, and seeds that were added later change no verdict."
+        )
     if history.last:
         level = 100 * LEVEL * history.share
         return (
-            f"What is new is tested at {level:.2g} % instead of"
+            f"Rows that are new or still inconclusive are tested at {level:.2g} % instead of"
             f" {100 * LEVEL * share_of_phase(0):g} %."
         )
     return (
-        "Before that, no row could be compared, so this does not lower the significance"
-        " level of the verdicts."
+        "Before these changes, no row could be compared with row 0, so the changes do"
+        " not lower the significance level of the verdicts."
     )
 
 

@@ -457,9 +457,9 @@ def _never_alone(study: Read) -> Iterator[Finding]:
         yield Finding(
             "never ablated",
             f"{', '.join(lonely)}: no row adds this factor alone, and no row leaves"
-            " out this factor alone, so its separate effect is unknown. Add a row of"
-            f" one kind to {study.file}, or use design: grid, add-one-in or"
-            " leave-one-out.",
+            " out this factor alone, so its separate effect is unknown. In"
+            f" {study.file}, add a row that adds or leaves out only this factor, or use"
+            " design: grid, add-one-in or leave-one-out.",
             study.again(),
         )
 
@@ -510,9 +510,10 @@ def _collapsed(study: Read) -> Iterator[Finding]:
         yield Finding(
             "collapsed seeds",
             f"{', '.join(texts)} trainings ended near chance, while most others ended"
-            " well above it. The means include them. Report how often each row"
-            " collapses; a lower recipe.lr, more warm-up or clipped gradients"
-            f" (recipe.clip_grad) may prevent it. All of these are in {study.file}.",
+            " well above it. The means include the trainings near chance. Report how"
+            " many trainings of each row collapsed. A lower recipe.lr, a longer warm-up"
+            " (recipe.warmup_epochs) or clipped gradients (recipe.clip_grad) may prevent"
+            f" collapses; set them in {study.file}.",
             study.again(),
         )
 
@@ -524,8 +525,9 @@ def _noise_left_out(study: Read) -> Iterator[Finding]:
         yield Finding(
             "noise left out",
             f"All seeds have the same {' and '.join(same)}, so intervals and verdicts"
-            " do not include the noise of this source. Others who train these models"
-            f" will see this noise. Remove vary from the seeds in {study.file}.",
+            " do not include the noise that different ones would add. Others who train"
+            " these models will see this noise. Remove the key `vary` from `seeds`"
+            f" in {study.file}.",
             study.again(),
         )
 

@@ -110,7 +110,7 @@ OneLevel = bool | int | float | str
 
 class BackboneForm(Form):
     family: str
-    """Family of a backbone declared by its numbers, for example vit."""
+    """Family of a backbone that is declared by its numbers."""
     patch_size: Annotated[int, Field(ge=1)] | None = None
     """Side of a patch, in pixels."""
     width: Annotated[int, Field(ge=1)] | None = None
@@ -134,8 +134,8 @@ class TeacherForm(Form):
     a family with its numbers.
     """
     weights: Annotated[str, Field(min_length=1)]
-    """`timm` means the weights that timm publishes. Otherwise a checkpoint file: a
-    trial's own last.pt, or a file of timm, torch or safetensors.
+    """`timm` means the weights that timm publishes. Any other value is a
+    checkpoint file: the last.pt of a trial, or a file of timm, torch or safetensors.
     """
     settings: dict[str, OneLevel] = {}
     """The levels of factors with which the teacher is built."""
@@ -181,19 +181,19 @@ class DataForm(Form):
     """
     crop: Annotated[float, Field(gt=0, le=1)] | None = None
     """For image files: share of a test image's shorter side that the central crop
-    takes. By default 0.875. If training starts from published weights: the share with
-    which these weights are evaluated.
+    takes. The default is 0.875 or, if training starts from published weights, the
+    share with which these weights are evaluated.
     """
     crop_mode: Literal["center", "squash", "border"] | None = None
     """For image files, how a test image is prepared for the crop: center keeps its
-    proportions, squash makes it square, border pads it to a square. By default center.
-    If training starts from published weights: the mode with which these weights are
-    evaluated.
+    proportions, squash makes it square, border pads it to a square. The default
+    is center or, if training starts from published weights, the mode with which these
+    weights are evaluated.
     """
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    """For image files: how test images are resized. By default like training images
-    (recipe.interpolation). If training starts from published weights: as these weights
-    are evaluated.
+    """For image files: how test images are resized. The default is the method for
+    training images (recipe.interpolation) or, if training starts from published
+    weights, the method with which these weights are evaluated.
     """
 
 
@@ -288,8 +288,8 @@ class SeedsForm(Form):
 class AdaptiveForm(Form):
     adaptive: Annotated[int, Field(ge=1, le=1000)]
     """In a search: the most seeds that a cell gets. When a cell is proposed, the best
-    cell at that time becomes its rival. The cell gets a further seed only while it is
-    no worse than its rival.
+    cell that has results for all of these seeds becomes its rival. The cell gets a
+    further seed only while it is no worse than its rival.
     """
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""
@@ -317,8 +317,8 @@ class FinalForm(Form):
         Discriminator(_which_count),
     ]
     """Number of seeds, or the seeds themselves. You promise to add no seeds, so
-    verdicts use the whole 5 % instead of 4.5 %. If you add seeds or rows later, these
-    have no verdicts.
+    verdicts use the whole 5 % instead of 4.5 %. Rows that are added later get no
+    verdict, and seeds that are added later change no verdict.
     """
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""
@@ -462,12 +462,12 @@ class SpaceForm(Form):
             Discriminator(_which_comparison),
         ]
     ] = []
-    """The comparisons that the study is about, the most important one first: rows, by
-    the levels in which they differ from row 0 or by their number; or factors; or
-    [controls], the comparisons with controls. Each of them is tested at the full
-    significance level, but only if every comparison before it has the verdict `helps`
-    or `hurts`. With few seeds, these tests find many more effects than tests of all
-    rows.
+    """The comparisons that the study is about, the most important one first. Name rows
+    (each by the levels in which it differs from row 0, or by its number), or name
+    factors, or write [controls] for the comparisons with controls. A row or factor is
+    tested at the full significance level, but only if every comparison before it has
+    the verdict `helps` or `hurts`. With few seeds, these tests find many more effects
+    than tests of all rows.
     """
     labels: dict[str, str] = {}
     """Names for tables and figures. The key is a factor, or a factor and a level such as

@@ -97,9 +97,10 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         here = mine.get(study["name"])
         if here is not None and _declaration(here) != _declaration(study):
             raise StoreError(
-                f"both stores have a study '{study['name']}', declared differently;"
-                " write another `name:` in the file of one of them, run this file"
-                " again (nothing is trained twice), and import the renamed study"
+                f"both stores have a study '{study['name']}', with different"
+                " declarations. Write another `name:` in the YAML file from which the"
+                " other store has this study, run this file again with the other store"
+                " (nothing is trained twice), and import the renamed study"
             )
     hashes: dict[str, None] = {}
     new = []

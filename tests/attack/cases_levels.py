@@ -170,7 +170,11 @@ def sizes() -> Iterator[Case]:
             f"{SIZES}, mlp_ratio: 1e12",
             "does not fit into this machine's memory",
         ),
-        ("a ratio of 1e-30", f"{SIZES}, mlp_ratio: 1e-30", "leaves no hidden channel"),
+        (
+            "a ratio of 1e-30",
+            f"{SIZES}, mlp_ratio: 1e-30",
+            "the FFN would have no hidden channel",
+        ),
         (
             "heads that do not divide",
             "patch_size: 4, width: 16, depth: 1, heads: 3",
@@ -288,7 +292,7 @@ def cells() -> Iterator[Case]:
     yield document(
         added("design: fractional"),
         "a fraction of two factors",
-        "there is no fraction of resolution 4",
+        "no fraction of resolution 4 has fewer cells than the full design",
     )
     yield document(
         added("design: {name: fractional, cells: 4}"),

@@ -414,7 +414,7 @@ def test_a_subset_is_an_even_draw_that_is_always_the_same() -> None:
 
 
 def test_pairs_need_two_images() -> None:
-    with pytest.raises(Infeasible, match="holds none"):
+    with pytest.raises(Infeasible, match="a batch of 1 contains no pair"):
         refuse_recipe(describe("digits"), Recipe(batch_size=1, mixup=0.5))
 
 

@@ -204,7 +204,8 @@ def test_checkpoints_of_other_stores_at_a_url_are_left(
         runs=options.runs, executor="inline", checkpoints="memory://checkpoints"
     )
     with pytest.raises(
-        CheckpointError, match="may be in use; remove their folders by hand"
+        CheckpointError,
+        match="are in use, so they are not removed; make sure that no run uses them",
     ):
         disk.free(remote, ["other-stores"])
 

@@ -46,8 +46,8 @@ the same study.
 
 {meanings}
 
-       `make faults` with {full} faults or more fails if fewer than {least} SIGKILLs
-       land in one of the first {kinds} places.
+`make faults` with {full} faults or more fails if any of the first {kinds} places
+has fewer than {least} SIGKILLs.
 
 ## Stores
 
@@ -64,23 +64,25 @@ The seed determines which faults occur, in which order, roughly when, how, and o
 which worker. The exact instants vary, so a second run with the same seed hits
 other lines of code. Up to {most} faults occur in one run. After each run, the
 exit code must be one that the faults of this run allow, and standard error must
-contain the message of one of these faults and no traceback. Processes that
-outlive their driver by 30 s are counted and ended. When a worker is stopped or a
-run ends, the harness notes the epoch in the checkpoint of each trial; later
-attempts at the trial must not begin at an earlier epoch. If SIGTERM or Ctrl-C is
+contain the message of one of these faults (if they have messages) and no
+traceback. Processes that outlive their driver by 30 s are counted and ended. When
+a worker is stopped or a run ends, the harness reads the checkpoint of each trial
+and remembers its epoch; later attempts at the trial must not begin at an earlier
+epoch. If SIGTERM or Ctrl-C is
 the only fault of a run, the checkpoints must contain every reported epoch. When
 a study is finished, each trial must have exactly one result, each of its epochs
-must be stored exactly once, and the table must be byte-identical, in all four
-formats and with either store, to the table of an undisturbed run.
+must be stored exactly once, and the table must be byte-identical to the table of an
+undisturbed run, as JSON, Markdown, CSV and LaTeX, and with either store.
 
-Most SIGKILLs are aimed at one of the places in the table above; the others are
-sent at any instant. For an aimed kill, the harness puts a module on the
-PYTHONPATH of the run. When the next process reaches the place, the module pauses
-it for at most {hold:g} s, and the harness sends SIGKILL during the pause. The
+Most SIGKILLs are aimed at one of the first {kinds} places in the table *Where the
+SIGKILLs landed*; the others are sent at any instant. For an aimed kill, the harness puts a module on the
+PYTHONPATH of the run. The next time that a process reaches the place, the module
+pauses this process for at most {hold:g} s, and the harness sends SIGKILL during the
+pause. The
 module wraps the functions of ablate at which a process enters or leaves a place.
 It writes each change of place to a memory-mapped file, which stays readable
 after a SIGKILL. From these files, the harness finds in which place a process was
-when it was killed. The table above counts the kills by place. If the killed
+when it was killed. The table counts the kills by place. If the killed
 process is not a worker, the kill counts for the place of the worker that the
 harness observes. This worker must already be in the place when the signal is
 sent, and stay there until the killed process is dead; otherwise the kill counts
@@ -172,8 +174,8 @@ def write_report(
     rows.append(
         (
             "NaN loss",
-            "`diverged`, in the table too",
-            "its epochs",
+            "the status `diverged` of the trial",
+            "the stored epochs of the trial",
             f"{tally.diverged} trials",
             0,
             0,
@@ -191,9 +193,9 @@ def write_report(
         (
             "- Clock: `ablate` reads its times from `time.time`. The harness shifts"
             " `time.time` in every Python process of the run by 40 seconds to 460"
-            " days, forwards or backwards. The clocks of Ray's C++ processes stay"
-            " correct: setting the clock of the machine would disturb its other users,"
-            " and Ray dies at its start under libfaketime."
+            " days, forwards or backwards. The clocks of Ray's C++ processes are"
+            " not shifted: a change of the machine's clock would disturb its other"
+            " users, and under libfaketime, Ray dies when it starts."
         ),
         (
             f"- Database locked: the run waits {BUSY_SECONDS} s here (30 s by default,"

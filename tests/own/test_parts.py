@@ -485,7 +485,7 @@ def test_a_backbone_that_is_not_like_its_family(use: Use) -> None:
     use(LIKE)
     text = ON_LIKE.replace("backbone: shifted", "backbone: unlike")
     plan = pipeline.cost_plan(space.load(text, "own.yaml"), "none.db")
-    assert "unlike is not built as timm's networks of the family vit" in str(
+    assert "unlike is not built like timm's networks of the family vit" in str(
         plan.cells[0].note
     )
     with pytest.raises(AblateError, match="backbone other: unknown family 'resnet'"):

@@ -307,7 +307,7 @@ def test_a_recipe_factor_that_is_not_read_folds_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ("drop.path: [0.1, 0.2]", "it does nothing"),
+        ("drop.path: [0.1, 0.2]", "it has no effect"),
         ("recipe.rand_augment: ['', foo]", "rand_augment"),
     ],
 )

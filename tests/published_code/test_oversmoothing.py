@@ -148,22 +148,22 @@ def test_featscale_image_on_swin_takes_the_mean_over_the_image_once(index: int) 
         (
             "cait_xxs24_224",
             "code",
-            "code is for DeiT only, .*; on this backbone use featscale: text",
+            "code` is for DeiT only, .*; on this backbone, use `featscale: text`",
         ),
         (
             "swin_tiny_patch4_window7_224",
             "code",
-            "on this backbone use featscale: image",
+            "on this backbone, use `featscale: image`",
         ),
         (
             "cait_xxs24_224",
             "image",
-            "which this backbone lacks; use featscale: text",
+            "which this backbone lacks; use `featscale: text`",
         ),
         (
             "deit_tiny_patch16_224",
             "image",
-            "which this backbone lacks; use featscale: text",
+            "which this backbone lacks; use `featscale: text`",
         ),
     ],
 )

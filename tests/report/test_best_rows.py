@@ -11,6 +11,7 @@ import pytest
 from ablate.records import StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
+from ablate.report.paper_table import PaperStyle, paper_table
 from ablate.report.results_table import results_table
 from tests.benchmarks import load
 
@@ -62,3 +63,16 @@ def test_the_note_says_what_bold_means(trust: ModuleType, seeds: int) -> None:
     table = results_table(made(trust, 0.0, 3.0, seeds=seeds))
     assert table.bold
     assert ("not significantly worse" in table.bold_note) == (seeds > 1)
+
+
+def test_the_note_names_the_test_of_a_best_reference(trust: ModuleType) -> None:
+    results = made(trust, 40.0, 0.0, seeds=3)
+    note = results_table(results).bold_note
+    assert "Row 0 is the best row. A row with a star is significantly worse." in note
+    assert "stricter test" not in note
+    text = " ".join(paper_table(results, PaperStyle()).split())
+    assert (
+        "The reference is the best row. A row with a star is significantly worse"
+        in text
+    )
+    assert "stricter test" in results_table(made(trust, 0.0, 40.0, seeds=3)).bold_note

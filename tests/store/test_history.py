@@ -133,7 +133,10 @@ def test_what_is_added_to_final_seeds_has_no_verdict(desk: Desk, seeds: str) -> 
     assert "after final seeds" in table
     assert "tested at" not in table
     found = {finding.name: finding.text for finding in review(study.name, study.store)}
-    assert "what is new has no verdict" in found["declared again"]
+    assert (
+        "rows and factors that were added later get no verdict"
+        in found["declared again"]
+    )
 
 
 def test_main_effects_after_final_seeds_have_no_verdict(desk: Desk) -> None:
@@ -238,7 +241,7 @@ def test_a_margin_cannot_become_wider_after_results(desk: Desk) -> None:
     desk.run(TEXT)
     study = desk.run(TEXT + "margin: 3\n")
     assert study.read()[1].criterion.margin == 0.5
-    with pytest.raises(AblateError, match="margin 2 is wider than the margin"):
+    with pytest.raises(AblateError, match="margin 2 is larger than"):
         study.effects(margin=2)
     assert study.effects(margin=0.1)
     desk.run(TEXT + "margin: 0.2\n")
@@ -556,7 +559,7 @@ def test_a_file_that_no_longer_adds_seeds_is_taken_at_its_word(desk: Desk) -> No
 @pytest.mark.parametrize(
     ("again", "said"),
     [
-        ("seeds: 6", "what is new is tested at 0.25 % instead of 4.5 %"),
+        ("seeds: 6", "still inconclusive are tested at 0.25 % instead of 4.5 %"),
         ("seeds: 3", "(seeds left out: 3), so no row gets a verdict"),
         ("seeds: 4\nmetric: {loss: min}", "so no row gets a verdict"),
         ("seeds: 4", ""),
@@ -572,7 +575,7 @@ def test_a_plan_says_what_another_declaration_costs(
     shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     assert said in "\n".join(declared_again_lines(shown))
     if "0.25 %" in said:
-        assert "(changed: seeds: 4 → 6), so what is new" in " ".join(
+        assert "(changed: seeds: 4 → 6), so rows that are new" in " ".join(
             declared_again_lines(shown)
         )
     power = "\n".join(power_lines(shown))
@@ -590,7 +593,8 @@ def test_a_plan_after_final_seeds_says_that_there_will_be_no_verdict(
     shown = pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     (line,) = declared_again_lines(shown)
     assert line == (
-        "parts has results of final seeds, so what is added now gets no verdict."
+        "parts has results of final seeds, so rows and factors that are added now get no"
+        " verdict, and additional seeds change no verdict."
     )
     assert power_lines(shown) == []
 
@@ -603,7 +607,7 @@ def test_a_run_says_it_before_it_trains(
     Progress().planned(
         pipeline.preview(declared, desk.options.url, desk.options, probe=False)
     )
-    assert "is tested at 0.25 % instead of 4.5 %" in capsys.readouterr().err
+    assert "are tested at 0.25 % instead of 4.5 %" in capsys.readouterr().err
 
 
 NEWER = {

@@ -132,7 +132,8 @@ def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
     before = Study("tiny", here.url).table()
     with Writer(here.url) as writer:
         with pytest.raises(
-            StoreError, match="both stores have a study 'tiny', declared differently"
+            StoreError,
+            match="both stores have a study 'tiny', with different declarations",
         ):
             writer.merge(there.url, [])
         with pytest.raises(

@@ -97,8 +97,8 @@ class Monitor:
 def died(name: str) -> str:
     """Returns the message for the death of one of Ray's processes."""
     return (
-        f"Ray's process {name} has died, by a kill or for want of memory; nothing"
-        f" stored is lost. Go on with: {advice.command('resume')}"
+        f"Ray's process {name} has died: it was killed, or there was too little"
+        f" memory. No stored result is lost. Go on with: {advice.command('resume')}"
     )
 
 
