@@ -374,7 +374,8 @@ def command(
     for factor in allowed:
         if factor not in places:
             raise AblateError(
-                f"command: it does not read the factor {factor}; add {{{factor}}}"
+                f"command: the command line does not contain the factor {factor}; add"
+                f" {{{factor}}}"
             )
     if "seed" not in places:
         raise AblateError(

@@ -117,10 +117,10 @@ def image_lines(count: int) -> list[str]:
             " images` prints both kinds of intervals: over seeds alone, and over seeds and images."
             " For each row, it also prints P(better): the probability that one more"
             " training of the row classifies more new images correctly than one more"
-            " training of row 0. If P(better) is between 0.6 and 0.9, the new"
-            f" training of the row is better than that of row 0 in {100 * again:.0f} %"
-            " of cases; the mean of P(better) in all cases of this range is"
-            f" {100 * predicted:.0f} % (5 seeds, 1,000 images)."
+            " training of row 0. In cases with a P(better) between 0.6 and"
+            f" 0.9, its mean is {100 * predicted:.0f} %, and the new training of the row"
+            f" is better than that of row 0 in {100 * again:.0f} % (5 seeds, 1,000"
+            " images)."
         ),
         "",
     ]

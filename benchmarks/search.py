@@ -281,11 +281,11 @@ def main() -> None:
         "",
         (
             "`best found` is the best value after this number of cells, averaged over"
-            " repeats. `random` is the same for random search with as many cells. The"
-            " cells of quasi-random search do not depend on results. In its line, the"
-            " value of each search is therefore the mean over all possible positions of"
-            " the optimum. In the other lines, the optimum has one position. Compare"
-            " values within a line only."
+            " repeats. `random` is the same for random search with as many cells."
+            " Quasi-random search trains the same cells wherever the optimum is. Each"
+            " search can therefore be evaluated for all positions of the optimum; its"
+            " line has the mean over them. In the other lines, the optimum has one"
+            " position. Compare values within a line only."
         ),
         "",
         brute_force(arguments.repeats),

@@ -608,9 +608,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "cells that are on the true front, among cells with a P(front) of 0.2 to"
-            " 0.8 in `ablate pareto`: within 3 percentage points of the predicted"
-            f" {100 * probability:.0f} % (their mean P(front))"
+            "cells whose P(front) in `ablate pareto` is 0.2 to 0.8: the share that is on"
+            " the true front is within 3 percentage points of their mean P(front),"
+            f" {100 * probability:.0f} %"
         ),
         setting="6 cells",
         measured=share,

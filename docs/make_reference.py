@@ -443,7 +443,11 @@ def errors_page() -> str:
             "A trial failed, or a verb that checks something (such as `review` or"
             " `reproduce`) found a problem.",
         ),
-        ("2", "A user error: one message says what is wrong and what to type."),
+        (
+            "2",
+            "A user error, or a fault of the machine such as a full disk: one message says"
+            " what is wrong and what to do.",
+        ),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
         ("4", "`gate`: the row makes no difference."),
         ("5", "`gate`: the verdict is inconclusive."),

@@ -26,7 +26,8 @@ def status(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY]", help="Study whose trials to list. [default: all]"
+            metavar="[STUDY]",
+            help="Study whose trials to list. [default: list all studies]",
         ),
     ] = None,
     errors: Annotated[

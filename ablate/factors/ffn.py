@@ -53,7 +53,7 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     ):
         raise Infeasible(
             "ffn is defined on a feed-forward network with GELU and without a norm"
-            f" inside; the backbone's has {own}"
+            f" inside; that of this backbone has {own}"
         )
     act: nn.Module = ACTIVATIONS[str(values["activation"])]()
     if values["form"] == "sum":

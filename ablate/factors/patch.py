@@ -31,7 +31,7 @@ def make(values: Values, site: TokenSite) -> nn.Module:
 
     if site.grid[0] * site.grid[1] < 2:
         raise Infeasible(
-            "patch losses tell patches apart, and there is only one; use a smaller"
+            "patch losses compare patches, but the image has only one; use a smaller"
             " size.patch_size"
         )
     if values["variant"] == "code":

@@ -129,7 +129,7 @@ def _refuse_head(
         ]
         raise Infeasible(
             f"head {architecture.head} is not defined on {architecture.backbone}; it is"
-            f" on the families {', '.join(can)}"
+            f" defined on the families {', '.join(can)}"
         )
     for factor in _active(values):
         is_of_classifier = "head" in factor.needs or factor.loss_terms is not None

@@ -66,7 +66,9 @@ class Recipe:
     clip_grad: Annotated[float, Ge(0)] = 0.0
     """Largest norm of the gradient; 0: it is not clipped."""
     loss: str = "cross-entropy"
-    """What training minimises; a file of your own can add losses."""
+    """What training minimises: cross-entropy, bce (binary cross-entropy), or a loss from
+    a file of your own.
+    """
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Probability that is spread evenly over all classes."""
     mixup: Annotated[float, Ge(0)] = 0.0

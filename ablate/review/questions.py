@@ -368,8 +368,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        f" At most {further} more seeds are proposed at a time. For an even chance of a"
-        f" conclusive verdict, {', '.join(texts[:MOST_NAMED])}."
+        " For an even chance of a conclusive verdict,"
+        f" {', '.join(texts[:MOST_NAMED])}, but at most {further} are proposed at a time."
     )
 
 

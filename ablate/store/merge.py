@@ -98,9 +98,9 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         if here is not None and _declaration(here) != _declaration(study):
             raise StoreError(
                 f"both stores have a study '{study['name']}', with different"
-                " declarations. Write another `name:` in the YAML file from which the"
-                " other store has this study, run this file again with the other store"
-                " (nothing is trained twice), and import the renamed study"
+                " declarations. Find the YAML file with which this study was run in the"
+                " other store. Write another `name:` in it, run it again with the other"
+                " store (nothing is trained twice), and import the renamed study"
             )
     hashes: dict[str, None] = {}
     new = []

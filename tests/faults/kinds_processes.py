@@ -21,7 +21,7 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
     "SIGTERM",
     "any",
     sees="`Interrupted: n of m trials done. Go on with: ...`, exit code 130; if"
-    " `ablate` is still loading, no message and exit code -15",
+    " `ablate` is still loading, no message and exit code 143",
     keeps="every reported epoch",
     codes=(130, -15),
     says="Go on with: ablate resume|interrupted",

@@ -216,7 +216,7 @@ def write_report(
             f" driver treated the worker as lost): {tally.outlived}."
         ),
         (
-            "- Exit codes of the runs:"
+            "- Exit codes of the runs (-N: ended by signal N):"
             f" {', '.join(f'{code}: {n}' for code, n in sorted(tally.codes.items()))}."
         ),
     ]

@@ -183,7 +183,7 @@ def test_built_in_parts_count_from_revision_two_on() -> None:
         (
             "import ablate\nx = ablate.command('run {seed}', metrics={'a': 'max'},"
             " factors={'d': [1, 2]})",
-            "it does not read the factor d",
+            "the command line does not contain the factor d",
         ),
     ],
 )
