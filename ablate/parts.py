@@ -375,7 +375,7 @@ def command(
         if factor not in places:
             raise AblateError(
                 f"command: the command line does not contain the factor {factor}; add"
-                f" {{{factor}}}"
+                f" {{{factor}}} to it"
             )
     if "seed" not in places:
         raise AblateError(

@@ -117,10 +117,11 @@ def image_lines(count: int) -> list[str]:
             " images` prints both kinds of intervals: over seeds alone, and over seeds and images."
             " For each row, it also prints P(better): the probability that one more"
             " training of the row classifies more new images correctly than one more"
-            " training of row 0. In cases with a P(better) between 0.6 and"
-            f" 0.9, its mean is {100 * predicted:.0f} %, and the new training of the row"
-            f" is better than that of row 0 in {100 * again:.0f} % (5 seeds, 1,000"
-            " images)."
+            " training of row 0. Among the simulated comparisons with a"
+            " P(better) between 0.6 and 0.9, the mean of P(better) is"
+            f" {100 * predicted:.0f} %. In {100 * again:.0f} % of these comparisons, the"
+            " new training of the row classifies more new images correctly than the new"
+            " training of row 0 (5 seeds, 1,000 images)."
         ),
         "",
     ]

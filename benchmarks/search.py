@@ -283,9 +283,9 @@ def main() -> None:
             "`best found` is the best value after this number of cells, averaged over"
             " repeats. `random` is the same for random search with as many cells."
             " Quasi-random search trains the same cells wherever the optimum is. Each"
-            " search can therefore be evaluated for all positions of the optimum; its"
-            " line has the mean over them. In the other lines, the optimum has one"
-            " position. Compare values within a line only."
+            " quasi-random search can therefore be evaluated for all positions of the"
+            " optimum, and the line `quasi-random` has the mean over these positions. In"
+            " the other lines, the optimum has one position. Compare values within a line only."
         ),
         "",
         brute_force(arguments.repeats),

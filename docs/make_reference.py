@@ -445,13 +445,13 @@ def errors_page() -> str:
         ),
         (
             "2",
-            "A user error, or a fault of the machine such as a full disk: one message says"
-            " what is wrong and what to do.",
+            "A user error, or the store cannot be used (for example, the disk is full): one"
+            " message says what is wrong and what to do.",
         ),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
         ("4", "`gate`: the row makes no difference."),
         ("5", "`gate`: the verdict is inconclusive."),
-        ("130", "The user interrupted the verb; the store is intact."),
+        ("130", "Ctrl-C or SIGTERM interrupted the verb; the store is intact."),
     )
     return page(
         [

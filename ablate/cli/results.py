@@ -27,7 +27,7 @@ def status(
         str | None,
         typer.Argument(
             metavar="[STUDY]",
-            help="Study whose trials to list. [default: list all studies]",
+            help="Study whose trials are listed. [default: list all studies]",
         ),
     ] = None,
     errors: Annotated[

@@ -52,8 +52,8 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
         getattr(original, "norm", nn.Identity()), nn.Identity
     ):
         raise Infeasible(
-            "ffn is defined on a feed-forward network with GELU and without a norm"
-            f" inside; that of this backbone has {own}"
+            "the factors ffn.* work only on a feed-forward network with GELU and without"
+            f" a norm inside; that of this backbone has {own}"
         )
     act: nn.Module = ACTIVATIONS[str(values["activation"])]()
     if values["form"] == "sum":

@@ -40,7 +40,7 @@ class Recipe:
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Momentum of SGD."""
     eps: Annotated[float, Ge(0)] = 0.0
-    """Added to the denominator of Adam and its relatives; 0: the optimiser's own value.
+    """Added to the denominator of Adam and its relatives; 0: the optimizer's own value.
     """
     beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Decay of the mean of gradients in Adam and its relatives."""

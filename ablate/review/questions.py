@@ -368,8 +368,8 @@ def _not_enough(effects: Sequence[Effect], further: int) -> str:
     if not texts:
         return ""
     return (
-        " For an even chance of a conclusive verdict,"
-        f" {', '.join(texts[:MOST_NAMED])}, but at most {further} are proposed at a time."
+        f" For an even chance of a conclusive verdict, {'; '.join(texts[:MOST_NAMED])}."
+        f" At most {further} are proposed at a time."
     )
 
 

@@ -183,6 +183,7 @@ def write_report(
             0,
         )
     )
+    codes = [f"{n} with {code}" for code, n in sorted(tally.codes.items())]
     notes = [
         f"- Disk full: {how()}.",
         (
@@ -216,8 +217,8 @@ def write_report(
             f" driver treated the worker as lost): {tally.outlived}."
         ),
         (
-            "- Exit codes of the runs (-N: ended by signal N):"
-            f" {', '.join(f'{code}: {n}' for code, n in sorted(tally.codes.items()))}."
+            "- Number of runs with each exit code (-N: signal N ended the run; a shell"
+            f" shows 128 + N): {', '.join(codes)}."
         ),
     ]
     found = [*tally.problems, *rare]
