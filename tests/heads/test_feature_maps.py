@@ -154,7 +154,11 @@ def test_a_convolution_over_tokens_sees_the_grid_of_the_image() -> None:
 @pytest.mark.parametrize(
     ("backbone", "settings", "said"),
     [
-        ("cait_xxs24_224", {}, "head detr is not defined on cait_xxs24_224; it is on"),
+        (
+            "cait_xxs24_224",
+            {},
+            "head detr is not defined on cait_xxs24_224; it is defined on",
+        ),
         ("vit_tiny_patch16_224", {"patch.cosine": 0.5}, "patch is defined on a class"),
         ("vit_tiny_patch16_224", {"drop.head": 0.1}, "drop.head is defined on a class"),
         (

@@ -147,7 +147,7 @@ def test_settings_that_change_nothing_are_refused() -> None:
 
 
 def test_ffn_does_not_replace_another_activation_unsaid() -> None:
-    with pytest.raises(Infeasible, match="the backbone's has QuickGELU"):
+    with pytest.raises(Infeasible, match="that of this backbone has QuickGELU"):
         build(
             resolve(
                 "vit_base_patch32_clip_quickgelu_224",
