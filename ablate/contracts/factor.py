@@ -66,8 +66,8 @@ def with_companions(
                 if not factors.unread_reason(name, found):
                     return found
     raise BrokenContract(
-        f"{name} has no effect: with the typical levels of the other parameters, no hook"
-        " looks it up"
+        f"{name} has no effect: no hook looks up {name} when the other parameters have"
+        " their typical levels"
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
-from ablate.records import Level, Looks, Metric, Primary, Status, StudyResults
+from ablate.primary import CONTROLS, primary_factors
+from ablate.records import Level, Looks, Metric, Status, StudyResults
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
@@ -24,6 +24,7 @@ from ablate.report.wording import (
     change_text,
     collapse_note,
     effect_data,
+    exploratory,
     interval_text,
     no_difference,
     rows_text,
@@ -60,25 +61,6 @@ BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
     " seeds, so it may differ between seeds."
 )
-
-
-def exploratory(primary: Sequence[Primary]) -> str:
-    """Returns the note of a table that is not the study's family of comparisons.
-
-    Args:
-        primary: the primary comparisons of the study.
-    """
-    factors = primary_factors(primary)
-    if factors:
-        family = f"main effects of {', '.join(factors)}, which are primary"
-    elif primary_is_elsewhere(primary):
-        family = "comparisons with controls, which are primary"
-    else:
-        family = "comparisons of rows with row 0"
-    return (
-        f"Exploratory: the study's error rate of 5 % covers only the {family}. It does"
-        " not cover the verdicts of this table."
-    )
 
 
 def effects_table(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
+from ablate.primary import primary_is_elsewhere
 from ablate.records import Looks, Metric, StudyResults
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
@@ -30,6 +31,7 @@ from ablate.report.results_table import (
 from ablate.report.summary import Row, level_text, summarise
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
+from ablate.report.wording import exploratory
 
 # The names of columns beside factors, the metric and costs.
 ROW, DELTA, GAIN, SEEDS, PUBLISHED = "row", "delta", "gain", "n", "published"
@@ -384,6 +386,9 @@ class _PaperTable:
             sentences.append("Other metrics: the same seeds, not tested.")
         if "flops" in chosen:
             sentences.append("FLOPs: executed multiply-adds of one image.")
+        primary = self._results.history.primary
+        if primary_is_elsewhere(primary):
+            sentences.append(escape.latex(exploratory(primary, "stars")))
         return [" ".join(sentences), *self._missing()]
 
     def _bold_note(self, seeds: int | None) -> str:

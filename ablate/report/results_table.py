@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
+from ablate.primary import primary_is_elsewhere
 from ablate.records import Level, Looks, Metric, StudyResults
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
@@ -23,6 +24,7 @@ from ablate.report.summary import (
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
+from ablate.report.wording import exploratory
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
@@ -204,7 +206,10 @@ def _notes(
         notes.append(
             "Row numbers that are missing: cells that the search proposed again."
         )
-    return notes + folding_notes(rest)
+    notes += folding_notes(rest)
+    if primary_is_elsewhere(results.history.primary):
+        notes.append(exploratory(results.history.primary, "stars"))
+    return notes
 
 
 def comparisons(effects: Iterable[Effect]) -> int:

@@ -6,11 +6,13 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ablate.primary import primary_factors, primary_is_elsewhere
 from ablate.records import (
     CellResult,
     History,
     Level,
     Metric,
+    Primary,
     Source,
     Space,
     StudyResults,
@@ -117,6 +119,26 @@ def cost_text(effect: Effect) -> str:
     if not 0.001 <= abs(more) / unit.size < 1000:
         unit = unit_for([abs(more)])
     return f"at {more / unit.size:+.3g} {unit.letter}FLOPs"
+
+
+def exploratory(primary: Sequence[Primary], what: str = "verdicts") -> str:
+    """Returns the note of a table that is not the study's family of comparisons.
+
+    Args:
+        primary: the primary comparisons of the study.
+        what: what the table says of its comparisons: verdicts or stars.
+    """
+    factors = primary_factors(primary)
+    if factors:
+        family = f"main effects of {', '.join(factors)}, which are primary"
+    elif primary_is_elsewhere(primary):
+        family = "comparisons with controls, which are primary"
+    else:
+        family = "comparisons of rows with row 0"
+    return (
+        f"Exploratory: the study's error rate of 5 % covers only the {family}. It does"
+        f" not cover the {what} of this table."
+    )
 
 
 def no_difference_sentence(metric: Metric, margin: float) -> str:

@@ -21,6 +21,7 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, History, Trial
 from ablate.report.effects import effects as effects_of
 from ablate.report.factorial import Factorial
+from ablate.report.paper_table import PaperStyle
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.review import review
@@ -321,11 +322,16 @@ def test_primary_factors_are_the_family_of_the_study(desk: Desk) -> None:
             "Exploratory: the study's error rate of 5 % covers only the main effects"
             in notes
         )
+    said = "Exploratory: the study's error rate of 5"
+    assert said in " ".join(study.results_table().notes)
+    assert said in " ".join(study.paper_table(PaperStyle()).split())
 
 
 def test_tables_of_factors_are_exploratory_otherwise(desk: Desk) -> None:
     study = desk.run(TEXT)
     assert "Exploratory" not in " ".join(study.effects_table().notes)
+    assert "Exploratory" not in " ".join(study.results_table().notes)
+    assert "Exploratory" not in study.paper_table(PaperStyle())
     for of in ("factors", "interactions", "contributions"):
         notes = " ".join(study.effects_table(of).notes)
         assert (
@@ -353,6 +359,8 @@ CONTROLLED = TEXT.replace("  shortcuts.count: [0, 1]\n", "") + "control: iso-flo
 def test_comparisons_with_controls_can_be_primary(desk: Desk) -> None:
     study = desk.run(CONTROLLED + "primary: [controls]\n")
     assert "Exploratory" in " ".join(study.effects_table().notes)
+    note = study.results_table().notes[-1]
+    assert note.startswith("Exploratory") and "the stars of this table" in note
     table = study.effects_table("controls")
     assert "Exploratory" not in " ".join(table.notes)
     verdicts = {row["change"]: row["verdict"] for row in table.data}
