@@ -153,7 +153,10 @@ class Trainer:
                     " own is a factor, as in factors={...: ablate.Whole(1)}"
                 )
         if self.inputs is not None and self.model is None:
-            raise AblateError(f"{place}: inputs= is read with model= only")
+            raise AblateError(
+                f"{place}: inputs= has an effect only together with model=; add model=, or leave"
+                " inputs= out"
+            )
 
     def _check_factors(self, place: str) -> None:
         # SQLite does not tell the columns `Depth` and `depth` apart.

@@ -593,8 +593,8 @@ def study_proofs(count: int) -> Iterator[Proof]:
     for seeds in (3, 5, 10):
         chance, share = predicted_seeds(few, seeds)
         promise = (
-            "inconclusive cells that get a conclusive verdict with the predicted number of"
-            " further seeds: within 7 percentage points of the predicted"
+            "inconclusive cells that get a conclusive verdict with the N further seeds"
+            " that `ablate` names: within 7 percentage points of the predicted share,"
             f" {100 * chance:.0f} %"
         )
         yield Proof(

@@ -440,8 +440,8 @@ def errors_page() -> str:
         ("0", "The verb did what it was asked for. `gate`: the row helps."),
         (
             "1",
-            "A trial failed, or a verb that checks something (such as `review` or"
-            " `reproduce`) found a problem.",
+            "A trial failed, Ray did not start, or a verb that checks something (such as"
+            " `review` or `reproduce`) found a problem.",
         ),
         (
             "2",

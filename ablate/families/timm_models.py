@@ -130,7 +130,7 @@ def require_multiple(image_size: int, of: int, name: str) -> None:
     """Raises Infeasible unless the image side is a multiple of the total stride."""
     if image_size % of:
         raise Infeasible(
-            f"{name} needs an image side that {of} divides; data.image_size is"
+            f"{name} needs an image side that is a multiple of {of}; data.image_size is"
             f" {image_size}"
         )
 

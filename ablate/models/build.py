@@ -145,15 +145,15 @@ def _refuse_head(
     patch = family.dimensions(architecture.backbone).patch_size
     if patch and STRIDE % patch:
         raise Infeasible(
-            f"head {architecture.head} needs patches that divide {STRIDE} pixels; those"
-            f" of {architecture.backbone} have {patch}"
+            f"head {architecture.head} needs a patch size that divides {STRIDE}; that"
+            f" of {architecture.backbone} is {patch}"
         )
     for name, length in zip(
         ("height", "width"), architecture.input_shape[1:], strict=True
     ):
         if length % STRIDE:
             raise Infeasible(
-                f"head {architecture.head} needs a {name} that {STRIDE} divides;"
+                f"head {architecture.head} needs a {name} that is a multiple of {STRIDE};"
                 f" data.image_{'size' if name == 'height' else 'width'} is {length}"
             )
 

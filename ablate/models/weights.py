@@ -314,6 +314,6 @@ def _refuse_strange(file: Path, name: str, tensor: Tensor, key: str) -> None:
     held = tensor.untyped_storage().nbytes()
     if tensor.numel() * tensor.element_size() > held:
         raise CheckpointError(
-            f"{what} claims the shape {list(tensor.shape)}, but the file holds {held:,}"
-            " bytes of it; save a contiguous tensor"
+            f"{what} has the shape {list(tensor.shape)}, but the file has only {held:,}"
+            " bytes for it; save a contiguous tensor"
         )

@@ -20,18 +20,19 @@ def add_controls(space: Space, made: Cells) -> None:
     has none.
 
     Raises:
-        AblateError: the baseline cannot be built, or its blocks do not all have the
-            same width.
+        AblateError: the baseline cannot be built, or its width cannot be changed.
     """
     cost = space.control.removeprefix("iso-")
     settings = {**space.factors.fixed, **space.factors.baseline}
-    own = families.find(space.network.backbone).dimensions(space.network.backbone)
+    backbone = space.network.backbone
+    family = families.find(backbone)
+    own = family.dimensions(backbone)
     width = int(settings.get(WIDTH, own.width))
     heads = int(settings.get("size.heads", own.heads))
-    if not width:
+    if "width" not in family.sizes:
         raise AblateError(
-            f"control: the blocks of {space.network.backbone} have different widths, so a"
-            " control cannot be made by changing the width; leave out the key `control`"
+            f"control: {WIDTH} cannot be changed on {backbone}, so it has no control of"
+            " the same cost; leave out the key `control`"
         )
     if made.baseline.cost is None:
         raise AblateError(

@@ -257,8 +257,8 @@ def _bold_note(rows: list[Row], results: StudyResults) -> str:
     return (
         f"{words} Row 0 is significantly worse if the best row has a star. Every other"
         " row is compared with the best row by a stricter test (p is adjusted for all"
-        " pairs of rows), which finds fewer rows significantly worse. A row can"
-        " therefore be bold although row 0, with a better mean, is not."
+        " pairs of rows), which finds fewer rows significantly worse. It can"
+        " therefore happen that row 0 is not bold, and a row with a worse mean is."
     )
 
 

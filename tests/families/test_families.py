@@ -364,7 +364,7 @@ def test_what_a_family_has_not_is_refused_with_the_reason(
 def test_image_sides_that_do_not_fit_are_refused(name: str) -> None:
     with pytest.raises(
         Infeasible,
-        match="needs an image side that (16|32) divides; data.image_size is 40",
+        match="needs an image side that is a multiple of (16|32); data.image_size is 40",
     ):
         build(resolve(name, 40, 3, 10, {}))
 

@@ -142,12 +142,18 @@ def test_a_control_gets_a_row_where_the_baseline_has_none(
     assert effects[variant.index]["difference"] == pytest.approx(sum(gains) / 2)
 
 
-def test_a_backbone_of_several_widths_has_no_control() -> None:
+@pytest.mark.parametrize(
+    "backbone",
+    ["swin_tiny_patch4_window7_224", "cait_xxs24_224", "t2t_vit_14", "poolformer_s12"],
+)
+def test_a_backbone_whose_width_cannot_change_has_no_control(backbone: str) -> None:
     text = TEXT.replace("CONTROL", "iso-flops").replace(
         "{family: vit, patch_size: 4, width: 24, depth: 2, heads: 2, mlp_ratio: 2}",
-        "swin_tiny_patch4_window7_224",
+        backbone,
     )
-    with pytest.raises(AblateError, match="have different widths"):
+    with pytest.raises(
+        AblateError, match=f"size.width cannot be changed on {backbone}"
+    ):
         pipeline.cost_plan(space.load(text, "tiny.yaml"), "nowhere.db")
 
 
