@@ -31,8 +31,8 @@ def add_controls(space: Space, made: Cells) -> None:
     heads = int(settings.get("size.heads", own.heads))
     if "width" not in family.sizes:
         raise AblateError(
-            f"control: {WIDTH} cannot be changed on {backbone}, so it has no control of"
-            " the same cost; leave out the key `control`"
+            f"control: {WIDTH} cannot be changed on {backbone}, so this backbone has"
+            " no control of the same cost; leave out the key `control`"
         )
     if made.baseline.cost is None:
         raise AblateError(

@@ -257,8 +257,9 @@ def _bold_note(rows: list[Row], results: StudyResults) -> str:
     return (
         f"{words} Row 0 is significantly worse if the best row has a star. Every other"
         " row is compared with the best row by a stricter test (p is adjusted for all"
-        " pairs of rows), which finds fewer rows significantly worse. It can"
-        " therefore happen that row 0 is not bold, and a row with a worse mean is."
+        " pairs of rows), which finds fewer rows significantly worse. A row can"
+        " therefore be bold although its mean is worse than that of row 0, and row 0 is"
+        " not bold."
     )
 
 
