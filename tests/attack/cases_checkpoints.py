@@ -131,12 +131,12 @@ def contents() -> Iterator[tuple[str, object, str]]:
     yield (
         "a million million values of one",
         {"a": torch.zeros(1).expand(10**12)},
-        "claims the shape [1000000000000]",
+        "has the shape [1000000000000]",
     )
     yield (
         "a position embedding of one value",
         {"pos_embed": torch.zeros(1, 1, 1).expand(1, 10**8, WIDTH)},
-        "claims the shape",
+        "has the shape",
     )
     yield (
         "names of another network",

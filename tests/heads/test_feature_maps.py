@@ -176,9 +176,7 @@ def test_what_needs_a_classifier_is_refused_with_the_reason(
 
 
 def test_patches_that_do_not_divide_the_stride_are_refused() -> None:
-    with pytest.raises(
-        Infeasible, match="needs patches that divide 32 pixels; those of"
-    ):
+    with pytest.raises(Infeasible, match="needs a patch size that divides 32; that of"):
         network("vit_small_patch14_dinov2", "detr", 224, 224)
 
 
@@ -190,7 +188,9 @@ def test_a_map_of_one_place_has_a_coarser_one() -> None:
 
 
 def test_a_side_that_a_map_cannot_have_is_refused() -> None:
-    with pytest.raises(Infeasible, match=r"a width that 32 divides; data.image_width"):
+    with pytest.raises(
+        Infeasible, match=r"a width that is a multiple of 32; data.image_width"
+    ):
         network("pvt_tiny", "upernet-small", 64, 100)
 
 
