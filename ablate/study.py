@@ -239,9 +239,9 @@ class Study:
         found = image_effects(results, compared, images)
         if not found:
             raise AblateError(
-                f"{self.name}: this comparison needs at least two seeds for which the"
-                " store has two lists of correctly classified test images: one of row 0,"
-                " and one of another row. `ablate run` stores these lists at the end of"
+                f"{self.name}: this comparison needs two seeds or more for which row 0"
+                " and another row both have a stored list of correctly classified test"
+                " images. `ablate run` stores these lists at the end of"
                 " each trial of image classification with the built-in training, in one"
                 " process"
             )

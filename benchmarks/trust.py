@@ -608,9 +608,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     probability, share = pareto_calibration(few)
     yield Proof(
         promise=(
-            "cells whose P(front) in `ablate pareto` is 0.2 to 0.8: the share that is on"
-            " the true front is within 3 percentage points of their mean P(front),"
-            f" {100 * probability:.0f} %"
+            "of the cells whose P(front) in `ablate pareto` is 0.2 to 0.8, the share on"
+            " the true front: within 3 percentage points of the mean P(front) of these"
+            f" cells ({100 * probability:.0f} %)"
         ),
         setting="6 cells",
         measured=share,

@@ -338,7 +338,8 @@ def backbones_page() -> str:
     parts = [
         "# Backbones",
         "`backbone: NAME` in a space. Each section below is a family of backbones,"
-        " with the factors that it has, and those that it does not have.",
+        " with the factors that it has, those that it does not have, and the sizes and"
+        " drop rates that can change.",
     ]
     for family in families():
         found = backbones_table(family)
@@ -445,8 +446,8 @@ def errors_page() -> str:
         ),
         (
             "2",
-            "A user error, or the store cannot be used (for example, the disk is full): one"
-            " message says what is wrong and what to do.",
+            "A user error, the store cannot be used (for example, the disk is full), or a"
+            " process of Ray died: one message says what is wrong and what to do.",
         ),
         ("3", "A budget is used up (`run`, `resume`). `gate`: the row hurts."),
         ("4", "`gate`: the row makes no difference."),
