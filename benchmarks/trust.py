@@ -593,9 +593,9 @@ def study_proofs(count: int) -> Iterator[Proof]:
     for seeds in (3, 5, 10):
         chance, share = predicted_seeds(few, seeds)
         promise = (
-            "inconclusive cells that get a conclusive verdict with the N further seeds"
-            " that `ablate` names: within 7 percentage points of the predicted share,"
-            f" {100 * chance:.0f} %"
+            "of the inconclusive cells, the share that gets a conclusive verdict with the"
+            " N further seeds that `ablate` names: within 7 percentage points of the"
+            f" predicted share ({100 * chance:.0f} %)"
         )
         yield Proof(
             promise=promise,

@@ -352,7 +352,9 @@ class SpaceForm(Form):
     question: Annotated[str, Field(min_length=1)]
     """What the study asks, in a sentence."""
     expect: str = ""
-    """The result that you expect; the study tests this claim."""
+    """The result that you expect. It is printed with the results; verdicts do not
+    depend on it.
+    """
     source: str = ""
     """Where the claim is from, for example: augmented-shortcuts, table 3."""
     name: (
