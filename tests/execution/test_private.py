@@ -130,9 +130,8 @@ def test_a_part_of_ray_that_dies_ends_the_driver_with_one_message(
     )
     name = part.removeprefix("ray::")
     assert (
-        said
-        == f"error: Ray's process {name} has died, by a kill or for want of memory;"
-        f" nothing stored is lost. Go on with: {AGAIN}"
+        said == f"error: Ray's process {name} has died: it was killed, or there was too"
+        f" little memory. No stored result is lost. Go on with: {AGAIN}"
     )
     assert until(lambda: not folder.exists(), 15)
 

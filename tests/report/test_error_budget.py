@@ -1,4 +1,4 @@
-"""The error budget of a store: which findings stand beside those of other studies."""
+"""The error budget of a store: which verdicts stand beside those of other studies."""
 
 from __future__ import annotations
 
