@@ -114,8 +114,8 @@ def reproduce(
         )
     if known.status != Status.COMPLETED or before is None:
         remedy = ""
-        if known.status != Status.DIVERGED:
-            # A diverged trial has a result; `resume` does not train it again.
+        # `resume` does not train a trial again that diverged or was stopped early.
+        if known.status not in (Status.DIVERGED, Status.PRUNED):
             remedy = f"; complete it with: {advice.command('resume', study)}"
         raise AblateError(
             f"trial {key} is {known.status}, and only completed trials can be"

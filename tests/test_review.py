@@ -446,3 +446,18 @@ def test_only_trials_can_be_reproduced(trained: tuple[Options, str], say: Say) -
     code, _, err = say("reproduce", "tiny", "--runs", str(options.runs))
     assert (code, "is a study; name one of its trials" in err) == (2, True)
     assert say("reproduce", "ffff", "--runs", str(options.runs))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "advised"), [("failed", True), ("diverged", False), ("pruned", False)]
+)
+def test_resume_is_named_only_where_it_completes_the_trial(
+    trained: tuple[Options, str], say: Say, status: str, advised: bool
+) -> None:
+    options, key = trained
+    with sqlite3.connect(options.url) as connection:
+        connection.execute("UPDATE trials SET status = ? WHERE hash = ?", (status, key))
+    code, _, err = say("reproduce", key, "--runs", str(options.runs))
+    assert code == 2
+    assert f"is {status}, and only completed trials can be reproduced" in err
+    assert ("ablate resume" in err) == advised
