@@ -53,6 +53,8 @@ RECORDS: Mapping[str, type] = {
 CODE = "code "
 # What does not change the results.
 INDIFFERENT = ("data path", "data workers")
+# Leaves whose names would say too little.
+NAMES = {"data fingerprint": "the files of the data, or how they are read"}
 # The most characters of a value that a sentence shows.
 LONGEST = 40
 
@@ -65,7 +67,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """
     first, then = _leaves(before), _leaves(after)
     return [
-        f"{name}: {_text(first.get(name))} → {_text(then.get(name))}"
+        f"{NAMES.get(name, name)}: {_text(first.get(name))} → {_text(then.get(name))}"
         for name in _differing(first, then)
     ]
 

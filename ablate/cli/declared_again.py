@@ -47,8 +47,15 @@ def _again(shown: Preview) -> list[str]:
             f" ({history.changed}), so no row gets a verdict. Verdicts come back with"
             " the former declaration."
         ]
-    if not history.last or not shown.has_work:
+    if not shown.has_work:
         return []
+    if not history.last:
+        if not shown.changes:
+            return []
+        return [
+            f"Changed since the last run of {name}:"
+            f" {'; '.join(first(shown.changes, 'changes'))}."
+        ]
     if history.final:
         return [
             f"{name} has results of final seeds, so rows and factors that are added now"

@@ -34,6 +34,7 @@ SPLITS = ("train", "test")
 DEFLATED = 1_040
 # Training images and labels, test images and labels.
 Splits = tuple[Tensor, Tensor, Tensor, Tensor]
+Labels = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,16 @@ def read_own(name: str) -> Splits:
             f"data: {name} must return four arrays: {', '.join(NPZ_KEYS)}; see"
             " docs/data.md"
         )
-    arrays = dict(zip(NPZ_KEYS, map(np.asarray, given), strict=True))
+    arrays = {}
+    for key, values in zip(NPZ_KEYS, given, strict=True):
+        try:
+            arrays[key] = np.asarray(values)
+        # numpy raises several types, and a tensor on a GPU its own.
+        except Exception as error:
+            raise DataError(
+                f"data: {key} of {name} is no array: {shortened(str(error))}; lists must"
+                " have the same length everywhere"
+            ) from error
     for split in ("train", "test"):
         _check_own(name, split, arrays[f"x_{split}"], arrays[f"y_{split}"])
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
@@ -223,24 +233,45 @@ class Shape:
     test_images: int
 
 
-def _refuse_shifted(where: str, train: int, test: int) -> None:
-    """Raises DataError if class 0 has no training image: it would be counted anyway.
+def _refuse_classes(where: str, train: Labels, test: Labels) -> None:
+    """Raises DataError unless every class from 0 to the last has training images.
 
-    Only a new description is refused. What was stored before stays readable.
+    A class without images would be counted anyway. Only a new description is refused.
+    What was stored before stays readable.
 
     Args:
-        train: the lowest class of the training images.
-        test: that of the test images.
+        train: labels of the training images.
+        test: those of the test images.
     """
-    if not train:
-        return
-    remedy = f"subtract {train} from y_train and y_test"
-    if test < train:
-        remedy = "give both splits the same classes"
-    raise DataError(
-        f"data: y_train in {where} starts at class {train}, y_test at {test}; classes"
-        f" count from 0, so {remedy}"
-    )
+    present = np.unique(train)
+    lowest = int(present[0])
+    if lowest:
+        remedy = f"subtract {lowest} from y_train and y_test"
+        if int(test.min()) < lowest:
+            remedy = "give both splits the same classes"
+        raise DataError(
+            f"data: y_train in {where} starts at class {lowest}, y_test at"
+            f" {int(test.min())}; classes count from 0, so {remedy}"
+        )
+    if len(present) == 1:
+        raise DataError(
+            f"data: y_train in {where} has class 0 only; a network can only learn to"
+            " tell two or more classes apart"
+        )
+    last = int(present[-1])
+    if len(present) <= last:
+        gaps = np.setdiff1d(np.arange(min(last, MOST_CLASSES)), present)
+        raise DataError(
+            f"data: y_train in {where} has no image of class {gaps[0]}, but of class"
+            f" {last}; number the classes without gaps, as"
+            " numpy.unique(y, return_inverse=True)[1] does for the labels of both splits"
+        )
+    unseen = np.setdiff1d(test, present)
+    if len(unseen):
+        raise DataError(
+            f"data: y_test in {where} has class {unseen[0]}, but the highest class in"
+            f" y_train is {last}; each test class needs training images"
+        )
 
 
 def own_shape(name: str) -> Shape:
@@ -250,7 +281,7 @@ def own_shape(name: str) -> Shape:
         DataError: its function fails or returns something else.
     """
     images, labels, test_images, test_labels = _own(name)
-    _refuse_shifted(name, int(labels.min()), int(test_labels.min()))
+    _refuse_classes(name, labels.numpy(), test_labels.numpy())
     return Shape(
         image_size=images.shape[-1],
         channels=images.shape[1],
@@ -429,8 +460,8 @@ def described_npz(path: Path) -> Shape:
     """
     shape = npz_shape(path)
     with _readable(path) as archive:
-        lowest = [int(_array(archive, f"y_{split}").min()) for split in SPLITS]
-    _refuse_shifted(str(path), *lowest)
+        labels = [_array(archive, f"y_{split}") for split in SPLITS]
+    _refuse_classes(str(path), *labels)
     return shape
 
 

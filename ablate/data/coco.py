@@ -7,6 +7,7 @@ PATH/val2017/*.jpg                   PATH/annotations/instances_val2017.json
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -26,6 +27,8 @@ FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "annotations": {"image_id": int, "category_id": int, "bbox": list},
     "categories": {"id": int},
 }
+# Coordinates beyond this are mistakes. It also refuses NaN and infinity.
+MOST_COORDINATE = 1e9
 # The names of the splits in the files.
 SPLITS = {"train": "train2017", "test": "val2017"}
 
@@ -56,7 +59,7 @@ class CocoScenes:
             self._by_image.setdefault(annotation["image_id"], []).append(told)
         images = _images_with_objects(content)
         if not images:
-            raise DataError(f"data: no image of {self._folder} has an object")
+            raise DataError(_no_objects(self._folder))
         if split != "train":
             images = content["images"]
         self._images = sorted(images, key=lambda image: int(image["id"]))
@@ -66,12 +69,7 @@ class CocoScenes:
 
     def __getitem__(self, index: int) -> Scene:
         image = self._images[index]
-        name = PurePath(image["file_name"])
-        if name.is_absolute() or ".." in name.parts:
-            raise DataError(
-                f"data: {name} in the annotations is not a file below {self._folder}"
-            )
-        pixels = picture(self._folder / name)
+        pixels = picture(_file(self._folder, image))
         height, width = pixels.shape[-2:]
         if (height, width) != (image["height"], image["width"]):
             raise DataError(
@@ -111,12 +109,46 @@ class CocoScenes:
                 " segmentation, and a head with masks needs one for each object; use"
                 " head: detr"
             )
-        return torch.from_numpy(decoded(told, height, width))
+        try:
+            return torch.from_numpy(decoded(told, height, width))
+        except DataError:
+            raise
+        # The decoder raises what it happens to meet.
+        except Exception as error:
+            raise DataError(
+                f"data: annotation {annotation.get('id')} of {self._folder} has a"
+                f" segmentation that is neither polygons nor a code of COCO:"
+                f" {type(error).__name__}: {shortened(str(error))}"
+            ) from None
 
     def _objects(self, image: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the annotations that are single objects and visible in the image."""
         found = self._by_image.get(int(image["id"]), ())
         return [one for one in found if _is_object(one, image)]
+
+
+def _file(folder: Path, image: Mapping[str, Any]) -> Path:
+    """Returns the file of an image. Raises DataError if it is not below the folder."""
+    name = PurePath(image["file_name"])
+    if name.is_absolute() or ".." in name.parts:
+        raise DataError(
+            f"data: {shortened(str(name))} in the annotations is not a file below"
+            f" {folder}"
+        )
+    return folder / name
+
+
+def _refuse_missing_files(folder: Path, content: dict[str, Any]) -> None:
+    """Raises DataError if an image of the annotations has no file."""
+    if not folder.is_dir():
+        raise DataError(_missing(str(folder.parent), folder))
+    for image in content["images"]:
+        file = _file(folder, image)
+        if not os.path.isfile(file):
+            raise DataError(
+                f"data: {shortened(str(file), 300)} is in the annotations, but is no"
+                " file; copy it there, or remove its image from the annotations"
+            )
 
 
 def _images_with_objects(content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -163,6 +195,8 @@ def describe_coco(path: str) -> tuple[int, int, str]:
             f" different categories: {', '.join(map(str, other))} are in only one of"
             " the splits"
         )
+    for split, content in zip(SPLITS, contents, strict=True):
+        _refuse_missing_files(Path(path, SPLITS[split]), content)
     names = [_category_names(content) for content in contents]
     for number in names[0].keys() & names[1].keys():
         if names[0][number] != names[1][number]:
@@ -172,6 +206,9 @@ def describe_coco(path: str) -> tuple[int, int, str]:
             )
     classes = len(numbers[0])
     images = len(_images_with_objects(contents[0]))
+    for split, content in zip(SPLITS, contents, strict=True):
+        if not _images_with_objects(content):
+            raise DataError(_no_objects(Path(path, SPLITS[split])))
     files = [_annotations_file(path, split) for split in SPLITS]
     return classes, images, "".join(file_hash(file)[:10] for file in files)
 
@@ -189,14 +226,15 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"data: {file} cannot be read: {error}") from None
-    wanted = ("images", "annotations", "categories")
-    if not isinstance(content, dict) or any(key not in content for key in wanted):
-        raise DataError(f"data: {file} must have {', '.join(wanted)}, as COCO's files")
-    for key, fields in FIELDS.items():
-        for number, one in enumerate(content[key]):
-            problem = _problem(one, fields)
-            if problem:
-                raise DataError(f"data: {file}: {key}[{number}] {problem}")
+    except RecursionError:
+        raise DataError(f"data: {file} is nested too deeply for JSON of COCO") from None
+    if not isinstance(content, dict) or any(
+        not isinstance(content.get(key), list) for key in FIELDS
+    ):
+        raise DataError(
+            f"data: {file} must have the lists {', '.join(FIELDS)}, as COCO's files"
+        )
+    _check_items(file, content)
     # A reference to nothing would fail at the first batch that needs it, hours later.
     for field, key in (("category_id", "categories"), ("image_id", "images")):
         known = {one["id"] for one in content[key]}
@@ -209,17 +247,60 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
     return content
 
 
+def _check_items(file: Path, content: dict[str, Any]) -> None:
+    """Raises DataError for an item without its fields, or with the id of another."""
+    for key, fields in FIELDS.items():
+        for number, item in enumerate(content[key]):
+            problem = _problem(item, fields)
+            if problem:
+                raise DataError(f"data: {file}: {key}[{number}] {problem}")
+        _refuse_duplicates(file, key, content[key])
+
+
+def _refuse_duplicates(file: Path, key: str, items: list[dict[str, Any]]) -> None:
+    """Raises DataError if two items of a list have the same id."""
+    places: dict[Any, int] = {}
+    for number, item in enumerate(items):
+        if "id" not in item:
+            continue
+        # An annotation needs no id, so its type has not been checked.
+        identifier = str(item["id"])
+        if identifier in places:
+            raise DataError(
+                f"data: {file}: {key}[{places[identifier]}] and {key}[{number}] have the"
+                f" same id {shortened(identifier)}; give each an id of its own"
+            )
+        places[identifier] = number
+
+
 def _problem(item: Any, fields: Mapping[str, type | tuple[type, ...]]) -> str:
     """Returns what is wrong with an item of a file; empty if nothing is."""
     if not isinstance(item, dict):
         return "is no mapping"
     for field, kind in fields.items():
-        if not isinstance(item.get(field), kind):
+        value = item.get(field)
+        # True is an int in Python.
+        if not isinstance(value, kind) or isinstance(value, bool):
             return f"has no {field}, or one of the wrong type"
-    box = item.get("bbox", [0.0] * 4)
-    if len(box) != 4 or not all(isinstance(side, int | float) for side in box):
-        return "must have a bbox of four numbers"
+    for side in ("height", "width"):
+        if side in fields and item[side] < 1:
+            return f"has the {side} {item[side]}; it must be 1 or more"
+    if "bbox" in fields:
+        return _box_problem(item["bbox"])
     return ""
+
+
+def _box_problem(box: list[Any]) -> str:
+    if len(box) != 4 or not all(map(_is_finite, box)):
+        return "must have a bbox of four finite numbers"
+    if box[2] < 0 or box[3] < 0:
+        return f"has a bbox of negative size: {box}; it is left, top, width, height"
+    return ""
+
+
+def _is_finite(number: Any) -> bool:
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and abs(number) < MOST_COORDINATE
 
 
 def category_numbers(content: dict[str, Any]) -> dict[int, int]:
@@ -239,6 +320,13 @@ def _category_names(content: dict[str, Any]) -> dict[int, str]:
 
 def _annotations_file(path: str, split: str) -> Path:
     return Path(path, "annotations", f"instances_{SPLITS[split]}.json")
+
+
+def _no_objects(folder: Path) -> str:
+    return (
+        f"data: no image of {folder} has an object in the annotations; boxes of less"
+        " than a pixel and crowds are left out"
+    )
 
 
 def _missing(path: str, found: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,12 +10,9 @@ from typing import Literal
 
 from ablate import registry
 from ablate.data.catalogue import DataSet, find, own_sets
+from ablate.data.index import describe_folder
 from ablate.data.splits import held_out
-from ablate.errors import (
-    DataError,
-    counted,
-    shortened,
-)
+from ablate.errors import DataError, counted
 from ablate.identity import file_hash
 from ablate.records import Data
 
@@ -135,7 +131,11 @@ def _content_of(
     """
     if data_set.kind == "images":
         if data_set.name == "folder" or Path(where, "train").is_dir():
-            return _folder_content(Path(where), data_set.classes)
+            return describe_folder(
+                Path(where),
+                data_set.classes,
+                published=data_set.name != "folder",
+            )
         return data_set.classes, data_set.images, ""
     if data_set.name == "digit-scenes":
         return data_set.classes + background, data_set.images, ""
@@ -258,66 +258,3 @@ def _npz_of(data_set: DataSet, path: Path) -> tuple[DataSet, str]:
             f" {shape.format(data_set)}"
         )
     return there, file_hash(path)
-
-
-def _folder_content(root: Path, classes: int) -> tuple[int, int, str]:
-    """Returns the number of classes and of training images, and a hash.
-
-    The hash is over split, class and file names with their sizes.
-
-    Raises:
-        DataError: it is not such a folder, or cannot be read.
-    """
-    try:
-        return _content(root, classes)
-    except OSError as error:
-        raise DataError(
-            f"data: {shortened(str(error.filename))} cannot be read: {error.strerror}"
-        ) from None
-
-
-# The endings of the files that timm's reader takes for images.
-ENDINGS = (".png", ".jpg", ".jpeg")
-
-
-def _content(root: Path, classes: int) -> tuple[int, int, str]:
-    digest = hashlib.sha256()
-    names: dict[str, list[str]] = {}
-    images = 0
-    for split in ("train", "val"):
-        folder = root / split
-        if not folder.is_dir():
-            raise DataError(
-                f"data: no folder {folder}; expected {root}/train and {root}/val with"
-                " one folder a class"
-            )
-        names[split] = sorted(
-            entry.name for entry in os.scandir(folder) if entry.is_dir()
-        )
-        for found in names[split]:
-            # Names and sizes, not bytes: ImageNet is read in seconds instead of minutes.
-            files = sorted(
-                (entry.name, entry.stat().st_size)
-                for entry in os.scandir(folder / found)
-            )
-            if split == "train":
-                images += sum(name.lower().endswith(ENDINGS) for name, _ in files)
-            digest.update(repr((split, found, files)).encode())
-            if not files:
-                raise DataError(f"data: the class folder {folder / found} is empty")
-    differ = set(names["train"]) ^ set(names["val"])
-    if differ:
-        raise DataError(
-            f"data: {root}/train and {root}/val must hold the same class folders; only"
-            f" one has {', '.join(sorted(differ))}"
-        )
-    if classes and len(names["train"]) != classes:
-        raise DataError(
-            f"data: {root} holds {len(names['train'])} classes, expected {classes}"
-        )
-    if not names["train"]:
-        raise DataError(
-            f"data: {root}/train holds no class folders; put the images of each class"
-            " into one folder"
-        )
-    return len(names["train"]), images, digest.hexdigest()[:20]

@@ -11,14 +11,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ablate.data.index import Index, opened, rgb, upright
 from ablate.errors import DataError
 
 
 class FolderImages(Dataset[Any]):
-    """The images of a folder with one folder per class, in the order of timm's reader.
+    """The images of one split of an index.
 
     timm's own `ImageDataset` takes the next image in the place of one that it cannot
     read. A metric on such images would be silently wrong, so this class raises.
+
+    Args:
+        stored: takes pixels in the order in which they are stored, without the EXIF
+            orientation.
 
     Attributes:
         transform: what timm's loader applies to each image.
@@ -26,14 +31,14 @@ class FolderImages(Dataset[Any]):
 
     transform: Any = None
 
-    def __init__(self, root: Path, classes: list[str]) -> None:
-        from timm.data.readers.reader_image_folder import ReaderImageFolder
-
-        numbers = {name: number for number, name in enumerate(classes)}
-        self._reader = ReaderImageFolder(str(root), class_map=numbers)
+    def __init__(self, index: Index, split: str, *, stored: bool = False) -> None:
+        self._files = [
+            (index.file(split, image), image.label) for image in index.images[split]
+        ]
+        self._stored = stored
 
     def __len__(self) -> int:
-        return len(self._reader)
+        return len(self._files)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """Returns an image and the number of its class.
@@ -41,22 +46,15 @@ class FolderImages(Dataset[Any]):
         Raises:
             DataError: the file cannot be read as an image.
         """
-        from PIL import Image
-
-        file, label = self._reader[index]
-        try:
-            with file:
-                image = Image.open(file).convert("RGB")
-        # Pillow raises SyntaxError for a broken PNG.
-        except (OSError, SyntaxError, ValueError) as error:
-            name = self._reader.filename(index, absolute=True)
-            raise DataError(
-                f"data: {name} cannot be read as an image: {error}; replace the file, or"
-                " remove it"
-            ) from None
+        file, label = self._files[index]
+        with opened(file) as image:
+            if self._stored:
+                shown = rgb(image)
+            else:
+                shown = rgb(upright(image))
         if self.transform is None:
-            return image, label
-        return self.transform(image), label
+            return shown, label
+        return self.transform(shown), label
 
 
 def with_plain_errors(loader: Iterable[Any]) -> Iterator[Any]:
@@ -76,26 +74,23 @@ def with_plain_errors(loader: Iterable[Any]) -> Iterator[Any]:
 
 
 def picture(file: Path, mode: str = "RGB") -> Tensor:
-    """Returns an image as uint8 (channels, height, width).
+    """Returns the stored pixels of an image as uint8 (channels, height, width).
 
     Args:
-        mode: of Pillow; `L` for one channel.
+        mode: `RGB`, or `L` for the numbers of an annotation.
 
     Raises:
         DataError: the file is missing or is no image.
     """
-    from PIL import Image
-
-    try:
-        with Image.open(file) as image:
-            if mode == "L" and image.mode not in ("L", "P"):
-                raise DataError(
-                    f"data: {file} has the mode {image.mode}; an annotation has one"
-                    " channel of 8 bits"
-                )
+    with opened(file) as image:
+        if mode == "L" and image.mode not in ("L", "P"):
+            raise DataError(
+                f"data: {file} has the mode {image.mode}; an annotation has one channel"
+                " of 8 bits"
+            )
+        if mode == "L":
             # The palette of an annotation is only for the eye: its numbers count.
-            is_numbers = mode == "L" and image.mode == "P"
-            pixels = np.array(image if is_numbers else image.convert(mode))
-    except OSError as error:
-        raise DataError(f"data: {file} cannot be read: {error}") from None
+            pixels = np.array(image)
+        else:
+            pixels = np.array(rgb(image))
     return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())

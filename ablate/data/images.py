@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.files import FolderImages, with_plain_errors
 from ablate.data.fitting import spread
+from ablate.data.index import SECOND_READING, Index, read_index
 from ablate.data.share import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe
@@ -28,17 +29,8 @@ def dataset(data: Data, split: str) -> Any:
     Raises DataError if they are missing.
     """
     if data.name in ("imagenet", "folder"):
-        folder = Path(data.path, "train" if split == "train" else "val")
-        if not folder.is_dir():
-            raise DataError(
-                f"data: no folder {folder}; {data.name} needs {data.path}/train and"
-                f" {data.path}/val with one folder a class"
-            )
-        # Both splits number the classes alike.
-        classes = sorted(
-            entry.name for entry in Path(data.path, "train").iterdir() if entry.is_dir()
-        )
-        return FolderImages(folder, classes)
+        index = _index_of(data.name, data.path, data.fingerprint)
+        return FolderImages(index, split, stored=data.name == "imagenet")
     from torchvision import datasets
 
     try:
@@ -52,6 +44,28 @@ def dataset(data: Data, split: str) -> Any:
             f"data: {data.name} is not under {data.path}; fetch it with torchvision, or"
             " set data.path"
         ) from error
+
+
+@lru_cache(maxsize=2)
+def _index_of(name: str, path: str, fingerprint: str) -> Index:
+    """Returns the index of a folder.
+
+    Raises:
+        DataError: it cannot be read, or its files are not those of the fingerprint.
+    """
+    if not Path(path, "train").is_dir():
+        raise DataError(
+            f"data: no folder {path}/train; {name} needs {path}/train and {path}/val"
+            " with one folder a class"
+        )
+    index = read_index(Path(path))
+    planned = fingerprint.removesuffix(SECOND_READING)
+    if planned and planned != index.fingerprint():
+        raise DataError(
+            f"data: the files below {path} are not those that this trial was planned"
+            " with; run the space again"
+        )
+    return index
 
 
 class Drawn(Dataset[Any]):

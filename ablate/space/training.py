@@ -89,39 +89,46 @@ def read_scheduler(context: Context) -> Scheduler:
 def read_data(context: Context, task: Task) -> Data:
     if context.form.trainer is not None:
         return own_data(context.form.trainer)
-    form = context.form.data
-    if isinstance(form, str):
-        if form.endswith(".npz"):
-            said: dict[str, Any] = {"name": "npz", "path": form}
-        else:
-            said = {"name": form}
-    else:
-        said = form.model_dump(exclude_none=True)
-    check_data(context, task, str(said["name"]))
+    options = _data_options(context)
+    if not isinstance(context.form.data, str):
+        second = context.form.data.path
+        if second is not None and second != options["path"]:
+            context.wrong(
+                ("data", "path"),
+                f"data has two files: name {shortened(options['path'])} and path"
+                f" {shortened(second)}; leave path out",
+            )
+    check_data(context, task, options["name"])
     try:
-        return data.describe(**said, background=task.background)
+        return data.describe(**options, background=task.background)
     except DataError as error:
         # The message names the wrong key as `data.KEY`.
-        named = next((field for field in said if f"data.{field}" in str(error)), "path")
-        context.wrong(("data", named), str(error))
-        # A placeholder, so that the other sections are still checked.
-        return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
+        key = next((key for key in options if f"data.{key}" in str(error)), "path")
+        context.wrong(("data", key), str(error))
     except AblateError as error:
         if isinstance(error, UnknownName):
             where: Where = ("data", "name")
         else:
             where = ("data", "path")
         context.wrong(where, str(error))
-        return Data(name=said["name"], path="", image_size=1, channels=1, classes=1)
+    # A placeholder, so that the other sections are still checked.
+    return Data(name=options["name"], path="", image_size=1, channels=1, classes=1)
+
+
+def _data_options(context: Context) -> dict[str, Any]:
+    """Returns the options of the data. The name of an .npz file is its path."""
+    form = context.form.data
+    if isinstance(form, str):
+        options: dict[str, Any] = {"name": form}
+    else:
+        options = form.model_dump(exclude_none=True)
+    if options["name"].endswith(".npz"):
+        return options | {"name": "npz", "path": options["name"]}
+    return options
 
 
 def _data_name(context: Context) -> str:
-    form = context.form.data
-    if not isinstance(form, str):
-        return form.name
-    if form.endswith(".npz"):
-        return "npz"
-    return form
+    return str(_data_options(context)["name"])
 
 
 def read_recipe(context: Context, task: Task) -> Recipe:

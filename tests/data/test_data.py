@@ -24,6 +24,7 @@ from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.files import FolderImages
 from ablate.data.fitting import settled
 from ablate.data.images import evaluation_transform, normalisation, training_transform
+from ablate.data.index import read_index
 from ablate.data.share import Share
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe
@@ -249,7 +250,7 @@ def test_an_unreadable_image_is_an_error_that_names_it(
 ) -> None:
     """timm's data set would take the next image instead, and the metric be wrong."""
     bad = folder / split / "b" / "1.jpg"
-    bad.write_bytes(bad.read_bytes()[:200])
+    bad.write_bytes(bad.read_bytes()[:-60])
     data = describe("folder", str(folder), image_size=16, workers=workers)
     found = batches(data, Recipe(batch_size=4), CPU)
     with pytest.raises(DataError) as raised:
@@ -275,7 +276,7 @@ def test_a_folder_has_the_images_of_timms_data_set(folder: Path) -> None:
 
     numbers = {"a": 0, "b": 1, "c": 2}
     theirs = ImageDataset(str(folder / "train"), class_map=numbers)
-    ours = FolderImages(folder / "train", list(numbers))
+    ours = FolderImages(read_index(folder), "train")
     assert len(ours) == len(theirs) == 18
     for (image, label), (other, number) in zip(ours, theirs, strict=True):
         assert (image.tobytes(), label) == (other.tobytes(), number)
@@ -397,11 +398,11 @@ def test_both_splits_number_their_classes_alike(folder: Path) -> None:
 
     shutil.rmtree(folder / "val" / "b")
     with pytest.raises(
-        DataError, match="must hold the same class folders; only one has b"
+        DataError, match="must have the same class folders; only one has b"
     ):
         describe("folder", str(folder))
     (folder / "val" / "b").mkdir()
-    with pytest.raises(DataError, match="is empty"):
+    with pytest.raises(DataError, match="has no images"):
         describe("folder", str(folder))
 
 
@@ -834,3 +835,29 @@ def test_what_timms_loader_does_on_a_gpu_is_the_rest_of_the_pipeline() -> None:
         == named(training_transform(data, recipe))[:3]
     )
     assert "RandomErasing" not in named(training_transform(data, recipe, prefetch=True))
+
+
+def npz(file: Path, train: list[int], test: list[int]) -> str:
+    np.savez(
+        file,
+        x_train=images(len(train), 8, 8),
+        y_train=np.array(train),
+        x_test=images(len(test), 8, 8),
+        y_test=np.array(test),
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ([0, 1, 3], [0, 1], "no image of class 2, but of class 3; number the classes"),
+        ([0, 0, 0], [0], "has class 0 only"),
+        ([0, 2, 4], [1], "no image of class 1"),
+    ],
+)
+def test_classes_without_training_images_are_refused(
+    train: list[int], test: list[int], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        describe("npz", npz(tmp_path / "some.npz", train, test))

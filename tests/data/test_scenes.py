@@ -300,7 +300,7 @@ def rewritten(
         ),
         (
             lambda content: content["annotations"][1].update(bbox=[1, 2, "3", 4]),
-            r"annotations\[1\] must have a bbox of four numbers",
+            r"annotations\[1\] must have a bbox of four finite numbers",
         ),
         (
             lambda content: content["annotations"][0].update(image_id=1234),
@@ -387,15 +387,6 @@ def test_a_palette_keeps_its_colours_in_an_image(tmp_path: Path) -> None:
         picture(tmp_path / "b.png", mode="L")
 
 
-def test_a_class_that_ade20k_has_not_is_said(tmp_path: Path) -> None:
-    folder = ade20k(tmp_path / "ade")
-    file = folder / "annotations" / "training" / "0.png"
-    Image.fromarray(np.full(SIDE, 200, np.uint8)).save(file)
-    data = describe("ade20k", str(folder), image_size=64, workers=0)
-    with pytest.raises(DataError, match=r"0.png has a pixel of class 200; ade20k has"):
-        every(SceneBatches(data, RECIPE, CPU, "classes"))
-
-
 def test_an_image_of_another_size_than_reported_is_said(tmp_path: Path) -> None:
     def swap(content: dict[str, Any]) -> None:
         for image in content["images"]:
@@ -432,3 +423,110 @@ def test_annotations_name_no_file_outside_their_folder(
 def test_a_width_of_squares_is_said() -> None:
     with pytest.raises(DataError, match="are drawn on squares"):
         describe("digit-scenes", image_width=96)
+
+
+def twice(key: str) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        content[key].append({**content[key][0], "name": "again"})
+
+    return change
+
+
+def box(*sides: float) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        content["annotations"][0]["bbox"] = list(sides)
+
+    return change
+
+
+def tall(content: dict[str, Any]) -> None:
+    content["images"][0]["height"] = 0
+
+
+def elsewhere(content: dict[str, Any]) -> None:
+    content["images"][0]["file_name"] = "nowhere.jpg"
+
+
+def is_true(content: dict[str, Any]) -> None:
+    content["annotations"][0]["category_id"] = True
+
+
+def only_points(content: dict[str, Any]) -> None:
+    for annotation in content["annotations"]:
+        annotation["bbox"] = [3, 3, 0, 0]
+
+
+def no_list(content: dict[str, Any]) -> None:
+    content["categories"] = 5
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            twice("categories"),
+            r"categories\[0\] and categories\[\d+\] have the same id",
+        ),
+        (twice("images"), r"images\[0\] and images\[\d+\] have the same id"),
+        (
+            twice("annotations"),
+            r"annotations\[0\] and annotations\[\d+\] have the same",
+        ),
+        (box(1, 1, -2, 4), "bbox of negative size"),
+        (box(float("nan"), 1, 2, 4), "four finite numbers"),
+        (box(1, float("inf"), 2, 4), "four finite numbers"),
+        (box(True, 1, 2, 4), "four finite numbers"),
+        (tall, "has the height 0"),
+        (elsewhere, "nowhere.jpg is in the annotations, but is no file"),
+        (is_true, "no category_id, or one of the wrong type"),
+        (only_points, "no image of .* has an object"),
+        (no_list, "must have the lists images, annotations, categories"),
+    ],
+)
+def test_annotations_that_would_fail_in_every_trial_are_refused_at_once(
+    split: str,
+    change: Callable[[dict[str, Any]], None],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    folder = rewritten(coco(tmp_path / "coco"), split, change)
+    with pytest.raises(DataError, match=message):
+        describe("coco", folder)
+
+
+def test_a_category_that_nothing_uses_is_a_class(tmp_path: Path) -> None:
+    folder = str(coco(tmp_path / "coco"))
+    for split in ("train", "val"):
+        folder = rewritten(
+            Path(folder),
+            split,
+            lambda content: content["categories"].append({"id": 91, "name": "rare"}),
+        )
+    assert describe("coco", folder).classes == 3
+
+
+def test_annotations_that_are_nested_too_deeply(tmp_path: Path) -> None:
+    folder = coco(tmp_path / "coco")
+    file = folder / "annotations" / "instances_train2017.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(DataError, match="nested too deeply"):
+        describe("coco", str(folder))
+
+
+def test_ade20k_leaves_out_what_a_viewer_leaves_behind(tmp_path: Path) -> None:
+    folder = ade20k(tmp_path / "ade")
+    before = describe("ade20k", str(folder))
+    (folder / "images" / "training" / ".DS_Store").write_text("x")
+    (folder / "images" / "validation" / "Thumbs.db").write_text("x")
+    assert describe("ade20k", str(folder)) == before
+
+
+def test_ade20k_with_a_class_beyond_the_last_is_refused_at_once(tmp_path: Path) -> None:
+    folder = ade20k(tmp_path / "ade")
+    annotation = sorted((folder / "annotations" / "validation").iterdir())[0]
+    classes = np.asarray(Image.open(annotation)).copy()
+    classes[0, 0] = 151
+    Image.fromarray(classes).save(annotation)
+    with pytest.raises(DataError, match=f"{annotation} has a pixel of class 151"):
+        describe("ade20k", str(folder))
