@@ -11,7 +11,7 @@ from ablate.budget import Budget
 from ablate.errors import AblateError
 from ablate.pipeline import Options, Preview
 from ablate.progress_bar import ProgressBar, in_notebook
-from ablate.records import Cost, Settings, Space
+from ablate.records import Cost, Settings, Space, python_values
 from ablate.study import Study
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def _read(declared: Declared) -> tuple[Space, str]:
         name = str(declared["name"])
         return (
             space.load(
-                yaml.safe_dump(dict(declared), sort_keys=False, allow_unicode=True),
+                yaml.safe_dump(
+                    python_values(declared), sort_keys=False, allow_unicode=True
+                ),
                 name,
             ),
             name,

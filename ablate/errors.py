@@ -155,13 +155,27 @@ def counted(number: int, noun: str) -> str:
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Returns `; did you mean 'x'?` for the nearest known name, or an empty text.
 
-    `lr` means `recipe.lr` if no other name ends like it.
+    `lr` means `recipe.lr` if no other name ends like it. The first part of a dotted name
+    says what it is about, so `value.activation` means a name of `value`, and never
+    `ffn.activation`.
     """
     names = list(known)
-    longer = [one for one in names if one.endswith(f".{name}")]
+    text = shortened(str(name))
+    longer = [known_name for known_name in names if known_name.endswith(f".{name}")]
     if len(longer) == 1:
         return f"; did you mean '{longer[0]}'?"
-    near = difflib.get_close_matches(shortened(str(name)), names, n=1, cutoff=0.6)
+    about, dot, _ = text.partition(".")
+    if dot:
+        subjects = {known_name.partition(".")[0] for known_name in names}
+        near_subjects = difflib.get_close_matches(about, subjects, n=1, cutoff=0.6)
+        names = [
+            known_name
+            for known_name in names
+            if known_name.partition(".")[0] in near_subjects
+        ]
+        if len(names) == 1:
+            return f"; did you mean '{names[0]}'?"
+    near = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
     return ""

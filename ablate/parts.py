@@ -30,6 +30,7 @@ from ablate.records import (
     Metric,
     Recipe,
     Settings,
+    python_values,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
 RESERVED = frozenset(
     "cell role seed status seconds epochs epochs_done epoch number lr joules params"
     " flops flops_paper activations elementwise trial row rows n attempts error weights"
-    " train_loss events done".split()
+    " events done".split()
 )
 
 
@@ -172,10 +173,10 @@ class Trainer:
                     f"{place}: '{name}' is not a name of a factor; use letters, digits,"
                     " _ and -"
                 )
-            if name.lower() in RESERVED or name in {one.name for one in self.metrics}:
+            if name in {metric.name for metric in self.metrics}:
                 raise AblateError(
-                    f"{place}: '{name}' is the name of a column or of a metric, so a"
-                    " factor cannot have it; use another"
+                    f"{place}: '{name}' is the name of a metric, so a factor cannot have"
+                    " it; use another"
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
@@ -530,13 +531,14 @@ def _allowed(factors: Mapping[str, Sequence[Level] | Allowed]) -> dict[str, Allo
     for name, levels in factors.items():
         if isinstance(levels, OneOf | Whole | Real):
             allowed[name] = levels
-        elif isinstance(levels, str) or not levels:
+            continue
+        levels = python_values(levels)
+        if isinstance(levels, str) or not levels:
             raise AblateError(
                 f"factor '{name}': list its levels, as in [4, 6], or give Whole(1) or"
                 f" Real(0); found {levels!r}"
             )
-        else:
-            allowed[name] = OneOf(tuple(levels))
+        allowed[name] = OneOf(tuple(levels))
     return allowed
 
 
@@ -570,7 +572,7 @@ def _check_metric(metric: Metric) -> None:
             f"metric '{metric.name}': a name has letters, digits and _ only, begins with"
             " a letter, and has at most 20 characters"
         )
-    if metric.name.lower() in RESERVED - {"train_loss"}:
+    if metric.name.lower() in RESERVED:
         raise AblateError(
             f"metric '{metric.name}': the store has a column of this name; use another"
         )

@@ -12,7 +12,7 @@ from ablate import escape
 from ablate.advice import option
 from ablate.declared import declared_space, with_least_margin
 from ablate.errors import AblateError
-from ablate.records import RESOLVED, Cost, Space, StudyResults
+from ablate.records import RESOLVED, Cost, Space, StudyResults, column_of
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.layers import Line, lines
@@ -408,10 +408,11 @@ class Study:
         except AblateError:
             # An older version stored it, and parts of the user are not here.
             factors = {}
+        levels_of = {column_of(name): levels for name, levels in factors.items()}
         for name, values in zip(columns, zip(*rows, strict=True), strict=False):
             # SQL has numeric levels as 0.0, and pandas turns whole numbers into 0.0
             # where a value is missing.
-            kinds = {type(value) for value in factors.get(name) or values}
+            kinds = {type(value) for value in levels_of.get(name) or values}
             known = [value for value in values if value is not None]
             if kinds <= {int, type(None)} and all(value % 1 == 0 for value in known):
                 frame[name] = pd.array(values, dtype="Int64")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ablate.cli.output import Steps
 from ablate.cli.tables import level_texts
 from ablate.errors import AblateError
-from ablate.records import Architecture, Cost, Data, Level, Plan
+from ablate.records import Architecture, Cost, Data, Level, Plan, level_text
 from ablate.report.folding import folding_notes
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import level_columns, shown_levels
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, cost_text, cost_units
 
@@ -61,7 +61,7 @@ def space_cost_table(file: Path, url: str, timing: bool) -> Table:
             {
                 "row": cell.index,
                 "same_as": cell.same_as,
-                **shown_levels(cell),
+                **level_columns(shown_levels(cell)),
                 **(asdict(cell.cost) if cell.cost else {}),
                 **_time_data(times, cell.architecture),
                 "note": cell.note,

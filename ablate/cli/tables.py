@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import Cell, Cost, Data, Plan, Space, Status
+from ablate.records import Cell, Cost, Data, Plan, Space, Status, level_text
 from ablate.report.folding import folding_notes
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import level_columns, shown_levels
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, cost_text, cost_units, size_text
 
@@ -46,7 +46,7 @@ def plan_table(shown: Preview) -> Table:
             {
                 "row": cell.index,
                 "role": cell.role,
-                **shown_levels(cell),
+                **level_columns(shown_levels(cell)),
                 **(asdict(cell.cost) if cell.cost else {}),
                 "outcome": outcome,
                 "same_as": cell.same_as,

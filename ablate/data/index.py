@@ -27,9 +27,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ablate import cache
 from ablate.errors import DataError, counted, shortened
 
 # The formats of Pillow that are read, with the endings of their files in any case. Not
@@ -336,6 +333,10 @@ def _read_in_another_way(index: Index) -> bool:
         for split, images in index.images.items()
         for image in images
     ]
+    import numpy as np
+
+    from ablate import cache
+
     key = hashlib.sha256()
     for file, image in pairs:
         key.update(repr((str(file), image.size, image.changed)).encode())
@@ -404,6 +405,7 @@ def rgb(image: Any) -> Any:
     Pixels of 16 bits are divided by 256. Of an animation, the first frame counts.
     Transparency is dropped.
     """
+    import numpy as np
     from PIL import Image as Pillow
 
     if _is_deep(image):

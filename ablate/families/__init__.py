@@ -13,6 +13,7 @@ from functools import cache
 from ablate import discovery, factors, registry
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
+from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.own import family_like
 from ablate.records import Architecture, Settings
@@ -25,6 +26,18 @@ def families() -> Mapping[str, Family]:
     return discovery.parts(__name__, __path__, "FAMILY", helpers)
 
 
+def untagged(backbone: str) -> str:
+    """Returns the name of a backbone without the tag of its weights.
+
+    `vit_tiny_patch16_224.augreg_in21k` is the network `vit_tiny_patch16_224` and the
+    weights `augreg_in21k` that timm publishes for it.
+    """
+    name, _, tag = backbone.partition(".")
+    if tag and tag in timm_models.tags(name):
+        return name
+    return backbone
+
+
 @registry.cached
 def find(backbone: str) -> Family:
     """Returns the family that a backbone belongs to.
@@ -32,6 +45,7 @@ def find(backbone: str) -> Family:
     Raises:
         UnknownName: there is none; the message suggests the nearest name.
     """
+    backbone = untagged(backbone)
     declared = families().get(backbone)
     if declared is not None and declared.declared:
         return declared
@@ -66,7 +80,7 @@ def _refuse_two(backbone: str) -> None:
 
 def is_known(backbone: str) -> bool:
     """Whether any family has a backbone of that name."""
-    return backbone in _names()
+    return untagged(backbone) in _names()
 
 
 def members_of(family: Family) -> list[str]:
@@ -93,6 +107,10 @@ def unknown_backbone(name: str) -> str:
 
     It suggests the nearest known name if there is one, otherwise it lists the families.
     """
+    network, _, tag = name.partition(".")
+    tags = timm_models.tags(network)
+    if tag and tags:
+        return unknown(f"tag of the weights of {network}", tag, tags)
     nearest = unknown("backbone", name, sorted(_names()))
     if "did you mean" in nearest:
         return nearest
@@ -121,7 +139,9 @@ def resolve(
         UnknownName: there is no such backbone.
         Infeasible: factors cannot attach to the backbone.
     """
-    own = find(backbone).dimensions(backbone)
+    family = find(backbone)
+    backbone = untagged(backbone)
+    own = family.dimensions(backbone)
     sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}
     kept = {
         name: level
@@ -157,4 +177,5 @@ __all__ = [
     "members_of",
     "resolve",
     "unknown_backbone",
+    "untagged",
 ]

@@ -40,6 +40,17 @@ def all_names() -> list[str]:
 
 
 @cache
+def tags(name: str) -> list[str]:
+    """Returns the tags of the weights that timm publishes for a model."""
+    import timm
+
+    if not timm.is_model(name) or "." in name:
+        return []
+    published = timm.list_pretrained(f"{name}.*")
+    return [model.removeprefix(f"{name}.") for model in published]
+
+
+@cache
 def unmodified(name: str) -> Any:
     """Returns the backbone of that name on the meta device, to read its numbers."""
     import timm

@@ -40,7 +40,8 @@ def read_weights(start: InitialWeights, backbone: str, *, key: str) -> State:
     with torch.random.fork_rng(devices=[]):
         if start.path:
             return _same_file(start, key)
-        return _published(backbone, key)
+        # The identity says which of the published weights are meant.
+        return _published(start.identity.removeprefix("timm ") or backbone, key)
 
 
 def _same_file(start: InitialWeights, key: str) -> State:

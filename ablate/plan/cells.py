@@ -17,6 +17,7 @@ from ablate.plan.limits import violated, violations
 from ablate.plan.teacher import find_teacher
 from ablate.records import (
     LOSSES,
+    PUBLISHED_WEIGHTS,
     VARIED,
     Architecture,
     Cell,
@@ -231,6 +232,11 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     weights = space.network.pretrained
     if "pretrained" in settings:
         weights = weights_named(settings["pretrained"])
+    if backbone != architecture.backbone and weights != PUBLISHED_WEIGHTS:
+        raise Infeasible(
+            f"{backbone} names weights of timm, but pretrained is not true; write"
+            f" pretrained: true, or backbone: {architecture.backbone}"
+        )
     start = find_start(weights, backbone)
     images = prepared(images, recipe, weights, backbone)
     try:

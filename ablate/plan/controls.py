@@ -24,7 +24,7 @@ def add_controls(space: Space, made: Cells) -> None:
     """
     cost = space.control.removeprefix("iso-")
     settings = {**space.factors.fixed, **space.factors.baseline}
-    backbone = space.network.backbone
+    backbone = families.untagged(space.network.backbone)
     family = families.find(backbone)
     own = family.dimensions(backbone)
     width = int(settings.get(WIDTH, own.width))

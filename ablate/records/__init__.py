@@ -1,6 +1,7 @@
 """Frozen records that all stages share."""
 
 from ablate.records.base import (
+    COLUMNS,
     LONGEST_LEVEL,
     MOST_AT_ONCE,
     MOST_CELLS,
@@ -10,6 +11,9 @@ from ablate.records.base import (
     MOST_WHOLE,
     Level,
     Settings,
+    column_of,
+    level_text,
+    python_values,
 )
 from ablate.records.data import IMAGE_FILES, Data
 from ablate.records.events import (
@@ -77,6 +81,7 @@ from ablate.records.trial import (
 )
 
 __all__ = [
+    "COLUMNS",
     "COST_REVISION",
     "IMAGE_FILES",
     "LONGEST_LEVEL",
@@ -150,8 +155,11 @@ __all__ = [
     "Tested",
     "Trained",
     "Trial",
+    "column_of",
     "confirmation_seeds",
     "epochs_of",
+    "level_text",
+    "python_values",
     "share_of_phase",
     "weights_named",
 ]

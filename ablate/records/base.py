@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 # Characters of a level that is a word. The column in the store has as many.
 LONGEST_LEVEL = 200
@@ -34,3 +34,46 @@ Level: TypeAlias = bool | int | float | str
 
 # Levels by factor name, as in `{"shortcuts.count": 2}`.
 Settings: TypeAlias = Mapping[str, Level]
+
+# Columns that stand beside the levels in tables, data and the views of the store.
+COLUMNS = frozenset(
+    "activations attempts cell control delta delta_high delta_low delta_sd done elementwise"
+    " epoch epochs epochs_done error events flops flops_paper gain gain_sd joules known lr n"
+    " note number outcome p p_adjusted paired params role row rows seconds seed status"
+    " to_train train_loss trial weights".split()
+)
+
+
+def level_text(level: Level | None) -> str:
+    """Returns a level as it is written in YAML; a dash if the factor is not read."""
+    if level is None:
+        return "-"
+    if isinstance(level, bool):
+        return str(level).lower()
+    if isinstance(level, float):
+        return f"{level:g}"
+    return str(level)
+
+
+def column_of(factor: str) -> str:
+    """Returns the name of a factor's column in data and in SQL.
+
+    It is the factor's own name unless another column has it.
+    """
+    if factor.lower() in COLUMNS:
+        return f"factor.{factor}"
+    return factor
+
+
+def python_values(value: Any) -> Any:
+    """Returns a value with numbers and arrays of numpy as numbers and lists of Python.
+
+    `numpy.arange(3)` and `range(3)` thus declare the same levels.
+    """
+    if isinstance(value, Mapping):
+        return {python_values(key): python_values(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [python_values(item) for item in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value

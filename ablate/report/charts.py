@@ -13,13 +13,13 @@ from typing import Any
 
 from ablate import advice
 from ablate.errors import AblateError
-from ablate.records import CellResult, Level, StudyResults
+from ablate.records import CellResult, Level, StudyResults, level_text
 from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
 from ablate.report.palette import NO_VERDICT
-from ablate.report.summary import factor_label, level_label, level_text, shown_levels
+from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
 

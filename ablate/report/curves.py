@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ablate import advice
 from ablate.errors import AblateError
-from ablate.records import CellResult, Epoch, Known, Level, Status, StudyResults
+from ablate.records import (
+    CellResult,
+    Epoch,
+    Known,
+    Level,
+    Status,
+    StudyResults,
+    level_text,
+)
 from ablate.report.charts import Chart, Series, label
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import shown_levels
 from ablate.report.wording import change_text
 
 BANDS = "Bands: range over seeds."

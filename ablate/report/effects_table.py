@@ -9,14 +9,14 @@ from typing import Any
 
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors
-from ablate.records import Level, Looks, Metric, Status, StudyResults
+from ablate.records import Level, Looks, Metric, Status, StudyResults, level_text
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
 from ablate.report.pairing import seed_share
-from ablate.report.summary import factor_label, level_label, level_text
+from ablate.report.summary import factor_label, level_label
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
 from ablate.report.verdicts import LEVEL, Estimate, Verdict

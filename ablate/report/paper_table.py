@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.primary import primary_is_elsewhere
-from ablate.records import Looks, Metric, StudyResults
+from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -28,7 +28,7 @@ from ablate.report.results_table import (
     star_note,
     test_words,
 )
-from ablate.report.summary import Row, level_text, summarise
+from ablate.report.summary import Row, summarise
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory

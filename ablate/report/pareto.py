@@ -18,7 +18,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
-from ablate.report.summary import factor_label, level_label, shown_levels
+from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
 
@@ -210,7 +210,7 @@ def _data(
     cell = plane.cells[index]
     return {
         "row": cell.index,
-        **shown_levels(cell),
+        **level_columns(shown_levels(cell)),
         **dict(zip(plane.objectives, plane.points[index].tolist(), strict=True)),
         "n": len(cell.values),
         "front": on_front,

@@ -18,6 +18,7 @@ from ablate.report.folding import folding_notes
 from ablate.report.summary import (
     Row,
     factor_label,
+    level_columns,
     level_label,
     summarise,
 )
@@ -296,7 +297,7 @@ def _data(
     data: dict[str, Any] = {
         "row": row.index,
         "role": row.role,
-        **row.levels,
+        **level_columns(row.levels),
         f"{results.metric.name}_mean": row.mean,
         f"{results.metric.name}_sd": row.sd,
         "n": row.n,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ablate.errors import AblateError
+from ablate.records import level_text
 from ablate.report.charts import Chart, Series
-from ablate.report.summary import level_text
 
 # More whole numbers than this have ticks at round numbers only.
 MOST_TICKS = 12

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ablate.records import CellResult, Cost, Level, Status, StudyResults
+from ablate.records import (
+    CellResult,
+    Cost,
+    Level,
+    Status,
+    StudyResults,
+    column_of,
+    level_text,
+)
 from ablate.report.collapse import collapsed_seeds
 
 
@@ -95,15 +103,9 @@ class HasLevels(Protocol):
     def unread(self) -> frozenset[str]: ...
 
 
-def level_text(level: Level | None) -> str:
-    """Returns a level as it is written in YAML; a dash if the factor is not read."""
-    if level is None:
-        return "-"
-    if isinstance(level, bool):
-        return str(level).lower()
-    if isinstance(level, float):
-        return f"{level:g}"
-    return str(level)
+def level_columns(levels: Mapping[str, Level | None]) -> dict[str, Level | None]:
+    """Returns levels by the names of their columns in data."""
+    return {column_of(factor): level for factor, level in levels.items()}
 
 
 def factor_label(labels: Mapping[str, str], factor: str) -> str:

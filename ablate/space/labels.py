@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ablate.errors import unknown
-from ablate.records import Level
+from ablate.records import Level, level_text
 from ablate.space.context import Context
 
 # The most characters of a label.
@@ -23,7 +23,7 @@ def read_labels(
     known: list[str] = []
     for factor, own in levels.items():
         known.append(factor)
-        known += [f"{factor}:{_text(level)}" for level in own]
+        known += [f"{factor}:{level_text(level)}" for level in own]
     for name, label in context.form.labels.items():
         if name not in known:
             context.wrong(("labels", name), partial(unknown, "label", name, known))
@@ -41,12 +41,3 @@ def read_labels(
             )
             break
     return dict(context.form.labels)
-
-
-def _text(level: Level) -> str:
-    """A level as tables print it."""
-    if isinstance(level, bool):
-        return str(level).lower()
-    if isinstance(level, float):
-        return f"{level:g}"
-    return str(level)

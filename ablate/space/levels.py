@@ -26,6 +26,7 @@ from ablate.records import (
     Factors,
     Level,
     Recipe,
+    level_text,
 )
 from ablate.space.context import Context, level_key, shown
 from ablate.space.own import check_own_levels, unread_field
@@ -69,14 +70,7 @@ def check_names(
                 f"{name} needs two levels or more, has {len(listed)}; what does not"
                 f" vary belongs under `{section}`",
             )
-        seen = set[tuple[bool, Level]]()
-        for index, level in enumerate(listed):
-            if level_key(level) in seen:
-                context.wrong(
-                    (*where, index),
-                    f"{name}: the level {shown(level)} is a duplicate",
-                )
-            seen.add(level_key(level))
+        _check_different(context, where, name, listed)
         check_levels(context, where, name, listed)
         # If `fixed` has it too, `_check_fixed` notes that.
         if name in sizes and name not in context.form.fixed:
@@ -86,6 +80,34 @@ def check_names(
                 " too; say it in one place",
             )
     _check_fixed(context, levels, sizes)
+
+
+def _check_different(
+    context: Context, where: Where, name: str, listed: tuple[Level, ...]
+) -> None:
+    """Notes a level that a table could not tell from another one."""
+    by_text: dict[str, Level] = {}
+    for index, level in enumerate(listed):
+        text = level_text(level)
+        # False equals 0 in Python, and in SQL on SQLite.
+        others = [other for other in listed[:index] if other == level]
+        other = others[0] if others else by_text.get(text)
+        by_text.setdefault(text, level)
+        if other is None:
+            continue
+        if level_key(other) == level_key(level):
+            problem = f"the level {shown(level)} is a duplicate"
+        elif other == level:
+            problem = (
+                f"the levels {level_text(other)} and {text} are equal numbers; write"
+                " one of them as a word, such as off or on"
+            )
+        else:
+            problem = (
+                f"the levels {shown(other)} and {shown(level)} both print as {text}, so"
+                " no table could tell them apart; leave one out"
+            )
+        context.wrong((*where, index), f"{name}: {problem}")
 
 
 def _check_fixed(

@@ -95,10 +95,17 @@ def _is_level(value: object) -> bool:
 def _no_list(factor: str, value: object) -> str:
     """The message for a factor that has one level instead of a list."""
     shown = shortened(str(value))
+    section, _, key = factor.partition(".")
+    if section in ("recipe", "data"):
+        everywhere = f"{section}: {{{key}: {shown}}}"
+    elif section in ("backbone", "pretrained"):
+        everywhere = f"{section}: {shown}"
+    else:
+        everywhere = f"fixed: {{{factor}: {shown}}}"
     return (
         f"factors.{factor}: must be a list of levels, the baseline first, found"
         f" {shortened(repr(value))}; write `{factor}: [..., {shown}]`, or, to give all"
-        f" cells this level, `fixed: {{{factor}: {shown}}}`"
+        f" cells this level, `{everywhere}`"
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ablate.records import column_of
 from ablate.tasks import classification
 
 NAMES = tuple(metric.name for metric in classification.METRICS)
@@ -122,7 +123,7 @@ def results_view(
     columns = []
     for factor, numeric in factors.items():
         literal = factor.replace("'", "''")
-        quoted = factor.replace('"', '""')
+        quoted = column_of(factor).replace('"', '""')
         column = "number" if numeric else "text"
         # A lookup by primary key, without grouping or joining: the first rows of a
         # large study appear at once.

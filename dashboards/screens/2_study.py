@@ -27,8 +27,8 @@ from views.shown import Shown
 
 from ablate.errors import AblateError
 from ablate.html_report import write_report
-from ablate.records import CellResult, StudyResults
-from ablate.report.summary import level_text, shown_levels
+from ablate.records import CellResult, StudyResults, level_text
+from ablate.report.summary import shown_levels
 from ablate.store.catalogue import StudyStatus
 from ablate.study import Study
 

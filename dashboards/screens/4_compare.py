@@ -13,13 +13,13 @@ from links import keep, state
 from stored import curves, results, studies
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, StudyResults
+from ablate.records import CellResult, StudyResults, level_text
 from ablate.report import charts
 from ablate.report.charts import Chart, Series
 from ablate.report.curves import BANDS, curves_chart
 from ablate.report.effect import paired
 from ablate.report.plotly_charts import draw
-from ablate.report.summary import level_text, shown_levels
+from ablate.report.summary import shown_levels
 from ablate.report.wording import interval_text
 
 MOST_OFFERED = 500

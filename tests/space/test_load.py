@@ -406,3 +406,31 @@ def test_a_summary_of_a_recipe_shows_a_zero_that_is_no_default() -> None:
         0.0,
     )
     assert "ema" not in told, "a default is not said"
+
+
+def test_an_npz_file_is_a_name_with_options(tmp_path: Path) -> None:
+    import numpy as np
+
+    file = tmp_path / "mine.npz"
+    images = np.zeros((40, 8, 8), np.uint8)
+    labels = np.arange(40) % 2
+    np.savez(file, x_train=images, y_train=labels, x_test=images, y_test=labels)
+    document = {
+        "question": "Q?",
+        "backbone": {
+            "family": "vit",
+            "patch_size": 2,
+            "width": 16,
+            "depth": 1,
+            "heads": 2,
+        },
+        "factors": {"drop.dropout": [0, 0.1]},
+        "seeds": 1,
+        "data": {"name": str(file), "train_images": 20},
+    }
+    read = space.load(yaml.safe_dump(document), "s.yaml")
+    assert (read.data.name, read.data.path) == ("npz", str(file))
+    assert read.data.images == 20
+    document["data"]["path"] = "other.npz"
+    with pytest.raises(SpaceError, match="data has two files: name .* and path"):
+        space.load(yaml.safe_dump(document), "s.yaml")
