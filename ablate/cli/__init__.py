@@ -38,7 +38,9 @@ def main() -> None:
     A user error ends with one message and exit code 2, an interruption with code 130.
     """
     from ablate import advice
+    from ablate.timm_imports import refuse_wandb
 
+    refuse_wandb()
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:

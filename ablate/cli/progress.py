@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ablate import escape
 from ablate.cli.declared_again import declared_again_lines
 from ablate.cli.output import duration, tell_line
+from ablate.execution.signals import STOPS, give_back, keep
 from ablate.records import (
     Cell,
     Ended,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from ablate.pipeline import Preview
-
-
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Progress:
@@ -66,9 +64,7 @@ class Progress:
         heard = [
             number for number in STOPS if signal.getsignal(number) != signal.SIG_IGN
         ]
-        self._previous = {
-            number: signal.signal(number, self._on_signal) for number in heard
-        }
+        self._previous = {number: keep(number, self._on_signal) for number in heard}
         return self
 
     def __exit__(
@@ -78,7 +74,7 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            give_back(number, handler)
         self._stop_bars()
 
     def stop(self) -> bool:

@@ -25,6 +25,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -40,6 +41,10 @@ DEVICE_VARIABLES = (
     "ROCR_VISIBLE_DEVICES",
 )
 BACKLOG = 256
+# How the name of a shared folder begins.
+PREFIX = "ablate-nursery-"
+# A folder may have no lock yet for so long after a client has made it.
+NEW_SECONDS = 60.0
 # How often a client tries to connect to a nursery that ends just then.
 TRIES = 5
 # The longest path of a socket, in bytes.
@@ -64,11 +69,31 @@ def shared_folder(token: str) -> Path:
     Args:
         token: a random text that the clients of one run on one node share.
     """
-    name = f"ablate-nursery-{token}"
+    name = f"{PREFIX}{token}"
     folder = Path(tempfile.gettempdir(), name)
     if len(os.fsencode(folder / "socket")) > LONGEST_SOCKET:
         return Path("/tmp", name)
     return folder
+
+
+def remove_dead_folders() -> None:
+    """Removes shared folders that killed nurseries of this user have left."""
+    for parent in {tempfile.gettempdir(), "/tmp"}:
+        for folder in Path(parent).glob(f"{PREFIX}*"):
+            # Another user's, or one that another process removes just now.
+            with contextlib.suppress(OSError):
+                _remove_if_dead(folder)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    status = folder.lstat()
+    is_new = time.time() - status.st_mtime < NEW_SECONDS
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode) or is_new:
+        return
+    with open(folder / "lock", "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not Nursery(folder).is_there():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Nursery:
@@ -168,7 +193,7 @@ class Nursery:
         """Starts a nursery unless another client has done so meanwhile."""
         with open(self.folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if self._is_there():
+            if self.is_there():
                 return
             Path(self._path).unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listener:
@@ -185,7 +210,8 @@ class Nursery:
                     check=True,
                 )
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
+        """Whether a process listens in the folder."""
         try:
             self._connected(b"").close()
         except (FileNotFoundError, ConnectionError):

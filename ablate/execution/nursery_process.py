@@ -35,8 +35,10 @@ from pathlib import Path
 
 from ablate import registry
 from ablate.data import catalogue
-from ablate.execution.nursery import FORK, HOLD, LOAD
+from ablate.execution.nursery import FORK, HOLD, LOAD, remove_dead_folders
+from ablate.execution.signals import STOPS, leave_to_driver
 from ablate.records import Data
+from ablate.timm_imports import refuse_wandb
 
 # A nursery without clients ends after so long, in milliseconds. The first client may
 # take longer.
@@ -44,7 +46,6 @@ LINGER_MS = 1_000
 FIRST_MS = 60_000
 # How long the nursery waits for the rest of what a client says.
 CLIENT_SECONDS = 10.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 # If memory runs out, the kernel kills a worker rather than any other process of a run.
 WORKER_OOM_SCORE = "1000"
@@ -56,10 +57,10 @@ def serve(number: int) -> None:
     Args:
         number: the file descriptor of its listening socket.
     """
-    for one in SIGNALS:
-        # The driver decides what a signal means. A handler, because programs that a
-        # worker starts would inherit an ignored signal, but not a handler.
-        signal.signal(one, _leave_to_driver)
+    remove_dead_folders()
+    leave_to_driver()
+    # An actor of Ray may have started this process.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     listener = socket.socket(fileno=number)
     server = _Server(listener)
     _set_name("ablate-nursery")
@@ -73,12 +74,9 @@ def serve(number: int) -> None:
     server.run()
 
 
-def _leave_to_driver(*_: object) -> None:
-    pass
-
-
 def _import() -> None:
     """Imports what every trial needs and what takes long; forks find it loaded."""
+    refuse_wandb()
     import timm  # noqa: F401  (for forks)
     import torch
     import torch._dynamo
@@ -210,6 +208,7 @@ class _Server:
             if os.getppid() == nursery:
                 # A group of its own, which ends with it.
                 os.setpgid(0, 0)
+                leave_to_driver()
                 _set_name("ablate-worker")
                 self._close_others()
                 resource.setrlimit(resource.RLIMIT_NOFILE, self._files)

@@ -29,10 +29,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -237,7 +237,7 @@ class CommandTraining(OwnTraining):
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             # A group of its own: Ctrl-C goes to ablate, which stops the script between
@@ -246,7 +246,7 @@ class CommandTraining(OwnTraining):
         )
         os.close(theirs)
         threading.Thread(
-            target=_read_lines, args=(self._process, self._lines), daemon=True
+            target=_read_streams, args=(self._process, self._lines), daemon=True
         ).start()
 
     def _next_report(self) -> tuple[int, dict[str, Any]] | None:
@@ -266,7 +266,8 @@ class CommandTraining(OwnTraining):
 
     def _report_in(self, line: str) -> tuple[int, dict[str, Any]] | None:
         """The report in a line of output; None if the line is something else."""
-        report = _object_in(line)
+        metrics = [metric.name for metric in self._trainer.metrics]
+        report = _object_in(line, metrics)
         if report is None:
             return None
         number = report.pop("epoch", len(self.epochs) + 1)
@@ -385,22 +386,44 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _object_in(line: str) -> dict[str, Any] | None:
-    """The JSON object in a line of output; None if the line is something else."""
-    if not line.lstrip().startswith("{"):
+def _object_in(line: str, metrics: Collection[str]) -> dict[str, Any] | None:
+    """Returns the JSON object in a line of output; None if the line is something else.
+
+    An object that begins in the middle of a line, behind a progress bar, is a report
+    only if it has all metrics: other lines may show objects too.
+    """
+    before, brace, after = line.partition("{")
+    if not brace:
         return None
     try:
-        found = json.loads(line)
+        report = json.loads(brace + after)
     except (ValueError, RecursionError):
         return None
-    return dict(found) if isinstance(found, Mapping) else None
+    if not isinstance(report, Mapping):
+        return None
+    if before.strip() and not report.keys() >= set(metrics):
+        return None
+    return dict(report)
 
 
-def _read_lines(
+def _read_streams(
     process: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]
 ) -> None:
-    assert process.stdout is not None
-    with contextlib.suppress(ValueError, OSError), process.stdout:
-        for line in process.stdout:
-            lines.put(line)
+    """Passes on the lines of both outputs of a process, and None at their end.
+
+    They are read apart: a progress bar on one of them ends no line of the other.
+    """
+    errors = threading.Thread(
+        target=_read_lines, args=(process.stderr, lines), daemon=True
+    )
+    errors.start()
+    _read_lines(process.stdout, lines)
+    errors.join()
     lines.put(None)
+
+
+def _read_lines(stream: IO[str] | None, lines: queue.SimpleQueue[str | None]) -> None:
+    assert stream is not None
+    with contextlib.suppress(ValueError, OSError), stream:
+        for line in stream:
+            lines.put(line)

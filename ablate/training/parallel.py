@@ -60,8 +60,8 @@ UNMENDABLE = "Grad strides do not match bucket view strides"
 START = (
     # The leader decides when to stop. Signals that a terminal sends to the whole group
     # must not end the followers.
-    "import signal, sys; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT,"
-    " signal.SIGTERM)]; from ablate.training.follower import follow;"
+    "import sys; from ablate.execution.signals import leave_to_driver;"
+    " leave_to_driver(); from ablate.training.follower import follow;"
     " follow(int(sys.argv[1]))"
 )
 

@@ -29,6 +29,8 @@ def watched(folder: Path, patience: float) -> Monitor:
     watch = Monitor(patience)
     for key in ("lively", "hanging", "without a folder", "a", "b"):
         watch.follow(key, str(folder))
+        # It has begun.
+        watch.told(key)
     return watch
 
 
@@ -76,3 +78,20 @@ def test_a_dead_part_of_ray_ends_the_run_with_its_name(
     monkeypatch.setattr(ray._private.worker, "_global_node", Node())
     with pytest.raises(ExecutorError, match="process raylet has died"):
         Monitor().check([])
+
+
+def test_a_worker_that_starts_slowly_does_not_hang(tmp_path: Path) -> None:
+    from ablate.execution.ray_tune.monitor import BEGIN_SECONDS
+
+    watch = watched(tmp_path, 10)
+    beat(tmp_path, "a", 1)
+    assert watch.silent(["a", "b"], now=100) == []
+    # Both are handed out again after a kill of the nursery.
+    watch.follow("a", str(tmp_path))
+    watch.follow("b", str(tmp_path))
+    assert watch.silent(["a", "b"], now=101) == []
+    assert watch.silent(["a", "b"], now=150) == []
+    beat(tmp_path, "a", 2)
+    assert watch.silent(["a", "b"], now=151) == []
+    assert watch.silent(["a", "b"], now=162) == ["a"]
+    assert watch.silent(["b"], now=102 + BEGIN_SECONDS) == ["b"]

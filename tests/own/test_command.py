@@ -89,6 +89,24 @@ def test_a_script_is_studied(use: Use, run: Run, options: Options) -> None:
 
 
 @pytest.mark.parametrize(
+    "noise",
+    [
+        # A progress bar on stderr, on stdout, and on the line of the report.
+        "sys.stderr.write('\\r 50%|###   | 1/2'); sys.stderr.flush()",
+        "sys.stdout.write('\\r 50%|###   | 1/2'); sys.stdout.flush()",
+        'print("metrics so far: " + json.dumps({"epoch": 99}))',
+        "print('{not json'); print('[1, 2]')",
+    ],
+)
+def test_other_output_does_not_hide_a_report(
+    use: Use, run: Run, options: Options, noise: str
+) -> None:
+    prepare(use, noise)
+    assert run(SPACE).trained == 4
+    assert len(totals(options)) == 16
+
+
+@pytest.mark.parametrize(
     "epochs",
     [
         pytest.param(1, marks=pytest.mark.proof),

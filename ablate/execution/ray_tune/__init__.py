@@ -38,6 +38,7 @@ from ablate.execution.counting import WorkerCount, count_here
 from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.nursery import Nursery
 from ablate.execution.ray_tune.warden import Warden
+from ablate.execution.signals import STOPS
 from ablate.records import Architecture, Cost, Data, Order, Resources
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ class RayExecutor:
         # parent-death signal belongs to a thread, not to a process). This thread
         # therefore waits until `close`.
         def live() -> None:
+            # A signal to all processes of a job, as SLURM and `timeout` send it, is for
+            # the driver alone: Ray's agents would end before workers have saved. Ray's
+            # processes inherit this mask. `close` ends them by SIGKILL if they wait for
+            # a signal.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
             try:
                 self._start(cpus, gpus)
                 if resources is not None and not self._closing.is_set():
@@ -187,7 +193,7 @@ class RayExecutor:
             except Exception as error:
                 self._guard.close()
                 self._guard = None
-                ray.shutdown()
+                _shut_down()
                 if (
                     self._closing.is_set()
                     or not SLOW.search(str(error))
@@ -228,7 +234,7 @@ class RayExecutor:
         if threading.current_thread() is threading.main_thread():
             # Ray installed its own C++ handlers over these; they print a stack of
             # addresses. Setting ours again removes them.
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in STOPS:
                 handler = signal.getsignal(number)
                 if callable(handler):
                     signal.signal(number, handler)
@@ -280,9 +286,7 @@ class RayExecutor:
                 self._count = None
             self._slots = None
             if self._failure is None:
-                import ray
-
-                ray.shutdown()
+                _shut_down()
             # After Ray, because an actor that starts just then would start another.
             if self._nursery is not None:
                 self._nursery.close()
@@ -295,6 +299,22 @@ class RayExecutor:
             if self._warden is not None:
                 self._warden.close()
                 self._warden = None
+
+
+def _shut_down() -> None:
+    """Leaves Ray, and kills its processes if it is a local one.
+
+    They block the signals that would ask them to end, and Ray would wait for each.
+    """
+    import ray
+
+    node = getattr(ray._private.worker, "_global_node", None)
+    if node is not None:
+        kill_all = node.kill_all_processes
+        node.kill_all_processes = lambda **options: kill_all(
+            **{**options, "allow_graceful": False}
+        )
+    ray.shutdown()
 
 
 def _first_sentence(data: dict[str, Any], *_: object, **__: object) -> None:

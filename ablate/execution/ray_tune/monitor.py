@@ -28,6 +28,9 @@ from ablate.errors import ExecutorError
 #
 # Each batch is a sign of life, so an epoch may take any time.
 HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
+# How long a worker may take to begin: on a busy machine, a new nursery imports torch for
+# minutes.
+BEGIN_SECONDS = seconds("ABLATE_RAY_START_SECONDS", 600)
 CHECK_SECONDS = 1.0
 ESSENTIAL = ("raylet", "gcs_server")
 
@@ -47,6 +50,8 @@ class Monitor:
         # By trial: its last sign of life, and when it was first seen, by a monotonic
         # clock.
         self._signs: dict[str, tuple[int, float]] = {}
+        # Trials whose worker has given no sign of life since they were handed out.
+        self._begins: set[str] = set()
 
     def check(self, running: list[str]) -> list[str]:
         """Returns the running trials that hang; nothing if it looked a moment ago.
@@ -66,12 +71,15 @@ class Monitor:
 
         A worker cannot touch a lock at a URL, so such trials are not watched.
         """
+        self._signs.pop(key, None)
+        self._begins.add(key)
         if "://" not in checkpoints:
             self._folders[key] = Path(checkpoints, key)
 
     def told(self, key: str) -> None:
         """Records that a trial sent an event, which is a sign of life too."""
         self._signs.pop(key, None)
+        self._begins.discard(key)
 
     def silent(self, running: list[str], now: float) -> list[str]:
         """Returns the running trials that have given no sign of life for too long."""
@@ -79,13 +87,21 @@ class Monitor:
         keys = []
         for key in filter(self._folders.__contains__, running):
             sign = self._sign(key)
-            if self._signs.get(key, (None, 0.0))[0] != sign:
+            if key not in self._signs:
                 self._signs[key] = (sign, now)
-            elif self._patience and now - self._signs[key][1] > self._patience:
+            elif self._signs[key][0] != sign:
+                self._signs[key] = (sign, now)
+                self._begins.discard(key)
+            elif self._patience and now - self._signs[key][1] > self._patience_for(key):
                 keys.append(key)
                 # The next worker of this trial gets the full time again.
                 del self._signs[key]
         return keys
+
+    def _patience_for(self, key: str) -> float:
+        if key in self._begins:
+            return max(self._patience, BEGIN_SECONDS)
+        return self._patience
 
     def _sign(self, key: str) -> int:
         try:

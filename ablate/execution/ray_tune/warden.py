@@ -17,9 +17,11 @@ starts in milliseconds.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,8 @@ from pathlib import Path
 # starts.
 MARK = "ABLATE_RAY_FOLDER"
 PREFIX = "ablate-ray-"
+# The file in the folder that its driver keeps locked.
+OWNED = "owned"
 CLOSED, SAID = b"c", b"s"
 DIED = (
     "The run ended without notice: it was killed, or memory ran out. Nothing stored is"
@@ -51,7 +55,11 @@ class Warden:
     """
 
     def __init__(self, advice: str) -> None:
+        remove_dead_folders()
         self._private = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+        # Held as long as this process lives, however it ends.
+        self._owned = (self._private / OWNED).open("w")
+        fcntl.flock(self._owned, fcntl.LOCK_EX)
         # Ray makes the folder that it receives accessible to every user, so this one
         # lies in a private folder.
         self.folder = self._private / "r"
@@ -75,6 +83,9 @@ class Warden:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         self._process.wait()
+        # If the warden was killed.
+        shutil.rmtree(self._private, ignore_errors=True)
+        self._owned.close()
 
     def _write(self, word: bytes) -> None:
         assert self._process.stdin is not None
@@ -92,6 +103,28 @@ def _short_folder() -> str | None:
     if len(usual) + len(PREFIX) + 75 < LONGEST_SOCKET:
         return None
     return "/tmp"
+
+
+def remove_dead_folders() -> None:
+    """Ends and removes what earlier runs of this user have left.
+
+    A driver and its warden may both have been killed.
+    """
+    for parent in {tempfile.gettempdir(), "/tmp"}:
+        for folder in Path(parent).glob(f"{PREFIX}*"):
+            # Another user's, or one that its driver still owns.
+            with contextlib.suppress(OSError):
+                _remove_if_dead(folder)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
+        return
+    with (folder / OWNED).open("r+") as owned:
+        fcntl.flock(owned, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _kill(str(folder), spared=0)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def belonging(private: str) -> list[int]:
@@ -145,7 +178,9 @@ def _kill(private: str, spared: int) -> None:
 
 def main(private: str, message: str) -> None:
     """Waits for the end of the driver, and prints `message` if the driver could not."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # It ends with the driver, and not before it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     words = b""
     while True:
         word = os.read(0, 1)
