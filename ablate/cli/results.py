@@ -446,7 +446,7 @@ def dashboard(
     """Serve pages to explore studies, live while they run.
 
     The pages cannot change a result. By default, they are served on this machine only.
-    The command prints an address with a token; only who has the token sees the pages.
+    The command prints an address with a token. Only visitors with the token see them.
     """
     from ablate.cli.serve import names_of, serve, token_of
 
