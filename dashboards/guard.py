@@ -24,6 +24,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 POLICY = (
     "default-src 'none'",
@@ -83,12 +84,18 @@ class Guard:
             return
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"].endswith("http.response.start"):
+            if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        answer = self._own_answer(HTTPConnection(scope)) or self.app
-        await answer(scope, receive, send_with_headers)
+        answer = self._own_answer(HTTPConnection(scope))
+        if answer is None:
+            await self.app(scope, receive, send_with_headers)
+        elif scope["type"] == "websocket":
+            # The server answers 403. No page can read the text of a refusal here.
+            await WebSocketClose(code=1008)(scope, receive, send)
+        else:
+            await answer(scope, receive, send_with_headers)
 
     def _own_answer(self, request: HTTPConnection) -> Response | None:
         """A refusal or the entrance; none if the request may pass."""
