@@ -1,22 +1,17 @@
 """The dashboard: `ablate dashboard` serves it.
 
-Every file in `screens/` is a page; nothing here can write to the store.
-
-The folder is not called `pages`, because Streamlit would serve such files by itself,
-without asking for the token.
+Every file in `screens/` is a page; nothing here can write to the store. The folder is
+not called `pages`, because Streamlit would serve such files by itself. `server.py`
+serves this script, and `guard.py` decides who may see it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hmac
-import os
 from pathlib import Path
 
 import streamlit as st
 from failures import tell
 from links import register
-from streamlit.errors import StreamlitAPIException
 
 # Streamlit leaves six rem above a page, and lets choices scroll out of a phone.
 STYLE = """
@@ -53,34 +48,11 @@ def pages() -> list[st.Page]:
     return found
 
 
-def allowed() -> bool:
-    """Whether this visitor has access: everyone on loopback; elsewhere, visitors with
-    the token.
-    """
-    token = os.environ.get("ABLATE_TOKEN", "")
-    if not token or st.session_state.get("allowed"):
-        return True
-    given = st.query_params.get("token", "") or st.text_input(
-        "Token", type="password", placeholder="printed by `ablate dashboard`"
-    )
-    if given and hmac.compare_digest(given.encode(), token.encode()):
-        st.session_state["allowed"] = True
-        # Not to be sent to others with the address.
-        st.query_params.pop("token", None)
-        st.rerun()
-    if given:
-        st.error("This token is wrong.")
-    return False
-
-
 def main() -> None:
     """Shows the chosen page, with its errors."""
     # Streamlit's own export writes formulas as they are; pages have a button that marks
     # them (`ablate.escape.csv`).
-    with contextlib.suppress(
-        StreamlitAPIException
-    ):  # before 1.67 there is no such option
-        st.set_option("client.disableDataExport", True)
+    st.set_option("client.disableDataExport", True)
     st.set_page_config(
         page_title="ablate",
         page_icon=str(Path(__file__).parent / "icon.png"),
@@ -88,8 +60,6 @@ def main() -> None:
     )
     st.html(f"<style>{STYLE}</style>")
     chosen = st.navigation(pages(), position="top")
-    if not allowed():
-        return
     try:
         chosen.run()
     except Exception as error:

@@ -404,7 +404,7 @@ def dashboard(
     host: Annotated[
         str,
         typer.Option(
-            "--host", help="Address to listen on; beyond loopback, a token is required."
+            "--host", help="Address to listen on; 0.0.0.0 lets other machines connect."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8501,
@@ -414,9 +414,9 @@ def dashboard(
             "--token",
             metavar="WORD",
             help=(
-                "Token that visitors must have; NEW generates one. A token that you"
-                " type here is visible to the other users of the machine, in the process"
-                " list."
+                "Token that visitors must have; by default, or with NEW, a new one. A"
+                " token that you type here is visible to the other users of the machine,"
+                " in the process list, until the server has started."
             ),
         ),
     ] = "",
@@ -428,6 +428,17 @@ def dashboard(
             help="Read the token from a file; or set ABLATE_TOKEN.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help=(
+                "Another name of this machine under which visitors may open the pages;"
+                " can be repeated."
+            ),
+        ),
+    ] = None,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the browser.")
     ] = True,
@@ -435,8 +446,9 @@ def dashboard(
     """Serve pages to explore studies, live while they run.
 
     The pages cannot change a result. By default, they are served on this machine only.
+    The command prints an address with a token. Only visitors with the token see them.
     """
-    from ablate.cli.serve import serve, token_of
+    from ablate.cli.serve import names_of, serve, token_of
 
     serve(
         url_of(store, runs),
@@ -444,6 +456,7 @@ def dashboard(
         runs,
         host,
         port,
+        names_of(host, allow_host or []),
         token_of(token, token_file),
         browser,
     )

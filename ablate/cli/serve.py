@@ -1,13 +1,22 @@
-"""Serves the dashboard."""
+"""Serves the dashboard.
+
+Every dashboard has a token, and answers to the names of this machine that it was told.
+`dashboards/guard.py` checks both.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import secrets
+import socket
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import quote
 
 from ablate.cli.shipped import shipped
 from ablate.errors import AblateError
@@ -16,6 +25,7 @@ from ablate.provenance import install_extra
 from ablate.store.database import sqlite_file
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ALL_ADDRESSES = ("0.0.0.0", "::")
 TOKEN_VARIABLE = "ABLATE_TOKEN"
 
 
@@ -25,23 +35,33 @@ def script() -> Path:
 
 
 def token_of(word: str, file: Path | None) -> str:
-    """The token that visitors need; empty if they need none.
+    """The token that visitors need.
 
-    It comes from the option, a file, or the environment.
+    It comes from the option, a file, or the environment. Otherwise it is a new one.
 
     Raises:
-        AblateError: the file cannot be read, holds no token, or two of them are given.
+        AblateError: the file cannot be read, two tokens are given, or a token is no
+            word.
     """
     if word and file is not None:
         raise AblateError(
             "--token and --token-file exclude each other; the file keeps the token out"
             " of the process list"
         )
-    if file is None:
-        word = word or os.environ.get(TOKEN_VARIABLE, "")
-        if word == "NEW":
-            return secrets.token_urlsafe(16)
-        return word
+    if file is not None:
+        return _token_in(file)
+    token = word or os.environ.get(TOKEN_VARIABLE, "")
+    if token in ("", "NEW"):
+        return secrets.token_urlsafe(16)
+    if not token.isprintable():
+        raise AblateError(
+            f"the token {token!r} has characters that an address cannot contain; use"
+            " letters and digits"
+        )
+    return token
+
+
+def _token_in(file: Path) -> str:
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -51,15 +71,54 @@ def token_of(word: str, file: Path | None) -> str:
             " token into it"
         ) from None
     # A line feed at the end is no part of the token; one inside is a mistake.
-    if not token or len(token.split()) > 1:
+    if not token or len(token.split()) > 1 or not token.isprintable():
         raise AblateError(
             f"--token-file {file} holds no token; write one line with one word into it"
         )
     return token
 
 
+def names_of(host: str, more: Sequence[str]) -> list[str]:
+    """The names and addresses of the dashboard; the printed address has the first one.
+
+    Args:
+        host: the address to listen on.
+        more: what `--allow-host` gives.
+
+    Raises:
+        AblateError: one of them is no name.
+    """
+    for name in more:
+        if not _is_name(name):
+            raise AblateError(
+                f"--allow-host {name!r} is not the name of a machine; write it as"
+                " visitors type it, without http:// and without a port: --allow-host"
+                " workstation.example"
+            )
+    names = [host, *more, *LOOPBACK]
+    if host in ALL_ADDRESSES:
+        names.insert(0, more[0] if more else socket.gethostname())
+    return [name.lower() for name in names]
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word is the name or the address of a machine."""
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return re.fullmatch(r"[\w.-]+", word) is not None
+    return True
+
+
 def serve(
-    url: str, where: str, runs: Path, host: str, port: int, token: str, browser: bool
+    url: str,
+    where: str,
+    runs: Path,
+    host: str,
+    port: int,
+    names: Sequence[str],
+    token: str,
+    browser: bool,
 ) -> NoReturn:
     """Replaces this process by the server of the pages, so that every signal reaches
     the server itself.
@@ -68,20 +127,12 @@ def serve(
     read.
 
     Raises:
-        AblateError: the address is reachable from other machines, and there is no
-            token.
+        AblateError: Streamlit is not installed.
     """
     if find_spec("streamlit") is None:
         raise AblateError(
             "the dashboard needs packages that are not installed:"
             f" {install_extra('dashboard')}"
-        )
-    if host not in LOOPBACK and not token:
-        raise AblateError(
-            f"--host {host} gives access to anyone who can reach this machine: add"
-            " --token NEW (generates and prints one), --token-file FILE, or set"
-            f" {TOKEN_VARIABLE}; or stay on loopback and connect through ssh: ssh -L"
-            f" {port}:localhost:{port} THIS_MACHINE"
         )
     file = sqlite_file(url)
     if file is not None and not file.exists():
@@ -90,17 +141,18 @@ def serve(
             " exists.",
             file=sys.stderr,
         )
-    shown = f"http://{host if ':' not in host else f'[{host}]'}:{port}"
-    query = f"/?token={token}" if token else ""
+    name = f"[{names[0]}]" if ":" in names[0] else names[0]
+    link = f"http://{name}:{port}/?token={quote(token, safe='')}"
     print(
-        f"Dashboard of {masked(url)}: {shown}{query} (Ctrl-C stops it)",
+        f"Dashboard of {masked(url)}: {link} (Ctrl-C stops it)",
         file=sys.stderr,
         flush=True,
     )
     options = {
         "server.address": host,
         "server.port": str(port),
-        "server.headless": str(not browser).lower(),
+        # `server.py` opens the browser.
+        "server.headless": "true",
         # It would ask on the output that is closed below, and wait.
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
@@ -122,8 +174,11 @@ def serve(
         "ABLATE_WHERE": where,
         "ABLATE_RUNS": str(runs),
         TOKEN_VARIABLE: token,
+        "ABLATE_NAMES": " ".join(names),
+        "ABLATE_LINK": link if browser else "",
     }
-    command = [sys.executable, "-m", "streamlit", "run", str(script()), *flags]
+    server = script().with_name("server.py")
+    command = [sys.executable, "-m", "streamlit", "run", str(server), *flags]
     # Streamlit repeats the address, without the token.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

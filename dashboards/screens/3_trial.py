@@ -187,7 +187,7 @@ def body(key: str) -> None:
     found, declared = results(trial["study"])
     value = known.final.get(found.metric.name)
     shown = "–" if value is None else f"{value:.{found.metric.digits}f}"
-    columns[2].metric(found.metric.title, shown)
+    columns[2].metric(words.label(found.metric.title), shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(
         "training time",

@@ -45,7 +45,7 @@ def show(study: Shown) -> None:
         st.caption(
             f"More verdicts on the tab `effects`: {len(effects) - MOST_SENTENCES}."
         )
-    st.caption(
+    words.note(
         f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}."
         f" {no_difference_sentence(results.metric, margin)}"
     )

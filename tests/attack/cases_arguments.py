@@ -228,7 +228,9 @@ def verbs() -> Iterator[Case]:
     )
     yield typed("dashboard", "--port", "0", says="--port")
     yield typed("dashboard", "--port", "99999", says="--port")
-    yield typed("dashboard", "--host", "0.0.0.0", says="--token")
+    for name in ("http://lab.example", "lab.example:8501", "[::1]", "", "a b", "*"):
+        yield typed("dashboard", "--allow-host", name, says="--allow-host")
+    yield typed("dashboard", "--token", "\x1b[2J", says="letters and digits")
     yield typed("schema", "x", says="unexpected extra argument")
     yield typed(
         "factors", "layuot", says="unknown factor 'layuot'; did you mean 'layout'?"

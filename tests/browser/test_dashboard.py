@@ -105,12 +105,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page of a laptop's size. Requests to other machines fail the test."""
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page of a laptop's size that has had the token. Requests to other machines fail
+    the test, and so does what the policy of the pages forbids.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 860})
+    serving.sign_in(context, address)
     page = context.new_page()
     asked: list[str] = []
+    logged: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: logged.append(message.text))
     page.set_default_timeout(90_000)
     expect.set_options(timeout=90_000)
     yield page
@@ -121,6 +126,7 @@ def page(browser: Browser) -> Iterator[Page]:
         if not re.match(r"(https?|ws)://(127\.0\.0\.1|localhost)[:/]|data:|blob:", url)
     ]
     assert not beyond, "no page asks anything of another machine"
+    assert not [text for text in logged if "Content Security Policy" in text]
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +183,7 @@ def test_filter_by_factor_and_share_the_address(
     assert page.locator(".scatterlayer .point").count() == 4, "charts are filtered too"
     page.goto(page.url.replace("view=pareto", "view=verdicts"))
     other = browser.new_page()
+    serving.sign_in(other.context, address)
     other.goto(page.url)
     expect(
         other.get_by_text(
@@ -205,6 +212,17 @@ def test_a_point_of_the_front_leads_to_its_trial(page: Page, address: str) -> No
     assert re.search("trial=[0-9a-f]{20}", page.url)
     settled(page)
     shot(page, "dashboard-trial")
+
+
+def test_a_figure_downloads(page: Page, address: str, tmp_path: Path) -> None:
+    page.goto(f"{address}/study?study=shortcuts&view=pareto")
+    page.locator(".scatterlayer .point").first.wait_for()
+    settled(page)
+    page.locator(".js-plotly-plot").first.hover()
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download plot as a PNG").first.click()
+    begun.value.save_as(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_failed_trial_shows_the_end_of_its_log(
@@ -317,6 +335,7 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
                     (trial, name, layer, value, json.dumps(numbers)),
                 )
     with serving.served(options) as (address, _):
+        serving.sign_in(page.context, address)
         # Numbers: a line a row; vectors: a line a row and layer; matrices: an image a
         # row.
         for name, drawn, count in (
@@ -339,7 +358,9 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
 
 
 @pytest.fixture(params=itertools.product((1440, 390), ("light", "dark")), ids=str)
-def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
+def reader(
+    request: pytest.FixtureRequest, browser: Browser, address: str
+) -> Iterator[Page]:
     """A page of a wide and of a narrow screen, light and dark. Nothing may hang over
     its side.
     """
@@ -348,6 +369,7 @@ def reader(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
         viewport={"width": width, "height": 900 if width == 1440 else 844},
         color_scheme=theme,
     )
+    serving.sign_in(context, address)
     page = context.new_page()
     page.set_default_timeout(90_000)
     yield page
@@ -529,6 +551,7 @@ def test_it_is_readable_on_a_phone_and_in_the_dark(
     phone = browser.new_context(
         viewport={"width": 390, "height": 844}, color_scheme="dark"
     )
+    serving.sign_in(phone, address)
     page = phone.new_page()
     page.goto(f"{address}/study?study=shortcuts")
     expect(
@@ -561,6 +584,7 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
         while not (tmp_path / "ablate.db").exists():
             time.sleep(0.1)
         with serving.served(options) as (address, _):
+            serving.sign_in(page.context, address)
             page.goto(f"{address}/study?study=live")
             progress = page.get_by_text(re.compile(r"\d+ of 40 trials completed")).first
             progress.wait_for()
@@ -594,30 +618,7 @@ def test_stores_that_cannot_be_read_have_a_helpful_page(
             source.backup(target)
             target.execute("UPDATE alembic_version SET version_num = '0002'")
     with serving.served(Options(runs=tmp_path)) as (address, _):
+        serving.sign_in(page.context, address)
         page.goto(address)
         expect(page.get_by_text(words)).to_be_visible()
         expect(page.get_by_text("Traceback")).to_have_count(0)
-
-
-def test_others_need_the_token(
-    page: Page,
-    finished: Options,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from ablate.cli.serve import serve
-    from ablate.errors import AblateError
-
-    with pytest.raises(AblateError, match="--host 0.0.0.0 gives access to anyone"):
-        serve(finished.url, "", finished.runs, "0.0.0.0", 8501, "", False)
-    with serving.served(finished, "--token", "sesame") as (address, _):
-        page.goto(f"{address}/study?study=shortcuts")
-        page.get_by_role("textbox", name="Token").fill("wrong")
-        page.keyboard.press("Enter")
-        expect(page.get_by_text("This token is wrong")).to_be_visible()
-        expect(page.get_by_text("Does a shortcut help")).to_have_count(0)
-        page.get_by_role("textbox", name="Token").fill("sesame")
-        page.keyboard.press("Enter")
-        expect(
-            page.get_by_role("heading", name="Does a shortcut help a very small ViT?")
-        ).to_be_visible()

@@ -108,15 +108,20 @@ def test_the_token_comes_from_a_file_or_the_environment(
     file.write_text("sesame\n")
     assert token_of("", file) == "sesame"
     assert token_of("word", None) == "word"
-    assert token_of("", None) == ""
-    assert len(token_of("NEW", None)) > 16
+    for word in ("", "NEW"):
+        assert len(token_of(word, None)) > 16
+        assert token_of(word, None) != token_of(word, None)
     monkeypatch.setenv("ABLATE_TOKEN", "from the environment")
     assert token_of("", None) == "from the environment"
     with pytest.raises(AblateError, match="exclude each other"):
         token_of("word", file)
-    file.write_text("two words")
-    with pytest.raises(AblateError, match="holds no token"):
-        token_of("", file)
+    for content in ("two words", "", "\x1b[2J"):
+        file.write_text(content)
+        with pytest.raises(AblateError, match="holds no token"):
+            token_of("", file)
+    # Not UTF-8, as it arrives from a command line.
+    with pytest.raises(AblateError, match="letters and digits"):
+        token_of("\udcff", None)
     with pytest.raises(AblateError, match="cannot be read"):
         token_of("", tmp_path)
 

@@ -28,7 +28,8 @@ CODES = {"gate": {0, 3, 4, 5}, "review": {0, 1}}
 # What runs elsewhere.
 ELSEWHERE = {
     "ablate dashboard": "tests/browser/test_dashboard.py",
-    "ablate dashboard --host 0.0.0.0 --token NEW": "tests/cli/test_serve.py",
+    "ablate dashboard --allow-host NAME": "tests/cli/test_guard.py",
+    "ablate dashboard --host 0.0.0.0": "tests/cli/test_serve.py",
     "ablate check mine.py": "tests/own/test_examples.py",
     "ablate doctor": "tests/cli/test_environment.py",
     "ablate mcp --runs agents --max-hours 8 --max-trials 200": "tests/cli/test_mcp.py",

@@ -4,9 +4,12 @@ is asked of another machine, and the text is there to be read.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -17,10 +20,13 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from ablate import escape, study_charts
 from ablate.errors import shortened
 from ablate.html_report import write_report
+from ablate.pipeline import Options
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
 from ablate.report.matplotlib_charts import save_chart
 from ablate.report.plotly_charts import draw_vectors
+from ablate.store.notes import STUDY, Note, Notes, notes_file
+from ablate.store.reader import Reader
 from tests.benchmarks import load
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import BLOCKS, CONTROL, HTML, MARKDOWN, SQL, TEX, evil
@@ -62,14 +68,19 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page. What runs, or asks anything of another machine, fails the test."""
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page. What runs or would run, or asks anything of another machine, fails the
+    test.
+    """
     context = browser.new_context(viewport={"width": 1600, "height": 1200})
+    serving.sign_in(context, address)
     page = context.new_page()
     asked: list[str] = []
     said: list[str] = []
+    logged: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.on("console", lambda message: logged.append(message.text))
     page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)
     yield page
@@ -78,6 +89,8 @@ def page(browser: Browser) -> Iterator[Page]:
     own = re.compile(r"file:|(https?|ws)://(127\.0\.0\.1|localhost)[:/]|data:|blob:")
     assert [url for url in asked if not own.match(url)] == []
     assert said == [], "no script of a text runs"
+    # The policy of the pages would hide a script that a page lets in.
+    assert [text for text in logged if "Content Security Policy" in text] == []
 
 
 def inert(page: Page) -> None:
@@ -210,6 +223,85 @@ def address(hostile: Hostile) -> Iterator[str]:
         yield address
 
 
+VIEWS = (
+    "verdicts",
+    "table",
+    "effects",
+    "effects&of=factors",
+    "pareto",
+    "curves",
+    "parallel",
+    "layers",
+    "trials",
+    "review",
+)
+DIAGNOSTIC = evil("diagnostic")
+NOTE = Note(tags=(evil("tag"), "=tag"), text=evil("written"))
+
+
+@pytest.fixture(scope="module")
+def renamed(
+    hostile: Hostile, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The dashboard of a store whose names of metrics and diagnostics are hostile, with
+    hostile notes.
+    """
+    options = Options(runs=tmp_path_factory.mktemp("renamed"))
+    with (
+        closing(sqlite3.connect(hostile.options.url)) as source,
+        closing(sqlite3.connect(options.url)) as target,
+        target,
+    ):
+        source.backup(target)
+        (text,) = target.execute("SELECT space FROM studies").fetchone()
+        space = json.loads(text)
+        # A name is a column of a view, so the reader leaves this metric out.
+        space["metrics"].append({**space["metrics"][0], "name": evil("metric")})
+        for metric in space["metrics"]:
+            metric |= {"title": evil("metric"), "unit": evil("unit")}
+        target.execute("UPDATE studies SET space = ?", (json.dumps(space),))
+        target.execute(
+            "INSERT INTO diagnostics (trial_hash, epoch, name, layer, value) SELECT"
+            " hash, 3, ?, 0, 0.5 FROM trials WHERE status = 'completed'",
+            (DIAGNOSTIC,),
+        )
+    with Reader(options.url) as reader:
+        trials = [row["trial"] for row in reader.trials(NAME)]
+    notes = Notes(notes_file(options.url, options.runs))
+    for trial in (STUDY, *trials):
+        notes.put(NAME, trial, NOTE)
+    with serving.served(options) as (address, _):
+        yield address
+
+
+def test_names_of_metrics_and_notes(hostile: Hostile, page: Page, renamed: str) -> None:
+    serving.sign_in(page.context, renamed)
+    study = f"{renamed}/study?study={quote(NAME)}"
+    for view in (*VIEWS, "scatter"):
+        page.goto(f"{study}&view={view}")
+        page.get_by_text("end of written").first.wait_for()
+        settled(page)
+        assert squeezed(escape.terminal(NOTE.text)) in shown(page), view
+    page.goto(f"{study}&view=layers")
+    page.get_by_text("end of diagnostic").first.wait_for()
+    page.goto(f"{study}&view=curves")
+    page.get_by_text("end of metric").first.wait_for()
+    page.goto(f"{study}&view=trials&columns=trial,@tags,@note")
+    settled(page)
+    with Reader(hostile.options.url) as reader:
+        trial = reader.trials(NAME)[0]["trial"]
+    page.goto(f"{renamed}/trial?trial={trial}")
+    page.get_by_text("end of written").first.wait_for()
+    settled(page)
+    assert "end of metric" in page.locator("[data-testid=stMetric]").nth(2).inner_text()
+    page.goto(f"{renamed}/compare")
+    page.get_by_text("Bold on this page: values in which the rows differ.").wait_for()
+    settled(page)
+    page.goto(renamed)
+    page.get_by_text("end of tag").first.wait_for()
+    settled(page)
+
+
 def settled(page: Page) -> None:
     page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')")
     page.wait_for_timeout(700)
@@ -223,20 +315,6 @@ def test_the_overview(page: Page, address: str) -> None:
     settled(page)
     assert squeezed(escape.terminal(evil("question"))) in shown(page)
     assert squeezed(escape.line(NAME)) in shown(page)
-
-
-VIEWS = (
-    "verdicts",
-    "table",
-    "effects",
-    "effects&of=factors",
-    "pareto",
-    "curves",
-    "parallel",
-    "layers",
-    "trials",
-    "review",
-)
 
 
 def test_every_view_of_the_study(page: Page, address: str) -> None:
@@ -256,8 +334,6 @@ def test_every_view_of_the_study(page: Page, address: str) -> None:
 
 
 def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
-    from ablate.store.reader import Reader
-
     with Reader(hostile.options.url) as reader:
         failed = next(
             row["trial"] for row in reader.trials(NAME) if row["status"] == "failed"
