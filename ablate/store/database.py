@@ -6,7 +6,10 @@ write.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,8 +45,13 @@ if TYPE_CHECKING:
 
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
+RETRY_SECONDS = 0.2
 # The key of our advisory lock in PostgreSQL: `ablate` in ASCII.
 ADVISORY_LOCK = 0x61626C617465
+
+
+class LostConnection(StoreError):
+    """The connection to the server ended during a transaction."""
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -72,7 +80,9 @@ def sqlite_file(url: str) -> Path | None:
 
 def _server(url: str) -> Engine:
     try:
-        return create_engine(url)
+        # A connection that a restart of the server has ended is replaced when it is
+        # taken from the pool.
+        engine = create_engine(url, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         if error.name == "psycopg":
             raise StoreError(
@@ -88,6 +98,31 @@ def _server(url: str) -> Engine:
             f"{option('store')} '{masked(url)}' cannot be used: {error}; write a file"
             " as in runs/ablate.db, or postgresql+psycopg://USER@HOST/DB"
         ) from None
+    _wait_for_restarts(engine)
+    return engine
+
+
+def _wait_for_restarts(engine: Engine) -> None:
+    """Makes connections wait while the server restarts, for BUSY_SECONDS at most.
+
+    The first connection fails at once: its address may be wrong.
+    """
+    has_connected = threading.Event()
+
+    def connect(dialect: Any, record: Any, words: Any, options: Any) -> Any:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                connection = dialect.connect(*words, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if not has_connected.is_set() or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+            else:
+                has_connected.set()
+                return connection
+
+    event.listen(engine, "do_connect", connect)
 
 
 def open_writer(url: str) -> Engine:
@@ -98,6 +133,8 @@ def open_writer(url: str) -> Engine:
     """
     file = sqlite_file(url)
     if file is not None:
+        with _readable_errors(url):
+            _create_file(file)
         engine = create_engine(URL.create("sqlite", database=str(file)))
         event.listen(engine, "connect", _pragmas)
         # Python's driver would commit before each CREATE TABLE, and a kill between two
@@ -123,7 +160,39 @@ def open_writer(url: str) -> Engine:
         # Also after Ctrl-C: a connection must not stay open.
         engine.dispose()
         raise
+    fold_log(engine)
     return engine
+
+
+def _create_file(file: Path) -> None:
+    """Creates a store if there is no file yet.
+
+    It does so before SQLite keeps a log beside the file, so that a store that has a log
+    always has tables in its file.
+    """
+    if file.exists() and file.stat().st_size:
+        return
+    engine = create_engine(URL.create("sqlite", database=str(file)))
+    event.listen(engine, "connect", _by_hand)
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            _create(connection)
+    finally:
+        engine.dispose()
+
+
+def fold_log(engine: Engine) -> None:
+    """Moves what SQLite has committed from its log into the file of the store.
+
+    The file alone is then a copy of the store. Until then a small store may be in
+    `FILE-wal` only. While a reader holds the log, the next call moves the rest.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    with contextlib.suppress(DatabaseError), engine.connect() as connection:
+        raw: Any = connection.connection.driver_connection
+        raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def exists(url: str) -> bool:
@@ -269,8 +338,13 @@ def read_only(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _pragmas(connection: Any, _: object) -> None:
+def _by_hand(connection: Any, _: object) -> None:
+    """Leaves the beginning of transactions to us."""
     connection.isolation_level = None
+
+
+def _pragmas(connection: Any, record: object) -> None:
+    _by_hand(connection, record)
     cursor = connection.cursor()
     for pragma in (
         # Readers see the last commit while the writer writes. A commit survives a kill
@@ -307,6 +381,8 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
     gets one message.
 
     Raises:
+        LostConnection: the connection ended. Nothing of the transaction is stored,
+            unless it ended just after the commit.
         StoreError: nothing of the transaction is stored.
     """
     try:
@@ -326,7 +402,10 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
             "see that it can be written to",
         )
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
-        raise StoreError(
+        kind = StoreError
+        if getattr(error, "connection_invalidated", False):
+            kind = LostConnection
+        raise kind(
             f"the store {where} cannot be written to: {reason}; {hint}; its contents are"
             f" intact. Go on with: {advice.command('resume')}"
         ) from None

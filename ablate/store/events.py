@@ -11,8 +11,9 @@ What would break it: changing a trial without the condition in `_set_status`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -52,6 +53,8 @@ from ablate.store.tables import (
 )
 
 TRIAL: BindParameter[str] = bindparam("of_trial")
+# The most characters of an error that are stored.
+LONGEST_ERROR = 20_000
 MOMENT: BindParameter[str] = bindparam("moment")
 # How often a trial was tried, how many of these attempts are open, and its last stored
 # epoch. `trials.epochs_done` may be less, after an attempt that began at an older
@@ -130,6 +133,19 @@ class EventStore:
         self.provenance: int | None = None
         # By trial.
         self._open: dict[str, _Attempt] = {}
+
+    @contextmanager
+    def undone_if_it_fails(self, trial: str) -> Iterator[None]:
+        """Forgets what a transaction has changed here, if it fails."""
+        attempt = self._open.get(trial)
+        before = None if attempt is None else replace(attempt)
+        try:
+            yield
+        except BaseException:
+            self._open.pop(trial, None)
+            if before is not None:
+                self._open[trial] = before
+            raise
 
     def put(self, connection: Connection, happened: Event) -> None:
         """Stores one event."""
@@ -212,7 +228,7 @@ class EventStore:
                     "attempt": attempt.key,
                     "word": "interrupted" if interrupted else happened.status,
                     "moment": now(),
-                    "reason": masked(happened.error),
+                    "reason": masked(_capped(happened.error)),
                 },
             )
         values: dict[str, Any] = {
@@ -228,6 +244,15 @@ class EventStore:
                 connection.execute(FORGET_FINAL, {"of_trial": happened.trial})
             _put_final(connection, happened)
             _put_correct_images(connection, happened)
+
+
+def _capped(error: str) -> str:
+    """Returns the beginning and the end of an error that is very long."""
+    if len(error) <= LONGEST_ERROR:
+        return error
+    half = LONGEST_ERROR // 2
+    left_out = len(error) - 2 * half
+    return f"{error[:half]}\n... {left_out:,} characters left out ...\n{error[-half:]}"
 
 
 def _measured(connection: Connection, happened: Measured) -> None:

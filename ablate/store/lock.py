@@ -58,12 +58,23 @@ def check_file(file: Path) -> None:
             sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)
         ) as connection:
             connection.execute("PRAGMA schema_version")
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            tables = connection.execute(
+                "SELECT 1 FROM sqlite_master LIMIT 1"
+            ).fetchall()
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise StoreError(
                 f"{file} is not a SQLite database; name a store such as runs/ablate.db"
             ) from None
         # Opening the store reports every other error.
+        return
+    if mode == "wal" and not tables:
+        raise StoreError(
+            f"{file} has no tables: what was in it is in {file.name}-wal, and this file is"
+            f" missing beside it; put it there, or remove {file} to begin with an empty"
+            " store"
+        )
 
 
 class WriterLock:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Literal
+from typing import Literal, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -40,6 +41,7 @@ from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.records import (
     Cell,
+    Ended,
     Event,
     Plan,
     Provenance,
@@ -47,8 +49,12 @@ from ablate.records import (
     Status,
 )
 from ablate.store.database import (
+    BUSY_SECONDS,
+    RETRY_SECONDS,
+    LostConnection,
     clock,
     exclude_drivers,
+    fold_log,
     open_reader,
     open_writer,
     sqlite_file,
@@ -73,6 +79,7 @@ from ablate.store.wide_views import put_declared
 # A driver that does not extend its leases for this long loses its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 Claim = Literal["granted", "taken", "known"]
+T = TypeVar("T")
 
 
 class Heart:
@@ -204,6 +211,7 @@ class Writer:
                 declared_again=differs,
             )
             put_declared(connection, study, space)
+        fold_log(self._engine)
         if self.shared and self._heart is None:
             self._heart = Heart(self._beat)
         return study
@@ -241,6 +249,7 @@ class Writer:
                 return merge(theirs, connection, names)
         finally:
             source.dispose()
+            fold_log(self._engine)
 
     def trim(self, study: int, count: int) -> None:
         """Removes the cells of an earlier search beyond the first `count`."""
@@ -345,6 +354,9 @@ class Writer:
             # The file lock excludes other writers, so no result can have arrived since
             # the trial was looked up.
             return "granted"
+        return _patiently(lambda: self._lease(trial, results))
+
+    def _lease(self, trial: str, results: Sequence[Status]) -> Claim:
         with write_transaction(self._engine) as connection:
             wanted = select(
                 trials.c.status, trials.c.fence, self._elsewhere(connection)
@@ -389,11 +401,21 @@ class Writer:
             Whether it was stored. It is not if another driver has taken the trial over,
                 because this one did not extend its lease in time.
         """
-        with write_transaction(self._engine) as connection:
-            if not self._may_write(connection, happened.trial):
-                return False
-            self._events.put(connection, happened)
-        return True
+
+        def put() -> bool:
+            with (
+                self._events.undone_if_it_fails(happened.trial),
+                write_transaction(self._engine) as connection,
+            ):
+                if not self._may_write(connection, happened.trial):
+                    return False
+                self._events.put(connection, happened)
+            return True
+
+        is_stored = _patiently(put)
+        if isinstance(happened, Ended):
+            fold_log(self._engine)
+        return is_stored
 
     def _may_write(self, connection: Connection, trial: str) -> bool:
         if not self.shared:
@@ -409,6 +431,21 @@ class Writer:
         return bool(
             fence == self._fences[trial] if trial in self._fences else owner is None
         )
+
+
+def _patiently(transact: Callable[[], T]) -> T:
+    """Does a transaction, again if a restart of the server has ended its connection.
+
+    Every event and lease may be stored twice.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return transact()
+        except LostConnection:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
 
 
 def _digest(space: Space) -> str:

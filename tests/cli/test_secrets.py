@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,36 @@ from tests.conftest import Say
 
 URL = "postgresql+psycopg://ada:s3cret@db.example:5432/ablate"
 HIDDEN = "postgresql+psycopg://ada:***@db.example:5432/ablate"
+# Texts with nothing to hide.
+PLAIN = (
+    "the store postgresql+psycopg://ada@127.0.0.1:5432/rs cannot be written to: server"
+    " closed; go on with --store postgresql+psycopg://ada@127.0.0.1:5432/rs",
+    "--store mysql://localhost:3306/db cannot be used: write postgresql://USER@HOST/DB",
+    "http://127.0.0.1:1/x.db is no store; postgresql+psycopg://USER@HOST/DB is",
+    "'postgresql://localhost:5432' or me@here",
+    "see https://example.org: write to me@example.org",
+    "postgresql://[::1]:5432/db and a@b",
+    "cls_token=1, mix_token=0.1, seed 0",
+    "invalid password: the server said no",
+    "no secrets here",
+)
+NAMED = [
+    ("aws_secret_access_key=AbC+/x= next", "aws_secret_access_key=*** next"),
+    ("access_token=abc&x=1", "access_token=***&x=1"),
+    ("client_secret=abc", "client_secret=***"),
+    ("https://a/b?sv=1&sig=Ab%2F&se=2", "https://a/b?sv=1&sig=***&se=2"),
+    ("?sas_token=abc", "?sas_token=***"),
+    ("WANDB_API_KEY=abc ablate run", "WANDB_API_KEY=*** ablate run"),
+    ("PGPASSWORD=abc psql", "PGPASSWORD=*** psql"),
+    ("password='with blank' dbname=d", "password=*** dbname=d"),
+    ('password = "with blank" x', "password = *** x"),
+    ('{"password": "with blank"}', '{"password": ***}'),
+    ("AccountKey=abc;x", "AccountKey=***"),
+    ("HF_TOKEN=abc", "HF_TOKEN=***"),
+    ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer ***"),
+    ("postgresql://ada:12345@h/d", "postgresql://ada:***@h/d"),
+    ("postgresql://ada:123/45@h/d", "postgresql://ada:***@h/d"),
+]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +86,8 @@ HIDDEN = "postgresql+psycopg://ada:***@db.example:5432/ablate"
         ("sqlite:///runs/a@b.db", "sqlite:///runs/a@b.db"),
         ("runs/ablate.db", "runs/ablate.db"),
         ("http://localhost:8501/?x=1", "http://localhost:8501/?x=1"),
+        *((text, text) for text in PLAIN),
+        *NAMED,
     ],
 )
 def test_passwords_are_masked_in_any_text(text: str, shown: str) -> None:
@@ -73,6 +106,18 @@ def test_no_password_of_a_url_is_left_in_a_text(
     assert secret not in masked(
         f"{before} postgresql://ada:{secret}@host/db {after}"
     ).replace(before, "").replace(after, "")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["x", "x://", "a:", "://", "x://a:", "@", "password", "token=", "k-", "' \""],
+)
+def test_masking_takes_linear_time(unit: str) -> None:
+    """A user's error may have any length."""
+    text = unit * (2_000_000 // len(unit))
+    began = time.process_time()
+    masked(text)
+    assert time.process_time() - began < 20
 
 
 def test_the_stored_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:

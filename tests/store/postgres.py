@@ -10,9 +10,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from sqlalchemy import make_url
 
 from tests.ports import free_port
 
@@ -43,6 +46,18 @@ def _as_owner(*words: str) -> None:
     subprocess.run(command, check=True, cwd="/", stdout=subprocess.DEVNULL)
 
 
+# What starts each running server, by its port.
+_starts: dict[int, list[str]] = {}
+
+
+def restart(url: str, mode: str, pause: float) -> None:
+    """Stops a server, waits, and starts it again."""
+    start = _starts[make_url(url).port or 0]
+    _as_owner(*start[:3], "-m", mode, "-w", "stop")
+    time.sleep(pause)
+    _as_owner(*start)
+
+
 @contextmanager
 def postgres() -> Iterator[str]:
     """URL of an empty database."""
@@ -67,28 +82,12 @@ def postgres() -> Iterator[str]:
             f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories="
             " -c fsync=off"
         )
-        _as_owner(
-            str(programs / "pg_ctl"),
-            "-D",
-            str(data),
-            "-w",
-            "-l",
-            os.devnull,
-            "-o",
-            options,
-            "start",
-        )
+        control = [str(programs / "pg_ctl"), "-D", str(data)]
+        _starts[port] = [*control, "-w", "-l", os.devnull, "-o", options, "start"]
+        _as_owner(*_starts[port])
         try:
             yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
         finally:
-            _as_owner(
-                str(programs / "pg_ctl"),
-                "-D",
-                str(data),
-                "-m",
-                "immediate",
-                "-w",
-                "stop",
-            )
+            _as_owner(*control, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

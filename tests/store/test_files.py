@@ -1,0 +1,134 @@
+"""The files of a SQLite store, and a server that restarts."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ablate import space
+from ablate.errors import StoreError
+from ablate.execution.simulated import SimulatedExecutor, made_up
+from ablate.pipeline import Options, run
+from ablate.records import Epoch, Trial
+from ablate.store.database import exists
+from ablate.store.reader import Reader
+from ablate.store.writer import Writer
+from tests.store.postgres import postgres, restart
+
+RUN = """
+import os, signal, sys
+from pathlib import Path
+from ablate.records import Ended
+from ablate.store.writer import Writer
+
+put = Writer.write
+ended = []
+
+
+def write(self, event):
+    stored = put(self, event)
+    if isinstance(event, Ended):
+        ended.append(event)
+        if len(ended) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return stored
+
+
+Writer.write = write
+from ablate.cli import main
+
+sys.argv = ["ablate", "run", "tiny.yaml", "--executor", "inline"]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_the_file_alone_has_the_results_of_a_killed_run(
+    tmp_path: Path, tiny: str
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    subprocess.run(
+        [sys.executable, "-c", RUN], cwd=tmp_path, check=False, capture_output=True
+    )
+    store = tmp_path / "runs" / "ablate.db"
+    copy = tmp_path / "copy" / "ablate.db"
+    copy.parent.mkdir()
+    shutil.copy(store, copy)
+    with Reader(str(copy)) as reader:
+        states = reader.study("tiny").by_status
+    assert states["completed"] == 3
+
+
+def test_a_new_store_is_in_its_file(tmp_path: Path) -> None:
+    store = tmp_path / "ablate.db"
+    with Writer(str(store)):
+        shutil.copy(store, tmp_path / "copy.db")
+    assert exists(str(tmp_path / "copy.db"))
+
+
+@pytest.mark.parametrize("open_", [exists, Reader, Writer])
+def test_a_missing_log_is_named(tmp_path: Path, open_: type) -> None:
+    store = tmp_path / "ablate.db"
+    # As an older version left it: all tables are in the log.
+    writing = sqlite3.connect(store)
+    writing.execute("PRAGMA journal_mode = WAL")
+    writing.execute("CREATE TABLE studies (id)")
+    shutil.copy(store, tmp_path / "copy.db")
+    writing.close()
+    with pytest.raises(StoreError, match=r"copy\.db-wal, and this file is missing"):
+        open_(str(tmp_path / "copy.db"))
+
+
+def slowly(trial: Trial, number: int) -> Epoch:
+    time.sleep(0.03)
+    return made_up(trial, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_server_is_waited_for(
+    tmp_path: Path, tiny: str, mode: str
+) -> None:
+    with postgres() as url:
+        restarts = [0.0]
+
+        def now_and_then() -> None:
+            for _ in range(3):
+                time.sleep(0.7)
+                began = time.monotonic()
+                restart(url, mode, pause=0.5)
+                restarts.append(time.monotonic() - began)
+
+        (tmp_path / "tiny.yaml").write_text(tiny.replace("epochs: 3", "epochs: 20"))
+        thread = threading.Thread(target=now_and_then)
+        thread.start()
+        outcome = run(
+            space.read(tmp_path / "tiny.yaml"),
+            "tiny.yaml",
+            Options(tmp_path / "runs", url),
+            executor=SimulatedExecutor(slowly),
+        )
+        thread.join()
+        assert len(restarts) == 4
+        assert (outcome.trained, outcome.failed, outcome.unfinished) == (8, 0, 0)
+        with Reader(url) as reader:
+            _, rows = reader.query(
+                "SELECT trial_hash, COUNT(*), COUNT(DISTINCT number) FROM epochs"
+                " GROUP BY trial_hash"
+            )
+        assert len(rows) == 8
+        assert {(count, numbers) for _, count, numbers in rows} == {(rows[0][1],) * 2}
+
+
+def test_an_address_where_no_server_listens_is_refused_at_once() -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="cannot be opened"):
+        exists("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    assert time.monotonic() - began < 5
