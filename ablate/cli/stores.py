@@ -40,7 +40,13 @@ def query(
     from ablate.store.reader import Reader
 
     with Reader(url_of(store, runs)) as reader:
+        role = reader.writing_role()
         columns, rows = reader.query(statement)
+    if role:
+        tell(
+            f"The role '{role}' may write to the store, so a query can end the sessions"
+            " of running studies. docs/sql.md says how to make a role that can only read."
+        )
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
         raise AblateError(

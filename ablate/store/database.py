@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -32,9 +31,10 @@ from ablate.environment import seconds
 from ablate.errors import MissingStore, OldStore, StoreError
 from ablate.masking import masked
 from ablate.provenance import install_extra
-from ablate.store import views, wide_views
+from ablate.store import question_process, views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
+from ablate.store.questions import address
 from ablate.store.tables import metadata
 
 if TYPE_CHECKING:
@@ -237,36 +237,9 @@ def open_reader(url: str) -> Engine:
 def read_only(file: Path) -> sqlite3.Connection:
     """Returns a connection that cannot write.
 
-    The file is opened for reading, and SQLite's authorizer allows nothing else.
+    See `store.question_process`.
     """
-    address = f"file:{quote(str(file.resolve()))}?mode=ro"
-    connection = sqlite3.connect(
-        address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False
-    )
-    connection.execute("PRAGMA query_only = ON")
-    allowed = {
-        sqlite3.SQLITE_SELECT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_FUNCTION,
-        sqlite3.SQLITE_RECURSIVE,
-        sqlite3.SQLITE_TRANSACTION,
-    }
-
-    def authorise(
-        action: int, first: str | None, second: str | None, *_: object
-    ) -> int:
-        # SQLAlchemy reads the isolation level when it connects.
-        asks_level = (
-            action == sqlite3.SQLITE_PRAGMA
-            and first == "read_uncommitted"
-            and second is None
-        )
-        if action in allowed or asks_level:
-            return sqlite3.SQLITE_OK
-        return sqlite3.SQLITE_DENY
-
-    connection.set_authorizer(authorise)
-    return connection
+    return question_process.read_only(address(file), BUSY_SECONDS)
 
 
 def _pragmas(connection: Any, _: object) -> None:
