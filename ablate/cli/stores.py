@@ -165,14 +165,11 @@ def import_(
 
     A trial that has a result in both stores keeps the result of your store.
     """
-    from ablate.store.merge import refuse_missing
-    from ablate.store.writer import Writer
+    from ablate.store.other import import_studies
 
     if Path(other).is_dir():
         other = url_of("", Path(other))
-    refuse_missing(other)
-    with Writer(url_of(store, runs)) as writer:
-        merged = writer.merge(other, studies or ())
+    merged = import_studies(other, url_of(store, runs), studies or ())
     names = ", ".join(merged.studies) or "no new study"
     tell(
         f"{names}: {merged.trials} trials with a result were imported, {merged.known}"

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import event, func, inspect, select, table, text
+from sqlalchemy import event, func, inspect, select, text
 
-from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
+from ablate.errors import (
+    AblateError,
+    DamagedStore,
+    StoreError,
+    UnknownName,
+    did_you_mean,
+    unknown,
+)
 from ablate.records import Space, Status
 from ablate.space_data import from_data
 from ablate.store.database import BUSY_SECONDS, open_reader, sqlite_file
@@ -22,6 +29,8 @@ from ablate.store.questions import (
     writing_role,
 )
 from ablate.store.tables import cell_trials, cells, stores, studies, trials
+from ablate.store.values import check_values
+from ablate.store.wide_views import query_of
 
 # How SQLite and PostgreSQL report a missing name.
 MISSING = re.compile(
@@ -34,6 +43,16 @@ REFUSED = re.compile(
     r"|must not contain data-modifying|syntax error at or near"
     r" \"?(?!SELECT)[A-Z]+\"?\nLINE 1: DECLARE",
     re.IGNORECASE,
+)
+
+# Errors that a wrong value in a store may cause.
+OF_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
 
 
@@ -114,8 +133,28 @@ class Catalogue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> None:
+        try:
+            if isinstance(error, OF_DAMAGE) and not isinstance(error, AblateError):
+                self._explain(error)
+        finally:
+            self.close()
+
+    def _explain(self, error: BaseException) -> None:
+        """Looks for damage of the store that may have caused an error.
+
+        In a store without damage, the error is a bug of ours and goes on.
+
+        Raises:
+            DamagedStore: there is damage.
+        """
+        with self._engine.connect() as connection:
+            try:
+                check_values(connection)
+            except DamagedStore as damage:
+                raise damage from error
 
     def studies(self) -> list[StudyStatus]:
         """Returns all studies, the most recent one last."""
@@ -208,16 +247,20 @@ class Catalogue:
             )
         return str(matches[0][0]), str(matches[0][1])
 
-    def view(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Returns column names and rows of a study's wide view, by cell and seed."""
-        rows = (
-            select(text("*"))
-            .select_from(table(name))
-            .order_by(text("cell"), text("seed"))
-        )
+    def wide(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns column names and rows of a study's wide view, by cell and seed.
+
+        Raises UnknownName if there is no such study.
+        """
+        self.study(name)
         with self._engine.connect() as connection:
-            found = connection.execute(rows)
-            return list(found.keys()), [tuple(row) for row in found]
+            stored = select(studies).where(studies.c.name == name)
+            study = connection.execute(stored).mappings().one()
+            query = query_of(connection, dict(study))
+            rows = connection.exec_driver_sql(
+                f"SELECT * FROM ({query}) AS wide ORDER BY cell, seed"
+            )
+            return list(rows.keys()), [tuple(row) for row in rows]
 
     def query(
         self,

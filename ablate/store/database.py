@@ -6,11 +6,12 @@ write.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -28,10 +29,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ablate import advice
 from ablate.advice import option
 from ablate.environment import seconds
-from ablate.errors import MissingStore, OldStore, StoreError
+from ablate.errors import DamagedStore, MissingStore, OldStore, StoreError, shortened
 from ablate.masking import masked
 from ablate.provenance import install_extra
-from ablate.store import question_process, views, wide_views
+from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
 from ablate.store.questions import address
@@ -119,6 +120,8 @@ def open_writer(url: str) -> Engine:
                 _create(connection)
             elif revision != HEAD:
                 _upgrade(connection, revision)
+            else:
+                _check_structure(connection, file)
     except BaseException:
         # Also after Ctrl-C: a connection must not stay open.
         engine.dispose()
@@ -206,10 +209,14 @@ def open_reader(url: str) -> Engine:
         )
     else:
         check_file(file)
-        engine = create_engine("sqlite://", creator=lambda: read_only(file))
+        engine = create_engine(
+            "sqlite://", creator=lambda: read_only(file), json_deserializer=_json
+        )
     try:
         with _readable_errors(url), engine.connect() as connection:
             revision = _revision(connection)
+            if revision == HEAD:
+                _check_structure(connection, file)
             if revision not in (None, HEAD):
                 _refuse_foreign(connection, revision, url)
         if revision is None:
@@ -218,12 +225,12 @@ def open_reader(url: str) -> Engine:
             )
         if revision > HEAD:
             raise StoreError(
-                f"{masked(url)} has revision {revision}, and this version of ablate"
+                f"{masked(url)} has revision {shortened(revision)}, and this version of ablate"
                 f" reads {HEAD}; use the newer version that wrote it"
             )
         if revision != HEAD:
             raise OldStore(
-                f"{masked(url)} has revision {revision}, but this version of ablate"
+                f"{masked(url)} has revision {shortened(revision)}, but this version of ablate"
                 f" reads {HEAD}; `ablate run` and `ablate resume` upgrade an older"
                 " store"
             )
@@ -261,7 +268,7 @@ def _pragmas(connection: Any, _: object) -> None:
 def _readable_errors(url: str) -> Iterator[None]:
     try:
         yield
-    except (OperationalError, DatabaseError, OSError) as error:
+    except (OperationalError, DatabaseError, OSError, sqlite3.Error) as error:
         reason = str(getattr(error, "orig", None) or error)
         if "locked" in reason:
             again = "; end the other program that holds it, then try again"
@@ -311,19 +318,42 @@ def _revision(connection: Connection) -> str | None:
     The lookup avoids alembic, which takes long to import.
     """
     if connection.dialect.name == "sqlite":
-        has = (
-            connection.execute(
-                text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")
-            ).first()
-            is not None
-        )
+        kind = connection.execute(
+            text("SELECT type FROM sqlite_master WHERE name = 'alembic_version'")
+        ).scalar()
+        has = kind is not None
+        if has and kind != "table":
+            raise DamagedStore(f"'alembic_version' is a {kind}, not a table")
     else:
         has = inspect(connection).has_table("alembic_version")
-    if has:
-        return connection.execute(
-            text("SELECT version_num FROM alembic_version")
-        ).scalar()
-    return None
+    if not has:
+        return None
+    revision = connection.execute(
+        text("SELECT version_num FROM alembic_version")
+    ).scalar()
+    if revision is not None and not isinstance(revision, str):
+        raise DamagedStore("alembic_version.version_num is not a text")
+    return revision
+
+
+def _check_structure(connection: Connection, file: Path | None) -> None:
+    """Checks that a store has the tables of ablate.
+
+    Raises:
+        DamagedStore: it does not.
+    """
+    if file is not None:
+        structure.check_file(file)
+    elif connection.dialect.name == "postgresql":
+        structure.check_server(connection)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"JSON has no {constant}")
+
+
+# JSON has no infinite numbers. `json.loads` would make a decoder for each value.
+_json = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def _create(connection: Connection) -> None:
@@ -361,7 +391,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
     }
     if revision not in known:
         raise StoreError(
-            f"the store has revision {revision}, which this version of ablate does not"
+            f"the store has revision {shortened(revision)}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
     # A migration may be unable to change a table that a view uses, so the views are

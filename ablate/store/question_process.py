@@ -81,6 +81,7 @@ def read_only(address: str, busy_seconds: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         address, uri=True, timeout=busy_seconds, check_same_thread=False
     )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
     try:
         connection.execute("PRAGMA query_only = ON")
         # The views of a store may come from anybody.
@@ -120,7 +121,6 @@ def read_only(address: str, busy_seconds: float) -> sqlite3.Connection:
 def _sqlite(question: Question) -> Iterator[Frame]:
     """Yields the answer of SQLite."""
     connection = read_only(question["file"], question["busy_seconds"])
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MOST_PATTERN)
     cursor = connection.execute(question["statement"])
     if cursor.description is None:

@@ -14,8 +14,8 @@ from ablate.errors import StoreError, UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event
+from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.conftest import TINY, Say
 
@@ -47,8 +47,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         run(tmp_path / "here", TINY, "other"),
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
-    with Writer(here.url) as writer:
-        found = writer.merge(there.url, [])
+    found = import_studies(there.url, here.url)
     assert (found.studies, found.trials, found.known) == (
         ("tiny",),
         4,
@@ -63,8 +62,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         assert (
             len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
         )
-    with Writer(here.url) as writer:
-        again = writer.merge(there.url, ["tiny"])
+    again = import_studies(there.url, here.url, ["tiny"])
     assert (again.studies, again.trials, again.known) == ((), 0, 12)
     declared = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
     assert (
@@ -79,8 +77,7 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
         run(tmp_path / "here", TINY, "other", stop_after=3),
         run(tmp_path / "there", TINY, stop_after=5),
     )
-    with Writer(here.url) as writer:
-        found = writer.merge(there.url, [])
+    found = import_studies(there.url, here.url)
     assert found.known == 3
     assert found.trials == 2
     outcome = pipeline.resume("tiny", here, executor=SimulatedExecutor())
@@ -92,8 +89,7 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
 def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
     there = run(tmp_path / "there", TINY.replace("grid", "grid\nscheduler: asha"))
     here = run(tmp_path / "here", TINY.replace("epochs: 3", "epochs: 1"), "other")
-    with Writer(here.url) as writer:
-        writer.merge(there.url, [])
+    import_studies(there.url, here.url)
     for text in (
         "SELECT status, COUNT(*) FROM study_results WHERE study = 'tiny' GROUP BY 1",
         (
@@ -116,8 +112,7 @@ def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
         run(tmp_path / "here", until, stop_after=8),
         run(tmp_path / "there", until),
     )
-    with Writer(here.url) as writer:
-        writer.merge(there.url, [])
+    import_studies(there.url, here.url)
     assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table(
         "json"
     )
@@ -130,18 +125,15 @@ def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
     before = Study("tiny", here.url).table()
-    with Writer(here.url) as writer:
-        with pytest.raises(
-            StoreError,
-            match="both stores have a study 'tiny', with different declarations",
-        ):
-            writer.merge(there.url, [])
-        with pytest.raises(
-            UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"
-        ):
-            writer.merge(there.url, ["tiney"])
-        with pytest.raises(StoreError, match="no store at"):
-            writer.merge(str(tmp_path / "nowhere.db"), [])
+    with pytest.raises(
+        StoreError,
+        match="both stores have a study 'tiny', with different declarations",
+    ):
+        import_studies(there.url, here.url)
+    with pytest.raises(UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"):
+        import_studies(there.url, here.url, ["tiney"])
+    with pytest.raises(StoreError, match="no store at"):
+        import_studies(str(tmp_path / "nowhere.db"), here.url)
     assert Study("tiny", here.url).table() == before
 
 
