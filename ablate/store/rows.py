@@ -36,6 +36,16 @@ def check_rows(study: str, rows: Sequence[Numbers]) -> None:
             )
 
 
+def check_levels(study: str, levels: Sequence[Sequence[object]]) -> None:
+    """Checks the levels of a study, which are never NULL.
+
+    Raises:
+        DamagedStore: one of them is.
+    """
+    if any(None in level for level in levels):
+        raise DamagedStore(f"a level of the study '{shortened(study)}' is NULL")
+
+
 def check_metric(study: str, metric: str, space: Mapping[str, Any] | None) -> None:
     """Checks that a study compares its rows by a metric that its space has.
 

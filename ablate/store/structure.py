@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, UniqueConstraint, text
 
 from ablate.errors import DamagedStore, shortened
+from ablate.store.checked import Integer
 from ablate.store.questions import address
 from ablate.store.tables import metadata
 
@@ -82,8 +83,11 @@ def _check_columns(table: Table, columns: dict[str, Any]) -> None:
             raise DamagedStore(f"{place} is computed, not stored")
         if bool(key) != column.primary_key:
             raise DamagedStore(f"the key of the table '{table.name}' is another one")
-        # A key of one whole number is never NULL.
-        if not (not_null or column.nullable or key):
+        # A key that is one whole number is never NULL.
+        is_row_number = list(table.primary_key.columns) == [column] and isinstance(
+            column.type, Integer
+        )
+        if not (not_null or column.nullable or is_row_number):
             raise DamagedStore(f"{place} may be NULL")
 
 

@@ -14,13 +14,17 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Table
+from sqlalchemy import Table, create_engine, text
 
+from ablate.errors import DamagedStore
 from ablate.store.checked import JSON
+from ablate.store.reader import Reader
 from ablate.store.tables import metadata
+from ablate.store.writer import Writer
 from tests.attack.case import MOST_BYTES, MOST_SECONDS, Case, Outcome
 from tests.attack.runner import Runner
 from tests.attack.stores import store
+from tests.store.postgres import postgres
 
 THERE = "there.db"
 VERBS = {
@@ -114,15 +118,15 @@ def with_value(
     def make(path: Path) -> None:
         changed()(path)
         with opened(path) as connection:
-            (text,) = connection.execute(
+            (usual,) = connection.execute(
                 "SELECT sql FROM sqlite_master WHERE name = ?", (table,)
             ).fetchone()
-        for sql in (text.replace("NOT NULL", ""), text):
+        for sql in (usual.replace("NOT NULL", ""), usual):
             with opened(path) as connection:
                 connection.execute(
                     "UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, table)
                 )
-            if sql == text:
+            if sql == usual:
                 return
             # SQLite refuses what is no whole number as a key of a row.
             with opened(path) as connection, suppress(sqlite3.IntegrityError):
@@ -334,3 +338,41 @@ def test_a_good_store_is_imported(runner: Runner) -> None:
         outcome = runner(Case(name=verb, says="", argv=argv, files={THERE: changed()}))
         assert outcome.code in (0, 1), outcome.stderr
         assert faults(outcome) == []
+
+
+@pytest.mark.proof
+def test_views_in_the_place_of_tables_in_postgresql(
+    tmp_path: Path, runner: Runner
+) -> None:
+    with postgres() as url:
+        Writer(url).close()
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE trials RENAME TO old"))
+            endless = (
+                "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT"
+                " old.* FROM c, old"
+            )
+            connection.execute(text(f"CREATE VIEW trials AS {endless}"))
+        engine.dispose()
+        for words in (("import", url), ("table", "tiny", "--store", url)):
+            outcome = runner(Case(name=words[0], says="", argv=words))
+            assert faults(outcome, leaves=False) == []
+            assert "the store is damaged: 'trials' is not a table" in outcome.stderr
+
+
+def test_a_bug_of_ours_in_a_good_store_stays_an_error(tmp_path: Path) -> None:
+    """Only damage that is there explains an error; it keeps its cause."""
+    store(tmp_path / "good.db")
+    with (
+        pytest.raises(KeyError, match="a bug"),
+        Reader(str(tmp_path / "good.db")) as reader,
+    ):
+        raise KeyError("a bug", reader.studies()[0].name)
+    changed("UPDATE attempts SET pid = 'x'")(tmp_path / "bad.db")
+    with (
+        pytest.raises(DamagedStore, match="attempts.pid has the value 'x'") as damage,
+        Reader(str(tmp_path / "bad.db")),
+    ):
+        raise KeyError("its cause")
+    assert isinstance(damage.value.__cause__, KeyError)

@@ -17,6 +17,7 @@ from ablate.records import Ended, Event
 from ablate.store.other import import_studies
 from ablate.store.reader import Reader
 from ablate.study import Study
+from tests.attack.stores import store, without
 from tests.conftest import TINY, Say
 
 
@@ -161,8 +162,36 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     assert (code, said in err) == (0, True)
 
 
-def test_a_missing_store_leaves_none_behind(say: Say, tmp_path: Path) -> None:
-    missing = str(tmp_path / "nothere.db")
-    code, _, err = say("import", missing, "--runs", str(tmp_path / "new"))
-    assert (code, err) == (2, f"error: there is no store at {missing} to import from\n")
-    assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("import", "nothere.db"), "there is no store at nothere.db to import from"),
+        (("import", "http://example.org/x"), "cannot be used"),
+        (("import", "postgresql+psycopg://nobody@127.0.0.1:1/x"), "cannot be opened"),
+        (("import", "tiny.yaml"), "is not a SQLite database"),
+        (("import", "sqlite://"), "is a database in memory"),
+        (("import", "good.db", "tiney"), "unknown study 'tiney'; did you mean 'tiny'"),
+        (("import", "damaged.db"), "trials.epochs has the value 'x'"),
+        (
+            ("run", "tiny.yaml", "--executor", "inline", "--checkpoints", "nope://x"),
+            "--checkpoints nope://x",
+        ),
+    ],
+)
+def test_a_refused_command_leaves_no_store_behind(
+    say: Say, words: tuple[str, ...], says: str
+) -> None:
+    store(Path("good.db"))
+    without("UPDATE trials SET epochs = 'x'")(Path("damaged.db"))
+    code, _, err = say(*words, "--runs", "new")
+    assert code == 2
+    assert says in err
+    assert not Path("new").exists()
+
+
+def test_only_the_damaged_store_is_blamed(say: Say) -> None:
+    store(Path("good.db"))
+    without("DROP TABLE cells")(Path("damaged.db"))
+    code, _, err = say("import", "good.db", "--store", "damaged.db")
+    assert (code, "cannot be imported" in err) == (2, False)
+    assert "the store is damaged: it has no table 'cells'" in err
