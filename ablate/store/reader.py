@@ -48,7 +48,7 @@ from ablate.store.history import (
 from ablate.store.images import images_of
 from ablate.store.known_trials import declared_by, declared_late, known_when_declared
 from ablate.store.moment import after_results
-from ablate.store.rows import check_levels, check_metric, check_rows
+from ablate.store.rows import check_complete, check_metric, check_rows
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -285,7 +285,13 @@ class Reader(TrialReader):
             searching = is_searching(connection, study["id"], study["space"])
         by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
         unread: dict[int, set[str]] = defaultdict(set)
-        check_levels(name, told)
+        check_complete(name, "the levels", told)
+        check_complete(name, "the trials", (row[:3] for row in trained))
+        # A row that cannot be built has no network.
+        costs = (
+            [row[cost] for cost in COSTS] for row in found if row["architecture_hash"]
+        )
+        check_complete(name, "the costs", costs)
         for cell, factor, level, read in told:
             by_cell_levels[cell][factor] = level
             if not read:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablate.errors import DamagedStore, shortened
@@ -36,14 +36,19 @@ def check_rows(study: str, rows: Sequence[Numbers]) -> None:
             )
 
 
-def check_levels(study: str, levels: Sequence[Sequence[object]]) -> None:
-    """Checks the levels of a study, which are never NULL.
+def check_complete(study: str, what: str, rows: Iterable[Sequence[object]]) -> None:
+    """Checks values that are never NULL.
+
+    SQLite may have NULL in a column whose schema forbids it.
+
+    Args:
+        what: what the rows are, for the message.
 
     Raises:
-        DamagedStore: one of them is.
+        DamagedStore: one of them is NULL.
     """
-    if any(None in level for level in levels):
-        raise DamagedStore(f"a level of the study '{shortened(study)}' is NULL")
+    if any(None in row for row in rows):
+        raise DamagedStore(f"a value of {what} of '{shortened(study)}' is NULL")
 
 
 def check_metric(study: str, metric: str, space: Mapping[str, Any] | None) -> None:
