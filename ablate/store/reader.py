@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
@@ -288,9 +289,8 @@ class Reader(TrialReader):
         check_complete(name, "the levels", told)
         check_complete(name, "the trials", (row[:3] for row in trained))
         # A row that cannot be built has no network.
-        costs = (
-            [row[cost] for cost in COSTS] for row in found if row["architecture_hash"]
-        )
+        built = [row for row in found if row["architecture_hash"]]
+        costs = map(itemgetter(*COSTS), built)
         check_complete(name, "the costs", costs)
         for cell, factor, level, read in told:
             by_cell_levels[cell][factor] = level
