@@ -226,10 +226,12 @@ ANSWERS: dict[str, Any] = {
     "query": Query,
     "run": Run,
 }
+# What a name of a space is made of.
+NAME = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 Name = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$",
+        pattern=f"^{NAME}$",
         description="letters, digits, - and _",
     ),
 ]

@@ -62,6 +62,14 @@ class StoreError(AblateError):
     """The database is missing, of another version, in use, or refuses a statement."""
 
 
+class DamagedStore(StoreError):
+    """The database has something that ablate does not write: what, and where."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the store is damaged: {what}; use a backup copy")
+
+
 class MissingStore(StoreError):
     """There is no database at this place."""
 

@@ -281,6 +281,8 @@ def _preview_and_create(
     preview = make_preview(
         declared, store.reader_if_any, options, probe=False, count=count
     )
+    if not store.exists:
+        _try_out(options.checkpoints)
     if not store.exists and store.create():
         # `create` is true if another driver has stored studies meanwhile. The
         # preview is then out of date.

@@ -2,15 +2,17 @@
 
 Reading the data back needs neither the YAML text nor the catalogues of factors,
 backbones and data sets. So a study stays readable after one of them is renamed or
-removed. Reading validates nothing: `ablate.space` did that when the study ran. It
+removed. Reading knows no names: `ablate.space` checked them when the study ran. It
 ignores a field that this version does not know, and gives a missing field its default.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
 from ablate.records import (
@@ -37,6 +39,9 @@ from ablate.records import (
     Term,
 )
 from ablate.tasks import classification
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 # Sections whose fields are stored side by side, as the YAML document has them.
 _FLAT: dict[str, type[Any]] = {
@@ -96,6 +101,27 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     for section, record in _FLAT.items():
         values[section] = record(**_known(record, values))
     return Space(**_known(Space, values))
+
+
+@cache
+def _adapter() -> TypeAdapter[Space]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Space)
+
+
+def is_valid(data: Mapping[str, Any]) -> bool:
+    """Whether data describe a space whose fields have their types and bounds.
+
+    Names, such as those of factors, need not be known.
+    """
+    try:
+        space = from_data(data, "")
+        _adapter().validate_json(json.dumps(asdict(space)), strict=True)
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return False
+    names = {metric.name for metric in space.criterion.metrics}
+    return space.criterion.metric in names
 
 
 def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:

@@ -564,5 +564,4 @@ class Study:
     def wide(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
-            view = reader.study(self.name).results_view
-            return reader.view(view)
+            return reader.wide(self.name)

@@ -14,6 +14,7 @@ that is left of the budget. Tools may run in several threads, so `run` holds a l
 from __future__ import annotations
 
 import functools
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 from pydantic import BaseModel, Field
 
 from ablate import answers, budget
-from ablate.errors import AblateError
+from ablate.errors import AblateError, shortened
 from ablate.report.tables import Table
 
 GUIDE = """\
@@ -289,10 +290,18 @@ class Tools:
         self, sql: Annotated[str, Field(description="one SELECT; it cannot write")]
     ) -> answers.Query:
         """Run a read-only SQL query, e.g. on the view study_results."""
+        from ablate.store.questions import OTHERS_ROWS, OTHERS_SECONDS
         from ablate.store.reader import Reader
 
         with Reader(self.url) as reader:
-            columns, rows = reader.query(sql)
+            columns, rows = reader.query(
+                sql, most=OTHERS_ROWS + 1, seconds=OTHERS_SECONDS, by_others=True
+            )
+        if len(rows) > OTHERS_ROWS:
+            raise AblateError(
+                f"the query returns more than {OTHERS_ROWS:,} rows; ask for less, as"
+                " with WHERE or LIMIT"
+            )
         twice = {column for column in columns if columns.count(column) > 1}
         if twice:
             raise AblateError(
@@ -395,8 +404,18 @@ class Tools:
 
 
 def _loaded(text: str, name: str) -> Any:
+    """Reads a space.
+
+    The name becomes that of a file. The protocol checks it too, but a call in this
+    process does not.
+    """
     from ablate import space
 
+    if not re.fullmatch(answers.NAME, name):
+        raise AblateError(
+            f"'{shortened(name)}' is no name of a space; use 1 to 64 letters, digits, -"
+            " and _, and begin with a letter or digit"
+        )
     return space.load(text, f"{name}.yaml")
 
 

@@ -40,7 +40,13 @@ def query(
     from ablate.store.reader import Reader
 
     with Reader(url_of(store, runs)) as reader:
+        role = reader.writing_role()
         columns, rows = reader.query(statement)
+    if role:
+        tell(
+            f"The role '{role}' may write to the store, so a query can end the sessions"
+            " of running studies. docs/sql.md says how to make a role that can only read."
+        )
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
         raise AblateError(
@@ -159,14 +165,11 @@ def import_(
 
     A trial that has a result in both stores keeps the result of your store.
     """
-    from ablate.store.merge import refuse_missing
-    from ablate.store.writer import Writer
+    from ablate.store.other import import_studies
 
     if Path(other).is_dir():
         other = url_of("", Path(other))
-    refuse_missing(other)
-    with Writer(url_of(store, runs)) as writer:
-        merged = writer.merge(other, studies or ())
+    merged = import_studies(other, url_of(store, runs), studies or ())
     names = ", ".join(merged.studies) or "no new study"
     tell(
         f"{names}: {merged.trials} trials with a result were imported, {merged.known}"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from annotated_types import Ge, Le
 
 Direction: TypeAlias = Literal["max", "min"]
 
 
 # Letters, digits and _, beginning with a letter; the store's column has 20 characters.
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,19}")
+
+# A float has no more digits than this.
+MOST_DIGITS = 17
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class Metric:
     name: str
     title: str = ""
     unit: str = ""
-    digits: int = 4
-    margin: float = 0.0
+    digits: Annotated[int, Ge(0), Le(MOST_DIGITS)] = 4
+    margin: Annotated[float, Ge(0)] = 0.0
     direction: Direction = field(kw_only=True)
     compared: bool = True
 

@@ -160,11 +160,11 @@ class Looks:
     """
 
     # Seeds of every cell at the first look.
-    first: int
+    first: Annotated[int, Ge(1), Le(MOST_WHOLE)]
     # Seeds of a cell at the last look.
-    most: int
+    most: Annotated[int, Ge(1), Le(1000)]
     # Seeds between two looks.
-    step: int
+    step: Annotated[int, Ge(1), Le(MOST_WHOLE)]
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -329,7 +329,7 @@ class Criterion:
     # All metrics that training measures; `metric` is one of their names.
     metrics: tuple[Metric, ...] = ()
     # Least difference of the metric that matters.
-    margin: float = 0.5
+    margin: Annotated[float, Ge(0)] = 0.5
     # Comparisons that are tested one after the other, each at the full level, before
     # all others: rows, or main effects of factors.
     primary: tuple[Primary, ...] = ()

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import event, func, inspect, select, table, text
+from sqlalchemy import event, func, inspect, select, text
 
-from ablate.errors import StoreError, UnknownName, did_you_mean, unknown
+from ablate.errors import (
+    AblateError,
+    DamagedStore,
+    StoreError,
+    UnknownName,
+    did_you_mean,
+    unknown,
+)
 from ablate.records import Space, Status
 from ablate.space_data import from_data
-from ablate.store.database import open_reader, read_only, sqlite_file
-from ablate.store.questions import TooLong, ask_postgresql, ask_sqlite
+from ablate.store.database import BUSY_SECONDS, open_reader, sqlite_file
+from ablate.store.questions import (
+    TooLong,
+    ask_postgresql,
+    ask_sqlite,
+    refuse_writing_role,
+    writing_role,
+)
 from ablate.store.tables import cell_trials, cells, stores, studies, trials
+from ablate.store.values import check_values
+from ablate.store.wide_views import query_of
 
 # How SQLite and PostgreSQL report a missing name.
 MISSING = re.compile(
@@ -30,6 +43,16 @@ REFUSED = re.compile(
     r"|must not contain data-modifying|syntax error at or near"
     r" \"?(?!SELECT)[A-Z]+\"?\nLINE 1: DECLARE",
     re.IGNORECASE,
+)
+
+# Errors that a wrong value in a store may cause.
+OF_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
 
 
@@ -110,8 +133,28 @@ class Catalogue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> None:
+        try:
+            if isinstance(error, OF_DAMAGE) and not isinstance(error, AblateError):
+                self._explain(error)
+        finally:
+            self.close()
+
+    def _explain(self, error: BaseException) -> None:
+        """Looks for damage of the store that may have caused an error.
+
+        In a store without damage, the error is a bug of ours and goes on.
+
+        Raises:
+            DamagedStore: there is damage.
+        """
+        with self._engine.connect() as connection:
+            try:
+                check_values(connection)
+            except DamagedStore as damage:
+                raise damage from error
 
     def studies(self) -> list[StudyStatus]:
         """Returns all studies, the most recent one last."""
@@ -204,72 +247,89 @@ class Catalogue:
             )
         return str(matches[0][0]), str(matches[0][1])
 
-    def view(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Returns column names and rows of a study's wide view, by cell and seed."""
-        rows = (
-            select(text("*"))
-            .select_from(table(name))
-            .order_by(text("cell"), text("seed"))
-        )
+    def wide(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns column names and rows of a study's wide view, by cell and seed.
+
+        Raises UnknownName if there is no such study.
+        """
+        self.study(name)
         with self._engine.connect() as connection:
-            found = connection.execute(rows)
-            return list(found.keys()), [tuple(row) for row in found]
+            stored = select(studies).where(studies.c.name == name)
+            study = connection.execute(stored).mappings().one()
+            query = query_of(connection, dict(study))
+            rows = connection.exec_driver_sql(
+                f"SELECT * FROM ({query}) AS wide ORDER BY cell, seed"
+            )
+            return list(rows.keys()), [tuple(row) for row in rows]
 
     def query(
-        self, statement: str, *, most: int | None = None, seconds: float | None = None
+        self,
+        statement: str,
+        *,
+        most: int | None = None,
+        seconds: float | None = None,
+        by_others: bool = False,
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Returns column names and rows of one read-only statement.
 
         Args:
             most: the largest number of rows to return.
-            seconds: the time after which the statement is interrupted.
+            seconds: the time after which the statement is ended.
+            by_others: somebody else than the user wrote the statement: an agent, or a
+                visitor of the dashboard. The role that writes to a store in PostgreSQL
+                is then refused.
 
         Raises:
             StoreError: the statement is invalid, does not only read, or takes too long.
         """
-        file = sqlite_file(self._url)
+        if self._engine.dialect.name not in ("sqlite", "postgresql"):
+            raise StoreError(
+                "queries are for SQLite and PostgreSQL, not for"
+                f" {self._engine.dialect.name}"
+            )
         try:
-            if file is not None:
-                return ask_sqlite(lambda: read_only(file), statement, most, seconds)
-            if self._engine.dialect.name == "postgresql":
-                return ask_postgresql(self._engine, statement, most, seconds)
+            return self._ask(statement, most, seconds, by_others=by_others)
         except TooLong:
-            limit = (
+            reason = (
                 f"it took longer than {seconds:g} s; ask for less, as with WHERE or"
                 " LIMIT"
             )
-            raise StoreError(f"the query failed: {limit}") from None
-        except UnicodeError:
-            raise StoreError(
-                "the query failed: the statement is no valid text"
-            ) from None
-        except MemoryError:
-            raise StoreError(
-                "the query failed: it needs more memory than there is; ask for less"
-            ) from None
         except StoreError as error:
-            raise StoreError(f"the query failed: {error}") from None
-        except Exception as error:
-            if not _of_database(error):
-                raise
-            raise StoreError(
-                f"the query failed: {self._reason(error, statement, seconds)}"
-            ) from None
-        raise StoreError(
-            "queries are for SQLite and PostgreSQL, not for"
-            f" {self._engine.dialect.name}"
-        )
+            reason = self._reason(str(error), statement)
+        raise StoreError(f"the query failed: {reason}")
 
-    def _reason(self, error: Exception, statement: str, seconds: float | None) -> str:
+    def _ask(
+        self,
+        statement: str,
+        most: int | None,
+        seconds: float | None,
+        *,
+        by_others: bool,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        try:
+            statement.encode()
+        except UnicodeEncodeError:
+            raise StoreError("the statement is no valid text") from None
+        file = sqlite_file(self._url)
+        if file is not None:
+            return ask_sqlite(file, BUSY_SECONDS, statement, most, seconds)
+        if by_others:
+            refuse_writing_role(self._engine)
+        return ask_postgresql(self._engine, statement, most, seconds)
+
+    def writing_role(self) -> str:
+        """Returns the role of PostgreSQL if it may write to the store.
+
+        It is empty if the role can only read, or if the store is a SQLite file.
+        """
+        if self._engine.dialect.name != "postgresql":
+            return ""
+        return writing_role(self._engine)
+
+    def _reason(self, reason: str, statement: str) -> str:
         """Returns why a database refused a statement, in words for a user."""
-        reason = str(error).strip() or type(error).__name__
         if REFUSED.search(reason):
             return "a query can only read: one SELECT over the tables and views"
-        if "statement timeout" in reason:
-            return (
-                f"it took longer than {seconds:g} s; ask for less, as with WHERE or"
-                " LIMIT"
-            )
         return f"{reason}{self._hint(reason, statement)}"
 
     def _hint(self, reason: str, statement: str) -> str:
@@ -316,13 +376,3 @@ def _readable(context: Any) -> None:
     raise StoreError(
         f"the store cannot be read: {context.original_exception}"
     ) from context.original_exception
-
-
-def _of_database(error: Exception) -> bool:
-    """Whether an error comes from a database driver.
-
-    psycopg is imported already if it is used at all.
-    """
-    psycopg = sys.modules.get("psycopg")
-    kinds = (sqlite3.Error, sqlite3.Warning, *([psycopg.Error] if psycopg else []))
-    return isinstance(error, kinds)

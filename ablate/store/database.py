@@ -7,14 +7,14 @@ write.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -32,12 +32,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from ablate import advice
 from ablate.advice import option
 from ablate.environment import seconds
-from ablate.errors import MissingStore, OldStore, StoreError
+from ablate.errors import DamagedStore, MissingStore, OldStore, StoreError, shortened
 from ablate.masking import masked
 from ablate.provenance import install_extra
-from ablate.store import views, wide_views
+from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD
+from ablate.store.questions import address
 from ablate.store.tables import metadata
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def open_writer(url: str) -> Engine:
                 _create(connection)
             elif revision != HEAD:
                 _upgrade(connection, revision)
+            else:
+                _check_structure(connection, file)
     except BaseException:
         # Also after Ctrl-C: a connection must not stay open.
         engine.dispose()
@@ -275,10 +278,14 @@ def open_reader(url: str) -> Engine:
         )
     else:
         check_file(file)
-        engine = create_engine("sqlite://", creator=lambda: read_only(file))
+        engine = create_engine(
+            "sqlite://", creator=lambda: read_only(file), json_deserializer=_json
+        )
     try:
         with _readable_errors(url), engine.connect() as connection:
             revision = _revision(connection)
+            if revision == HEAD:
+                _check_structure(connection, file)
             if revision not in (None, HEAD):
                 _refuse_foreign(connection, revision, url)
         if revision is None:
@@ -287,12 +294,12 @@ def open_reader(url: str) -> Engine:
             )
         if revision > HEAD:
             raise StoreError(
-                f"{masked(url)} has revision {revision}, and this version of ablate"
+                f"{masked(url)} has revision {shortened(revision)}, and this version of ablate"
                 f" reads {HEAD}; use the newer version that wrote it"
             )
         if revision != HEAD:
             raise OldStore(
-                f"{masked(url)} has revision {revision}, but this version of ablate"
+                f"{masked(url)} has revision {shortened(revision)}, but this version of ablate"
                 f" reads {HEAD}; `ablate run` and `ablate resume` upgrade an older"
                 " store"
             )
@@ -306,36 +313,9 @@ def open_reader(url: str) -> Engine:
 def read_only(file: Path) -> sqlite3.Connection:
     """Returns a connection that cannot write.
 
-    The file is opened for reading, and SQLite's authorizer allows nothing else.
+    See `store.question_process`.
     """
-    address = f"file:{quote(str(file.resolve()))}?mode=ro"
-    connection = sqlite3.connect(
-        address, uri=True, timeout=BUSY_SECONDS, check_same_thread=False
-    )
-    connection.execute("PRAGMA query_only = ON")
-    allowed = {
-        sqlite3.SQLITE_SELECT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_FUNCTION,
-        sqlite3.SQLITE_RECURSIVE,
-        sqlite3.SQLITE_TRANSACTION,
-    }
-
-    def authorise(
-        action: int, first: str | None, second: str | None, *_: object
-    ) -> int:
-        # SQLAlchemy reads the isolation level when it connects.
-        asks_level = (
-            action == sqlite3.SQLITE_PRAGMA
-            and first == "read_uncommitted"
-            and second is None
-        )
-        if action in allowed or asks_level:
-            return sqlite3.SQLITE_OK
-        return sqlite3.SQLITE_DENY
-
-    connection.set_authorizer(authorise)
-    return connection
+    return question_process.read_only(address(file), BUSY_SECONDS)
 
 
 def _by_hand(connection: Any, _: object) -> None:
@@ -362,7 +342,7 @@ def _pragmas(connection: Any, record: object) -> None:
 def _readable_errors(url: str) -> Iterator[None]:
     try:
         yield
-    except (OperationalError, DatabaseError, OSError) as error:
+    except (OperationalError, DatabaseError, OSError, sqlite3.Error) as error:
         reason = str(getattr(error, "orig", None) or error)
         if "locked" in reason:
             again = "; end the other program that holds it, then try again"
@@ -417,19 +397,42 @@ def _revision(connection: Connection) -> str | None:
     The lookup avoids alembic, which takes long to import.
     """
     if connection.dialect.name == "sqlite":
-        has = (
-            connection.execute(
-                text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")
-            ).first()
-            is not None
-        )
+        kind = connection.execute(
+            text("SELECT type FROM sqlite_master WHERE name = 'alembic_version'")
+        ).scalar()
+        has = kind is not None
+        if has and kind != "table":
+            raise DamagedStore(f"'alembic_version' is a {kind}, not a table")
     else:
         has = inspect(connection).has_table("alembic_version")
-    if has:
-        return connection.execute(
-            text("SELECT version_num FROM alembic_version")
-        ).scalar()
-    return None
+    if not has:
+        return None
+    revision = connection.execute(
+        text("SELECT version_num FROM alembic_version")
+    ).scalar()
+    if revision is not None and not isinstance(revision, str):
+        raise DamagedStore("alembic_version.version_num is not a text")
+    return revision
+
+
+def _check_structure(connection: Connection, file: Path | None) -> None:
+    """Checks that a store has the tables of ablate.
+
+    Raises:
+        DamagedStore: it does not.
+    """
+    if file is not None:
+        structure.check_file(file)
+    elif connection.dialect.name == "postgresql":
+        structure.check_server(connection)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"JSON has no {constant}")
+
+
+# JSON has no infinite numbers. `json.loads` would make a decoder for each value.
+_json = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def _create(connection: Connection) -> None:
@@ -467,7 +470,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
     }
     if revision not in known:
         raise StoreError(
-            f"the store has revision {revision}, which this version of ablate does not"
+            f"the store has revision {shortened(revision)}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
     # A migration may be unable to change a table that a view uses, so the views are

@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
-from ablate.errors import MissingStore, StoreError, UnknownName, unknown
+from ablate.errors import StoreError
 from ablate.records import WITH_RESULT, Status
-from ablate.store.database import sqlite_file
 from ablate.store.plans import CHUNK, existing, insert_all, key_of
 from ablate.store.tables import (
     architectures,
@@ -58,19 +57,10 @@ class Merged:
     known: int
 
 
-def refuse_missing(url: str) -> None:
-    """Checks that there is a store to import from, before one is made to import into.
-
-    Raises:
-        StoreError: there is none.
-    """
-    file = sqlite_file(url)
-    if file is not None and not file.exists():
-        raise MissingStore(f"there is no store at {file} to import from")
-
-
 def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merged:
     """Imports studies from one open store into another; all if no name is given.
+
+    `store.other` has checked the values of the other store.
 
     A trial that has a result here keeps it. If a trial got further in the other store
     (a result rather than an early stop, an early stop rather than a failure), it is
@@ -79,15 +69,11 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     Checkpoints stay where they are.
 
     Raises:
-        UnknownName: the other store has no such study.
         StoreError: both stores have a study of one name with different declarations.
     """
     theirs = {
         row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
     }
-    for name in names:
-        if name not in theirs:
-            raise UnknownName(unknown("study", name, theirs))
     chosen = [theirs[name] for name in names or theirs]
     mine = {
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()

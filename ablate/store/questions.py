@@ -1,60 +1,91 @@
 """Runs a statement that a user typed: read-only, limited in time and size.
 
-SQLite: the statement runs on a read-only connection of its own, whose authorizer allows
-only reading. It runs in a thread, so that a time limit and Ctrl-C can interrupt it.
+What it guarantees: the statement changes nothing, takes a limited amount of memory, and
+ends at its time limit and at Ctrl-C, whatever it does.
 
-PostgreSQL: the statement runs in a server-side cursor in a read-only transaction.
+How: each statement runs in a process of its own (`store.question_process`), which this
+process ends. On SQLite, its connection is read-only, and an authorizer allows only
+reading. On PostgreSQL, it is a server-side cursor in a read-only transaction.
 `DECLARE CURSOR` takes one query and refuses every other statement, so a statement can
-neither end the transaction nor begin another. A role that may write files or run
-programs on the server could do so inside a query, through functions; such a role is
-refused.
+neither end the transaction nor begin another. At the time limit, a second connection
+cancels the statement, as it may have changed its own settings.
+
+A role of PostgreSQL may be able to write files, to run programs or to end other
+sessions inside a query, through functions; such a role is refused. The role that writes
+to the store may end the sessions of running studies, so it is refused if the statement
+comes from somebody else than the user.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import os
+import pickle
+import select
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import closing
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from ablate.advice import option
 from ablate.errors import StoreError
+from ablate.store import question_process
+from ablate.store.question_process import LENGTH, Frame, Question
+from ablate.store.tables import metadata
 
 Rows = list[tuple[Any, ...]]
 Answer = tuple[list[str], Rows]
 
-# Memory that the rows of one answer may take in Python, in bytes.
-MOST_BYTES = 200_000_000
-# The largest value in bytes: SQLite handles one value in one step, and a step cannot be
-# interrupted.
-MOST_VALUE = 20_000_000
-# The longest LIKE pattern in bytes; matching it is one step too.
-MOST_PATTERN = 1_000
-BATCH = 500
+# How long a statement of somebody else than the user may take, in seconds: on the
+# dashboard and in `ablate mcp`.
+OTHERS_SECONDS = 10.0
+# The most rows of an answer for them.
+OTHERS_ROWS = 1_000
+# Set to 1, this variable lets them query with the role that writes to the store.
+AS_WRITER_VARIABLE = "ABLATE_QUERY_AS_WRITER"
+# The most bytes that are read from the process at once.
+CHUNK = 1 << 20
 READER_ROLE = (
     "CREATE ROLE ablate_reader LOGIN PASSWORD 'CHOOSE' IN ROLE pg_read_all_data"
 )
-DANGEROUS_ROLE = """
+# Roles whose members may do more than read tables, through functions.
+DANGEROUS_ROLES = (
+    "pg_write_server_files",
+    "pg_read_server_files",
+    "pg_execute_server_program",
+    "pg_signal_backend",
+)
+# A statement may change its role to any role of which the session's role is a member.
+DANGEROUS = """
 SELECT rolname FROM pg_roles
 WHERE rolname = session_user AND (
-    rolsuper
-    OR pg_has_role(session_user, 'pg_write_server_files', 'MEMBER')
-    OR pg_has_role(session_user, 'pg_execute_server_program', 'MEMBER')
+    EXISTS (
+        SELECT FROM pg_roles r
+        WHERE pg_has_role(session_user, r.oid, 'MEMBER')
+            AND (r.rolsuper OR r.rolreplication OR r.rolname = ANY(:dangerous))
+    )
 )"""
+WRITER = """
+SELECT session_user FROM pg_class c JOIN pg_roles r
+    ON pg_has_role(session_user, r.oid, 'MEMBER')
+WHERE c.relkind IN ('r', 'p') AND c.relname = ANY(:tables)
+    AND pg_table_is_visible(c.oid)
+    AND has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+LIMIT 1"""
 
 
 class TooLong(Exception):
-    """The statement was interrupted at its time limit."""
+    """The statement was ended at its time limit."""
 
 
 def ask_sqlite(
-    connect: Callable[[], sqlite3.Connection],
+    file: Path,
+    busy_seconds: float,
     statement: str,
     most: int | None,
     seconds: float | None,
@@ -63,46 +94,21 @@ def ask_sqlite(
 
     Raises:
         TooLong: it took longer than `seconds`.
-        StoreError: the answer is too large, or the statement returns no rows.
-        sqlite3.Error: SQLite refuses the statement.
+        StoreError: SQLite refuses the statement, it takes too much memory, or it
+            returns no rows.
     """
-    with (
-        closing(connect()) as connection,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="query") as pool,
-    ):
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MOST_PATTERN)
-        answer = pool.submit(_run_sqlite, connection, statement, most)
-        try:
-            return answer.result(timeout=seconds)
-        except FutureTimeout:
-            raise TooLong from None
-        finally:
-            # Interrupting a statement that has ended does nothing. The time limit and
-            # Ctrl-C also end up here. The call repeats, as it has no effect on a
-            # statement that has not begun.
-            while not answer.done():
-                connection.interrupt()
-                _wait(answer)
+    question = {
+        "file": address(file),
+        "busy_seconds": busy_seconds,
+        "statement": statement,
+        "most": most,
+    }
+    return _ask(question, seconds)
 
 
-def _wait(answer: Any) -> None:
-    try:
-        answer.exception(timeout=0.05)
-    except FutureTimeout:
-        return
-
-
-def _run_sqlite(
-    connection: sqlite3.Connection, statement: str, most: int | None
-) -> Answer:
-    cursor = connection.execute(statement)
-    if cursor.description is None:
-        raise StoreError(
-            "the statement returns no rows; `ablate query` takes one SELECT"
-        )
-    columns = [column[0] for column in cursor.description]
-    return columns, _bounded(_batches(cursor, most))
+def address(file: Path) -> str:
+    """Returns the URI with which SQLite opens a file for reading only."""
+    return f"file:{quote(str(file.resolve()))}?mode=ro"
 
 
 def ask_postgresql(
@@ -112,78 +118,179 @@ def ask_postgresql(
 
     Raises:
         TooLong: it took longer than `seconds`.
-        StoreError: the role may write through functions, or the answer is too large.
-        psycopg.Error: PostgreSQL refuses the statement.
+        StoreError: PostgreSQL refuses the statement, its role may do more than read
+            tables, or the answer takes too much memory.
     """
-    pooled = engine.raw_connection()
-    connection: Any = pooled.driver_connection
-    try:
-        connection.rollback()
-        connection.read_only = True
-        _refuse_dangerous_role(connection, engine)
-        if seconds is not None:
-            connection.execute(f"SET LOCAL statement_timeout = {1000 * seconds:.0f}")
-        with connection.cursor(name="ablate_query") as cursor:
-            cursor.execute(statement)
-            columns = [column.name for column in cursor.description]
-            deadline = None if seconds is None else monotonic() + seconds
-            return columns, _bounded(_batches(cursor, most), deadline)
-    finally:
-        # Anything that the statement did to its session (advisory locks, settings) ends
-        # with the connection.
-        pooled.invalidate()
-        pooled.close()
+    _refuse_dangerous_role(engine)
+    _, server = engine.dialect.create_connect_args(engine.url)
+    # How SQLAlchemy converts values.
+    server.pop("context", None)
+    question = {
+        "file": "",
+        "server": server,
+        "paths": _folders("psycopg", "psycopg_binary", "typing_extensions"),
+        "statement": statement,
+        "most": most,
+    }
+    return _ask(question, seconds)
 
 
-def _refuse_dangerous_role(connection: Any, engine: Engine) -> None:
-    role = connection.execute(DANGEROUS_ROLE).fetchone()
+def _folders(*packages: str) -> list[str]:
+    """Returns the folders from which packages are imported, as far as they are there."""
+    folders = []
+    for package in packages:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        file = Path(spec.origin).resolve()
+        folders.append(str(file.parents[1 if spec.submodule_search_locations else 0]))
+    return list(dict.fromkeys(folders))
+
+
+def writing_role(engine: Engine) -> str:
+    """Returns the role of PostgreSQL if it may write to the store, else an empty text."""
+    with engine.connect() as connection:
+        role = connection.execute(text(WRITER), {"tables": list(metadata.tables)})
+        return str(role.scalar() or "")
+
+
+def refuse_writing_role(engine: Engine) -> None:
+    """Checks a statement that somebody else than the user wrote.
+
+    Raises:
+        StoreError: the role may write to the store, and the user has not allowed this.
+    """
+    if os.environ.get(AS_WRITER_VARIABLE) == "1":
+        return
+    role = writing_role(engine)
+    if role:
+        raise StoreError(
+            f"the role '{role}' may write to the store, so a query could end the"
+            f" sessions of running studies; {_use_a_reader(engine)}. Set"
+            f" {AS_WRITER_VARIABLE}=1 to allow such queries"
+        )
+
+
+def _refuse_dangerous_role(engine: Engine) -> None:
+    with engine.connect() as connection:
+        role = connection.execute(
+            text(DANGEROUS), {"dangerous": list(DANGEROUS_ROLES)}
+        ).scalar()
     if role is None:
         return
+    raise StoreError(
+        f"the role '{role}' has the right to read or write files, to run programs or to"
+        " end sessions on the server, so a query could do this;"
+        f" {_use_a_reader(engine)}"
+    )
+
+
+def _use_a_reader(engine: Engine) -> str:
+    """Returns how to make a role that can only read, and how to use it."""
     url = engine.url.set(username="ablate_reader", password="CHOOSE").render_as_string(
         hide_password=True
     )
-    raise StoreError(
-        f"the role '{role[0]}' has the right to write files or to run programs on the"
-        " server, so a query could do this; create a role that can only read, with"
-        f" {READER_ROLE}, and query again with {option('store')} {url}"
+    return (
+        f"create a role that can only read, with {READER_ROLE}, and query again with"
+        f" {option('store')} {url}"
     )
 
 
-def _batches(cursor: Any, most: int | None) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Yields rows in batches that grow while rows are small.
+def _ask(question: Question, seconds: float | None) -> Answer:
+    """Runs a statement in a process of its own, which ends with this call."""
+    deadline = None if seconds is None else monotonic() + seconds
+    words = [sys.executable, "-I", "-S", question_process.__file__]
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # Ctrl-C reaches this process only, which ends the other one.
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with suppress(BrokenPipeError):
+            pickle.dump(question, process.stdin)
+            process.stdin.flush()
+        return _answer(process.stdout.fileno(), deadline)
+    finally:
+        # The process cancels its statement when this pipe is closed.
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(2 * question_process.GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
-    A single batch of huge rows would exceed the memory limit before it is checked.
-    """
-    left = sys.maxsize if most is None else most
-    batch = 1
-    while left > 0:
-        rows = cursor.fetchmany(min(batch, left))
-        if not rows:
-            return
-        left -= len(rows)
-        yield rows
-        largest = max(_size(row) for row in rows)
-        batch = max(1, min(2 * batch, BATCH, MOST_BYTES // 10 // largest))
 
-
-def _size(row: Sequence[Any]) -> int:
-    return sys.getsizeof(row) + sum(map(sys.getsizeof, row))
-
-
-def _bounded(
-    batches: Iterable[Sequence[tuple[Any, ...]]], deadline: float | None = None
-) -> Rows:
-    """Returns all rows, unless they take too much memory or too long."""
+def _answer(pipe: int, deadline: float | None) -> Answer:
+    """Reads an answer from the pipe of its process."""
+    columns: list[str] = []
     rows: Rows = []
-    size = 0
-    for batch in batches:
-        size += sum(_size(row) for row in batch)
-        rows += [tuple(row) for row in batch]
-        if size > MOST_BYTES:
-            raise StoreError(
-                f"its answer takes more than {MOST_BYTES // 1_000_000} MB; ask for"
-                " less, as with WHERE or LIMIT"
-            )
-        if deadline is not None and monotonic() > deadline:
+    while True:
+        kind, content = _frame(pipe, deadline)
+        if kind == "columns":
+            columns = content
+        elif kind == "rows":
+            rows += content
+        elif kind == "end":
+            return columns, rows
+        elif kind == "bug":
+            raise RuntimeError(content)
+        else:
+            raise StoreError(_refusal(kind, content))
+
+
+def _refusal(kind: str, content: Any) -> str:
+    """Returns why there is no answer."""
+    memory = question_process.MOST_MEMORY // 1_000_000
+    answer = question_process.MOST_BYTES // 1_000_000
+    reasons = {
+        "too large": (
+            f"its answer takes more than {answer} MB; ask for less, as with WHERE or"
+            " LIMIT"
+        ),
+        "no memory": (
+            f"it needs more than {memory} MB of memory; ask for less, as with WHERE or"
+            " LIMIT"
+        ),
+        "too deep": "a value of its answer is nested too deeply; ask for a part of it",
+        "no text": "its answer has a text that is not valid UTF-8",
+        "no rows": "the statement returns no rows; `ablate query` takes one SELECT",
+    }
+    return reasons.get(kind, str(content))
+
+
+def _frame(pipe: int, deadline: float | None) -> Frame:
+    """Reads one frame.
+
+    Raises:
+        TooLong: it did not arrive until the deadline.
+        StoreError: the process has ended without it.
+    """
+    (size,) = LENGTH.unpack(_bytes(pipe, LENGTH.size, deadline))
+    frame: Frame = pickle.loads(_bytes(pipe, size, deadline))
+    return frame
+
+
+def _bytes(pipe: int, size: int, deadline: float | None) -> bytearray:
+    """Reads so many bytes from a pipe."""
+    content = bytearray()
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    while len(content) < size:
+        left = None if deadline is None else 1000 * max(0.0, deadline - monotonic())
+        if not waiting.poll(left):
             raise TooLong
-    return rows
+        chunk = os.read(pipe, min(size - len(content), CHUNK))
+        if not chunk:
+            raise StoreError(
+                "its process has ended, most likely for lack of memory; ask for less,"
+                " as with WHERE or LIMIT"
+            )
+        content += chunk
+    return content

@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from ablate.errors import StoreError
 from ablate.records import (
     VARIED,
     WITH_RESULT,
@@ -49,6 +49,7 @@ from ablate.store.history import (
 from ablate.store.images import images_of
 from ablate.store.known_trials import declared_by, declared_late, known_when_declared
 from ablate.store.moment import after_results
+from ablate.store.rows import check_complete, check_metric, check_rows
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -257,6 +258,10 @@ class Reader(TrialReader):
                 .order_by(cells.c.number)
             )
             found = cell_rows.mappings().all()
+            check_rows(
+                name,
+                [(row["number"], row["same_as"], row["control_of"]) for row in found],
+            )
             told = connection.execute(
                 select(levels.c.cell_id, levels.c.factor, levels.c.level, levels.c.read)
                 .join(cells, cells.c.id == levels.c.cell_id)
@@ -281,6 +286,12 @@ class Reader(TrialReader):
             searching = is_searching(connection, study["id"], study["space"])
         by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
         unread: dict[int, set[str]] = defaultdict(set)
+        check_complete(name, "the levels", told)
+        check_complete(name, "the trials", (row[:3] for row in trained))
+        # A row that cannot be built has no network.
+        built = [row for row in found if row["architecture_hash"]]
+        costs = map(itemgetter(*COSTS), built)
+        check_complete(name, "the costs", costs)
         for cell, factor, level, read in told:
             by_cell_levels[cell][factor] = level
             if not read:
@@ -298,14 +309,9 @@ class Reader(TrialReader):
             by_cell_trials[cell].append(ended)
         history = self._with_row_0(history, study["id"], by_cell_trials[_row_0(found)])
         fresh = frozenset(fresh_seeds(study["space"]))
+        check_metric(name, study["metric"], study["space"])
         metrics = metrics_of(study["space"])
         by_name = {one.name: one for one in metrics}
-        if study["metric"] not in by_name:
-            raise StoreError(
-                f"in the store, {name} compares by {study['metric']!r}, but its space"
-                " has no such metric, so the store was changed by hand; use a backup"
-                " copy"
-            )
         metric = by_name[study["metric"]]
         cell_results = tuple(
             _cell_result(

@@ -1,24 +1,37 @@
-"""The tables. Every value has a typed column; nothing is pickled."""
+"""The tables. Every value has a typed column; nothing is pickled.
+
+The types check what they read (`store.checked`).
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import (
+from copy import copy
+
+from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, UniqueConstraint
+
+from ablate.records import Status
+from ablate.store import forms
+from ablate.store.checked import (
     JSON,
     BigInteger,
     Boolean,
-    Column,
+    Checked,
     DateTime,
     Float,
-    ForeignKey,
-    Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
-    Table,
     Text,
-    UniqueConstraint,
 )
+
+# Characters of the path of a file.
+LONGEST_PATH = 10_000
+# How an attempt may end that its trial does not.
+_ATTEMPTS = ("running", "lost", "interrupted")
+_ROLES = ("reference", "baseline", "variant", "control")
+_STATUSES = tuple(Status)
+_SPACE = JSON(forms.is_space, "a space")
+_VERSIONS = JSON(forms.is_versions, "an object of versions")
 
 metadata = MetaData(
     naming_convention={
@@ -50,18 +63,18 @@ studies = Table(
     Column("expect", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("metric", String(20), nullable=False),
-    Column("direction", String(3), nullable=False),
+    Column("direction", String(3, ("max", "min")), nullable=False),
     Column(
         "document", Text, nullable=False, comment="the YAML text as it was last run"
     ),
     Column(
         "space",
-        JSON,
+        _SPACE,
         nullable=True,
         comment="the resolved space; NULL where the study was last run by an older"
         " version",
     ),
-    Column("file", Text, nullable=False),
+    Column("file", Text(LONGEST_PATH), nullable=False),
     Column(
         "results_view",
         String(200),
@@ -87,7 +100,7 @@ declarations = Table(
     ),
     Column("declared_at", DateTime, nullable=False),
     Column("document", Text, nullable=False, comment="the YAML text"),
-    Column("space", JSON, nullable=False, comment="the resolved space"),
+    Column("space", _SPACE, nullable=False, comment="the resolved space"),
     Column(
         "completed",
         Integer,
@@ -111,7 +124,7 @@ declarations = Table(
     ),
     Column(
         "trained",
-        JSON,
+        JSON(forms.is_seeds, "a list of seeds"),
         nullable=False,
         server_default="[]",
         comment="seeds that had completed trials at that time",
@@ -171,13 +184,13 @@ architectures = Table(
     Column("classes", Integer, nullable=False),
     Column(
         "settings",
-        JSON,
+        JSON(forms.is_settings, "an object of levels"),
         nullable=False,
         comment="canonical: what differs from the backbone",
     ),
     Column(
         "code",
-        JSON,
+        _VERSIONS,
         nullable=True,
         comment="content or revision of the user's parts that build it",
     ),
@@ -233,7 +246,7 @@ cells = Table(
     ),
     Column(
         "role",
-        String(10),
+        String(10, _ROLES),
         nullable=False,
         comment="reference, baseline, variant or control",
     ),
@@ -278,7 +291,7 @@ levels = Table(
     Column(
         "position", Integer, nullable=False, comment="place of the factor in the study"
     ),
-    Column("level", JSON, nullable=False),
+    Column("level", JSON(forms.is_level, "a level"), nullable=False),
     Column(
         "read",
         Boolean,
@@ -301,14 +314,14 @@ trials = Table(
     ),
     Column(
         "recipe",
-        JSON,
+        JSON(forms.is_recipe, "a recipe"),
         nullable=False,
         comment="canonical: what differs from the default recipe",
     ),
-    Column("data", JSON, nullable=False),
+    Column("data", JSON(forms.is_object, "an object"), nullable=False),
     Column(
         "code",
-        JSON,
+        _VERSIONS,
         nullable=True,
         comment="content or revision of the user's parts that train it",
     ),
@@ -326,13 +339,13 @@ trials = Table(
     ),
     Column(
         "vary",
-        JSON(none_as_null=True),
+        JSON(forms.is_sources, "a list of sources", none_as_null=True),
         nullable=True,
         comment="what the seed decides; NULL if it is the initial weights and the order",
     ),
     Column("seed", BigInteger, nullable=False),
     Column("epochs", Integer, nullable=False, comment="epochs asked for"),
-    Column("status", String(10), nullable=False),
+    Column("status", String(10, _STATUSES), nullable=False),
     Column("epochs_done", Integer, nullable=False),
     Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
     Column(
@@ -402,7 +415,7 @@ attempts = Table(
     Column("number", Integer, nullable=False, comment="from 1"),
     Column(
         "status",
-        String(12),
+        String(12, (*_ATTEMPTS, *_STATUSES)),
         nullable=False,
         comment="running, lost, interrupted, or the trial's status at its end",
     ),
@@ -451,7 +464,7 @@ epoch_metrics = Table(
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column("epoch", Integer, primary_key=True, comment="from 1"),
     Column("name", String(20), primary_key=True),
-    Column("value", Float, nullable=False),
+    Column("value", Float(finite=False), nullable=False),
 )
 
 # Only completed trials have rows here.
@@ -460,7 +473,9 @@ trial_metrics = Table(
     metadata,
     Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
     Column("name", String(20), primary_key=True),
-    Column("value", Float, nullable=False, comment="after the selected epoch"),
+    Column(
+        "value", Float(finite=False), nullable=False, comment="after the selected epoch"
+    ),
 )
 
 # Completed trials of image classification.
@@ -496,9 +511,22 @@ diagnostics = Table(
     ),
     Column(
         "value",
-        Float,
+        Float(finite=False),
         nullable=True,
         comment="mean over images, where it is one number",
     ),
-    Column("numbers", JSON, nullable=True, comment="a vector, or the rows of a matrix"),
+    Column(
+        "numbers",
+        JSON(forms.is_numbers, "a vector or a matrix"),
+        nullable=True,
+        comment="a vector, or the rows of a matrix",
+    ),
 )
+
+# Columns of equal type may share one object so far.
+for _table in metadata.tables.values():
+    for _column in _table.columns:
+        _type = copy(_column.type)
+        assert isinstance(_type, Checked)
+        _type.place = f"{_table.name}.{_column.name}"
+        _column.type = _type

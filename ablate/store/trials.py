@@ -15,6 +15,7 @@ from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.space_data import metrics_of
 from ablate.store.catalogue import Catalogue
 from ablate.store.declarations import IDENTITY
+from ablate.store.rows import check_complete
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -289,7 +290,9 @@ class TrialReader(Catalogue):
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+        check_complete(name, "the attempts", (tuple(row.values()) for row in rows))
+        return rows
 
     def identities(self, name: str) -> list[dict[str, Any]]:
         """Returns the trials of all studies that have the networks of a study's rows.

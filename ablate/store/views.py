@@ -111,7 +111,15 @@ def results_view_name(study: str) -> str:
 def results_view(
     name: str, study_id: int, factors: Mapping[str, bool], metrics: Iterable[str]
 ) -> str:
-    """Returns the statement that creates a study's wide view.
+    """Returns the statement that creates a study's wide view; see `results_query`."""
+    view = name.replace('"', '""')
+    return f'CREATE VIEW "{view}" AS {results_query(study_id, factors, metrics)}'
+
+
+def results_query(
+    study_id: int, factors: Mapping[str, bool], metrics: Iterable[str]
+) -> str:
+    """Returns the query of a study's wide view.
 
     A factor that the model does not read in a cell is NULL there.
 
@@ -135,9 +143,7 @@ def results_view(
     # A study that was never planned has no levels.
     wide = "".join(f"{column},\n       " for column in columns)
     results = f"{_final(metrics)}, t.seconds, t.epochs, t.epochs_done"
-    view = name.replace('"', '""')
     return f"""
-CREATE VIEW "{view}" AS
 SELECT c.number AS cell, c.role, ct.seed, t.status,
        {wide}{results}, {COSTS}, t.hash AS trial
 FROM cells c

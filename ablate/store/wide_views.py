@@ -35,6 +35,31 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
     Args:
         study: its row in the table `studies`.
     """
+    numeric, metrics = _columns(connection, study)
+    connection.exec_driver_sql(
+        views.results_view(study["results_view"], study["id"], numeric, metrics)
+    )
+
+
+def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
+    """Returns the query of the wide view of a stored study.
+
+    The view itself may have been made by somebody else.
+
+    Args:
+        study: its row in the table `studies`.
+    """
+    numeric, metrics = _columns(connection, study)
+    return views.results_query(study["id"], numeric, metrics)
+
+
+def _columns(
+    connection: Connection, study: Mapping[str, Any]
+) -> tuple[dict[str, bool], list[str]]:
+    """Returns the factors of a stored study, and its metrics.
+
+    A factor is True if all of its levels are numbers.
+    """
     rows = connection.execute(
         select(levels.c.factor, levels.c.number)
         .join(cells, cells.c.id == levels.c.cell_id)
@@ -44,10 +69,7 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
     numeric: dict[str, bool] = {}
     for factor, number in rows:
         numeric[factor] = numeric.get(factor, True) and number is not None
-    metrics = [metric.name for metric in metrics_of(study["space"])]
-    connection.exec_driver_sql(
-        views.results_view(study["results_view"], study["id"], numeric, metrics)
-    )
+    return numeric, [metric.name for metric in metrics_of(study["space"])]
 
 
 def drop_all(connection: Connection) -> None:

@@ -55,7 +55,6 @@ from ablate.store.database import (
     clock,
     exclude_drivers,
     fold_log,
-    open_reader,
     open_writer,
     sqlite_file,
     write_transaction,
@@ -232,24 +231,20 @@ class Writer:
             exclude_drivers(connection)
             put_cells(connection, study, new, cost_revision, again, "keep", begun)
 
-    def merge(self, url: str, names: Sequence[str]) -> Merged:
+    def merge(self, theirs: Connection, names: Sequence[str]) -> Merged:
         """Imports studies from another store; see `ablate.store.merge`.
 
+        Args:
+            theirs: the other store, which `ablate.store.other` has checked.
+
         Raises:
-            StoreError: there is no such store, or both have a study of one name with
-                different declarations.
+            StoreError: both have a study of one name with different declarations.
         """
-        source = open_reader(url)
-        try:
-            with (
-                source.connect() as theirs,
-                write_transaction(self._engine) as connection,
-            ):
-                exclude_drivers(connection)
-                return merge(theirs, connection, names)
-        finally:
-            source.dispose()
-            fold_log(self._engine)
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
+            merged = merge(theirs, connection, names)
+        fold_log(self._engine)
+        return merged
 
     def trim(self, study: int, count: int) -> None:
         """Removes the cells of an earlier search beyond the first `count`."""

@@ -1,6 +1,6 @@
 """SQL over the documented views.
 
-The connection refuses to write; statements are cancelled after some seconds.
+The connection refuses to write, and a statement ends after some seconds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from stored import URL, studies
 
 from ablate.errors import AblateError
 from ablate.report.tables import Table, comma_separated
+from ablate.store.questions import OTHERS_ROWS, OTHERS_SECONDS
 from ablate.store.reader import Reader
-
-MOST_ROWS, MOST_SECONDS = 1000, 10.0
 
 
 def quoted(name: str) -> str:
@@ -34,7 +33,7 @@ def page() -> None:
     else:
         first = "SELECT * FROM studies"
     words.caption(
-        f"Read-only. A query may take {MOST_SECONDS:g} s, and at most {MOST_ROWS:,}"
+        f"Read-only. A query may take {OTHERS_SECONDS:g} s, and at most {OTHERS_ROWS:,}"
         " rows are shown. Views: trial_results, study_results, layer_results, and one"
         f" per study: {', '.join(views[:12])}{', ...' if len(views) > 12 else ''}."
         " docs/sql.md explains the columns."
@@ -60,7 +59,7 @@ def show(statement: str) -> None:
     try:
         with Reader(URL) as reader:
             columns, rows = reader.query(
-                statement, most=MOST_ROWS, seconds=MOST_SECONDS
+                statement, most=OTHERS_ROWS, seconds=OTHERS_SECONDS, by_others=True
             )
     except AblateError as error:
         words.notice(str(error), "error")
@@ -75,7 +74,7 @@ def show(statement: str) -> None:
     data = [dict(zip(headings, row, strict=True)) for row in rows]
     written = comma_separated(Table(headings, [], data))
     st.dataframe(frame, hide_index=True, width="stretch")
-    more = " (more rows were cut off)" if len(rows) == MOST_ROWS else ""
+    more = " (more rows were cut off)" if len(rows) == OTHERS_ROWS else ""
     st.caption(f"{len(rows):,} rows{more}, {took:.0f} ms")
     st.download_button("Download as CSV", written, "query.csv", "text/csv")
 

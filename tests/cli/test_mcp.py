@@ -16,6 +16,8 @@ import yaml
 from ablate.answers import ANSWERS
 from ablate.budget import Budget
 from ablate.cli.agent_tools import Tools
+from ablate.store import questions
+from ablate.store.writer import Writer
 from tests.conftest import TINY, Say
 
 ONE_SEED = TINY.replace("seeds: 2", "seeds: 1")
@@ -164,6 +166,36 @@ def test_mistakes_are_short_answers(tools: Tools) -> None:
         tools.wait()
     with pytest.raises(ToolError, match="no store"):
         tools.effects("tiny")
+
+
+@pytest.mark.parametrize("name", ["../../out", "/tmp/out", "", "-x", "a.b", "x" * 65])
+def test_a_name_is_no_path(tools: Tools, tmp_path: Path, name: str) -> None:
+    """The protocol checks the name, but a call in this process does not."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    for call in (tools.plan, tools.run):
+        with pytest.raises(ToolError, match="is no name of a space"):
+            call(TINY, name)
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_queries_of_agents_are_limited(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    with Writer(tools.url) as writer:
+        assert writer.store_id
+    endless = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM"
+        " c"
+    )
+    monkeypatch.setattr(questions, "OTHERS_SECONDS", 1.0)
+    with pytest.raises(ToolError, match="it took longer than 1 s"):
+        tools.query(endless.format("count(*)"))
+    with pytest.raises(ToolError, match="returns more than 1,000 rows; ask for less"):
+        tools.query(endless.format("x"))
+    assert len(tools.query(endless.format("x") + " LIMIT 1000").rows) == 1000
 
 
 @pytest.mark.parametrize("words", [(), ("--max-joules", "5")])

@@ -19,8 +19,8 @@ from ablate.html_report import write_report
 from ablate.models import build
 from ablate.pipeline import Options
 from ablate.records import Status
+from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.store.writer import Writer
 from ablate.study import Study
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import documented_factor
@@ -412,8 +412,7 @@ def test_a_foreign_store_puts_no_statements_into_views(
         )
     store.close()
     other = tmp_path / "other.db"
-    with Writer(str(other)) as writer:
-        writer.merge(options.url, [])
+    import_studies(options.url, str(other))
     with sqlite3.connect(other) as store:
         names = {row[0] for row in store.execute("SELECT name FROM sqlite_master")}
         (sql,) = store.execute(

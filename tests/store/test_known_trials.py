@@ -19,7 +19,7 @@ from ablate.report.effects import effects as effects_of
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.review import review
-from ablate.store.writer import Writer
+from ablate.store.other import import_studies
 from ablate.study import Study
 from tests.store.desk import (
     HELPS,
@@ -324,11 +324,9 @@ def test_stores_that_share_a_study_share_its_history(
     there.run(with_seeds("6"))
     study = desk.run(with_seeds("6"))
     assert len(study.results().history.phases) == 1
-    with Writer(desk.options.url) as writer:
-        writer.merge(there.options.url, [])
+    import_studies(there.options.url, desk.options.url)
     assert len(study.results().history.phases) == 2
-    with Writer(desk.options.url) as writer:
-        writer.merge(there.options.url, [])
+    import_studies(there.options.url, desk.options.url)
     assert len(study.results().history.phases) == 2
 
 
@@ -339,8 +337,7 @@ def test_a_study_that_two_machines_share_keeps_its_verdicts(
     there = Desk(Options(runs=tmp_path / "there", cpus=1))
     there.run(TEXT)
     study = desk.run(TEXT, most=3)
-    with Writer(desk.options.url) as writer:
-        writer.merge(there.options.url, [])
+    import_studies(there.options.url, desk.options.url)
     assert by_row(study)[HELPS].verdict is Verdict.HELPS
 
 

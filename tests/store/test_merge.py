@@ -14,9 +14,10 @@ from ablate.errors import StoreError, UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event
+from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.store.writer import Writer
 from ablate.study import Study
+from tests.attack.stores import store, without
 from tests.conftest import TINY, Say
 
 
@@ -47,8 +48,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         run(tmp_path / "here", TINY, "other"),
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
-    with Writer(here.url) as writer:
-        found = writer.merge(there.url, [])
+    found = import_studies(there.url, here.url)
     assert (found.studies, found.trials, found.known) == (
         ("tiny",),
         4,
@@ -63,8 +63,7 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         assert (
             len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
         )
-    with Writer(here.url) as writer:
-        again = writer.merge(there.url, ["tiny"])
+    again = import_studies(there.url, here.url, ["tiny"])
     assert (again.studies, again.trials, again.known) == ((), 0, 12)
     declared = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
     assert (
@@ -79,8 +78,7 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
         run(tmp_path / "here", TINY, "other", stop_after=3),
         run(tmp_path / "there", TINY, stop_after=5),
     )
-    with Writer(here.url) as writer:
-        found = writer.merge(there.url, [])
+    found = import_studies(there.url, here.url)
     assert found.known == 3
     assert found.trials == 2
     outcome = pipeline.resume("tiny", here, executor=SimulatedExecutor())
@@ -92,8 +90,7 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
 def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
     there = run(tmp_path / "there", TINY.replace("grid", "grid\nscheduler: asha"))
     here = run(tmp_path / "here", TINY.replace("epochs: 3", "epochs: 1"), "other")
-    with Writer(here.url) as writer:
-        writer.merge(there.url, [])
+    import_studies(there.url, here.url)
     for text in (
         "SELECT status, COUNT(*) FROM study_results WHERE study = 'tiny' GROUP BY 1",
         (
@@ -116,8 +113,7 @@ def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
         run(tmp_path / "here", until, stop_after=8),
         run(tmp_path / "there", until),
     )
-    with Writer(here.url) as writer:
-        writer.merge(there.url, [])
+    import_studies(there.url, here.url)
     assert Study("tiny", here.url).table("json") == Study("tiny", there.url).table(
         "json"
     )
@@ -130,18 +126,15 @@ def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
     before = Study("tiny", here.url).table()
-    with Writer(here.url) as writer:
-        with pytest.raises(
-            StoreError,
-            match="both stores have a study 'tiny', with different declarations",
-        ):
-            writer.merge(there.url, [])
-        with pytest.raises(
-            UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"
-        ):
-            writer.merge(there.url, ["tiney"])
-        with pytest.raises(StoreError, match="no store at"):
-            writer.merge(str(tmp_path / "nowhere.db"), [])
+    with pytest.raises(
+        StoreError,
+        match="both stores have a study 'tiny', with different declarations",
+    ):
+        import_studies(there.url, here.url)
+    with pytest.raises(UnknownName, match="unknown study 'tiney'; did you mean 'tiny'"):
+        import_studies(there.url, here.url, ["tiney"])
+    with pytest.raises(StoreError, match="no store at"):
+        import_studies(str(tmp_path / "nowhere.db"), here.url)
     assert Study("tiny", here.url).table() == before
 
 
@@ -169,8 +162,36 @@ def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     assert (code, said in err) == (0, True)
 
 
-def test_a_missing_store_leaves_none_behind(say: Say, tmp_path: Path) -> None:
-    missing = str(tmp_path / "nothere.db")
-    code, _, err = say("import", missing, "--runs", str(tmp_path / "new"))
-    assert (code, err) == (2, f"error: there is no store at {missing} to import from\n")
-    assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("import", "nothere.db"), "there is no store at nothere.db to import from"),
+        (("import", "http://example.org/x"), "cannot be used"),
+        (("import", "postgresql+psycopg://nobody@127.0.0.1:1/x"), "cannot be opened"),
+        (("import", "tiny.yaml"), "is not a SQLite database"),
+        (("import", "sqlite://"), "is a database in memory"),
+        (("import", "good.db", "tiney"), "unknown study 'tiney'; did you mean 'tiny'"),
+        (("import", "damaged.db"), "trials.epochs has the value 'x'"),
+        (
+            ("run", "tiny.yaml", "--executor", "inline", "--checkpoints", "nope://x"),
+            "--checkpoints nope://x",
+        ),
+    ],
+)
+def test_a_refused_command_leaves_no_store_behind(
+    say: Say, words: tuple[str, ...], says: str
+) -> None:
+    store(Path("good.db"))
+    without("UPDATE trials SET epochs = 'x'")(Path("damaged.db"))
+    code, _, err = say(*words, "--runs", "new")
+    assert code == 2
+    assert says in err
+    assert not Path("new").exists()
+
+
+def test_only_the_damaged_store_is_blamed(say: Say) -> None:
+    store(Path("good.db"))
+    without("DROP TABLE cells")(Path("damaged.db"))
+    code, _, err = say("import", "good.db", "--store", "damaged.db")
+    assert (code, "cannot be imported" in err) == (2, False)
+    assert "the store is damaged: it has no table 'cells'" in err

@@ -19,8 +19,8 @@ from ablate.plan import make_plan
 from ablate.records import CorrectImages, Trial
 from ablate.report.new_images import mean_squares
 from ablate.scheduling.cost_cache import CostCache
+from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.store.writer import Writer
 from ablate.study import Study
 from ablate.training import Training
 from tests.conftest import TINY, RunText, Say
@@ -171,8 +171,7 @@ def test_images_as_a_frame(studied: Options) -> None:
 
 def test_an_import_brings_the_images(studied: Options, tmp_path: Path) -> None:
     other = Options(runs=tmp_path / "other")
-    with Writer(other.url) as writer:
-        writer.merge(studied.url, [])
+    import_studies(studied.url, other.url)
     with Reader(studied.url) as reader:
         wanted = reader.correct_images("tiny")
     with Reader(other.url) as reader:

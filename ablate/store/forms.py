@@ -1,0 +1,64 @@
+"""The forms of the JSON values in the store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from ablate import space_data
+from ablate.records import SOURCES, Recipe
+
+RECIPE = frozenset(field.name for field in fields(Recipe))
+
+
+def is_level(value: Any) -> bool:
+    """Whether a value is a level of a factor: a finite number, a text or a boolean."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, bool | int | str)
+
+
+def is_settings(value: Any) -> bool:
+    """Whether a value maps names to levels."""
+    return isinstance(value, dict) and all(map(is_level, value.values()))
+
+
+def is_recipe(value: Any) -> bool:
+    """Whether a value maps fields of a recipe to their values."""
+    return is_settings(value) and value.keys() <= RECIPE and "epochs" in value
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value maps names to values."""
+    return isinstance(value, dict)
+
+
+def is_versions(value: Any) -> bool:
+    """Whether a value maps names of parts to their versions."""
+    return isinstance(value, dict) and all(
+        isinstance(version, str) for version in value.values()
+    )
+
+
+def is_sources(value: Any) -> bool:
+    """Whether a value lists what a seed decides."""
+    return isinstance(value, list) and all(source in SOURCES for source in value)
+
+
+def is_seeds(value: Any) -> bool:
+    """Whether a value is a list of seeds."""
+    return isinstance(value, list) and all(type(seed) is int for seed in value)
+
+
+def is_numbers(value: Any) -> bool:
+    """Whether a value is a vector or a matrix."""
+    if not isinstance(value, list):
+        return False
+    rows = value if all(isinstance(row, list) for row in value) else [value]
+    return all(isinstance(number, int | float | None) for row in rows for number in row)
+
+
+def is_space(value: Any) -> bool:
+    """Whether a value describes a space."""
+    return isinstance(value, dict) and space_data.is_valid(value)
