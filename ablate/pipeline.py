@@ -35,6 +35,7 @@ from ablate.records import (
     COST_REVISION,
     WITH_RESULT,
     Cell,
+    EarlyStop,
     Ended,
     Event,
     Job,
@@ -45,6 +46,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.scheduling.cost_cache import Count
+from ablate.scheduling.first_failures import FirstFailures
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview, make_preview, propose
 from ablate.scheduling.queue import Queue, Searched, Source
@@ -79,6 +81,8 @@ class Outcome:
         interrupted: whether trials or proposals are left for another run.
         undiagnosed: completed trials that still lack the requested diagnostics.
         exhausted: the limit of the budget that ended the run, as `--max-trials 20`.
+        gave_up: the error in which all of the first trials ended, so that the run
+            stopped; empty if it did not.
     """
 
     study: str
@@ -90,6 +94,7 @@ class Outcome:
     interrupted: bool
     undiagnosed: int = 0
     exhausted: str = ""
+    gave_up: str = ""
 
 
 @dataclass
@@ -176,6 +181,11 @@ def run(
                 hooks,
                 _checkpoint_remover(declared, options, store),
                 _meter(declared, options, store),
+                FirstFailures(
+                    is_first=not any(
+                        trial.status in WITH_RESULT for trial in preview.known.values()
+                    )
+                ),
             )
             # Whether all trials have been handed out, and all cells proposed.
             all_handed_out = True
@@ -350,7 +360,7 @@ def _train(
     executor.run(
         _order(preview, options, jobs),
         recorder.record,
-        lambda: hooks.stop() or recorder.meter.must_stop,
+        recorder.must_stop,
     )
     # An earlier search of this study may have stored more cells than this one.
     if source.has_ended and isinstance(source, Searched):
@@ -388,6 +398,18 @@ def _queue(
     # A confirmation is trained to its end, whatever the scheduler of the search is.
     confirming = declared.confirmation_seeds
 
+    # A search may drop its row 0 like any other cell; the verdicts of a design need it.
+    reference = set[str]()
+    if declared.strategy is None:
+        reference = {
+            trial.hash for trial in (preview.full_plan or preview.plan).cells[0].trials
+        }
+
+    def early_stop(trial: Trial) -> EarlyStop:
+        if trial.seed in confirming:
+            return "apart"
+        return "compared" if trial.hash in reference else "allowed"
+
     def job(trial: Trial) -> Job:
         known = preview.known
         if grows or store.writer.shared:
@@ -403,7 +425,7 @@ def _queue(
             beginnings=store.reader.beginnings(trial),
             keep=declared.keep,
             sources=registry.sources(),
-            may_stop=trial.seed not in confirming,
+            early_stop=early_stop(trial),
         )
 
     return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)
@@ -486,6 +508,7 @@ def _outcome(
         interrupted=not all_handed_out or unfinished > 0,
         undiagnosed=undiagnosed,
         exhausted=recorder.meter.exhausted,
+        gave_up=recorder.failures.error,
     )
 
 
@@ -497,6 +520,7 @@ class _Recorder:
         remove_checkpoint_of: receives the hash of a completed trial once its result is
             stored.
         meter: counts what the run uses of its budget.
+        failures: notices that the first trials fail in the same way.
         ended: the last status of each trial that ended.
         returned: receives the hash of a trial that came back without a result.
     """
@@ -505,9 +529,14 @@ class _Recorder:
     hooks: Hooks
     remove_checkpoint_of: Callable[[str], None]
     meter: BudgetMeter
+    failures: FirstFailures
     ended: dict[str, Status] = field(default_factory=dict)
     returned: Callable[[str], None] = lambda key: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def must_stop(self) -> bool:
+        """Whether the run is to end before all trials are trained."""
+        return self.hooks.stop() or self.meter.must_stop or bool(self.failures.error)
 
     def record(self, event: Event) -> None:
         with self._lock:
@@ -516,6 +545,7 @@ class _Recorder:
                 self.returned(event.trial)
                 return
             self.meter.count(event)
+            self.failures.count(event)
             if isinstance(event, Ended):
                 self._end(event)
             # Under the lock, so that a hook receives one event at a time.

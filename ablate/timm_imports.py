@@ -33,4 +33,5 @@ class _Refusal:
 
 def refuse_wandb() -> None:
     """Makes later imports of timm in this process leave wandb out."""
-    sys.meta_path.insert(0, _Refusal())
+    if not any(isinstance(finder, _Refusal) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Refusal())

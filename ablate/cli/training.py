@@ -177,6 +177,8 @@ def _train(start: Any, options: Options, form: Format) -> None:
         how += f" --ray-address {options.ray_address}"
     how += "".join(f" --log {service}" for service in options.log)
     study = Study(outcome.study, options.url)
+    if outcome.gave_up:
+        _end_hopeless(outcome, how)
     if outcome.interrupted:
         _end_early(study, outcome, options, form, how)
     show(study.results_table(), form.value)
@@ -192,6 +194,20 @@ def _train(start: Any, options: Options, form: Format) -> None:
         tell(f"{done}, {outcome.failed} failed: {why}")
         raise typer.Exit(1)
     tell(f"{done}{_next(study)}")
+
+
+def _end_hopeless(outcome: Outcome, how: str) -> NoReturn:
+    """Says why the first trials were the last ones; exits."""
+    again = advice.command("resume", outcome.study) + how
+    tell(
+        f"Stopped: the first {outcome.failed} trials ended in the same error before any"
+        f" metric, so {outcome.unfinished} others were not tried: {outcome.gave_up}"
+    )
+    tell(
+        f"See all of it with: {advice.command('status', outcome.study)}. When the cause"
+        f" is corrected, go on with: {again}"
+    )
+    raise typer.Exit(1)
 
 
 def _end_early(

@@ -71,7 +71,7 @@ class InlineExecutor:
     ) -> bool:
         """Trains one job, epoch by epoch. Returns False if the user stopped it."""
         if rule is not None:
-            rule.add(job.trial.hash, job.history, may_stop=job.may_stop)
+            rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
         work = TrialRun(job, self.name)
         try:
             events = work.start()

@@ -105,7 +105,7 @@ class SimulatedExecutor:
                 if job is None:
                     break
                 if rule is not None:
-                    rule.add(job.trial.hash, job.history, may_stop=job.may_stop)
+                    rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
                 place = Place(self.name, "simulated", 0, "cpu", job.resources.threads)
                 emit(Started(job.trial.hash, place, len(job.history)))
                 heapq.heappush(

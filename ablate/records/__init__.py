@@ -39,7 +39,7 @@ from ablate.records.model import (
     Architecture,
     Cost,
 )
-from ablate.records.order import Job, Order
+from ablate.records.order import EarlyStop, Job, Order
 from ablate.records.plan import Cell, Plan, Role
 from ablate.records.recipe import LOSSES, Recipe
 from ablate.records.results import CellResult, Provenance, StudyResults
@@ -114,6 +114,7 @@ __all__ = [
     "Design",
     "Diagnostics",
     "Direction",
+    "EarlyStop",
     "Ended",
     "Epoch",
     "Event",

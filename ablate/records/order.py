@@ -11,6 +11,8 @@ from ablate.records.sections import Diagnostics, Keep, Resources, Scheduler
 from ablate.records.trial import Trial
 from ablate.user_modules import Source
 
+EarlyStop = Literal["allowed", "compared", "apart"]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -31,8 +33,10 @@ class Job:
     keep: Keep = "last"
     # The files of the user's parts, which a worker loads too.
     sources: tuple[Source, ...] = ()
-    # Whether a scheduler may stop it early.
-    may_stop: bool = True
+    # Whether a scheduler may stop it early. Row 0 of a design is `compared`, but never
+    # stopped, because every verdict needs it. A confirmation is `apart`: it is not
+    # compared with the others either.
+    early_stop: EarlyStop = "allowed"
 
 
 @dataclass(frozen=True)

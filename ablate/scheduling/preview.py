@@ -117,20 +117,26 @@ def make_preview(
         known_rows = _known_rows(full_plan or plan, known, history, reader)
         # As `store.history.with_cells` does it for a study that is stored.
         history = replace(history, had_results=_had_results(plan, known, history))
-    to_train = tuple(
+    to_train = [
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
-    )
+    ]
+    # Trials that have failed come last: others may not fail.
+    to_train.sort(key=lambda trial: _has_failed(known.get(trial.hash)))
     return Preview(
         plan=plan,
         known=known,
-        to_train=to_train,
-        seconds=_seconds(plan, to_train, reader, options, probe=probe),
+        to_train=tuple(to_train),
+        seconds=_seconds(plan, tuple(to_train), reader, options, probe=probe),
         more_cells=more,
         full_plan=full_plan,
         history=history,
         known_rows=known_rows,
         changes=changes,
     )
+
+
+def _has_failed(known: Known | None) -> bool:
+    return known is not None and known.status == Status.FAILED
 
 
 def _had_results(plan: Plan, known: Mapping[str, Known], history: History) -> bool:

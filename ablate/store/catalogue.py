@@ -20,7 +20,12 @@ from ablate.errors import (
 )
 from ablate.records import Space, Status
 from ablate.space_data import from_data
-from ablate.store.database import BUSY_SECONDS, open_reader, sqlite_file
+from ablate.store.database import (
+    BUSY_SECONDS,
+    LostConnection,
+    open_reader,
+    sqlite_file,
+)
 from ablate.store.questions import (
     TooLong,
     ask_postgresql,
@@ -373,6 +378,7 @@ class Catalogue:
 
 def _readable(context: Any) -> None:
     """Turns an error of the database into a message for the user."""
-    raise StoreError(
+    kind = LostConnection if context.is_disconnect else StoreError
+    raise kind(
         f"the store cannot be read: {context.original_exception}"
     ) from context.original_exception

@@ -11,10 +11,10 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -43,6 +43,8 @@ from ablate.store.tables import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+T = TypeVar("T")
 
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
@@ -351,6 +353,21 @@ def _readable_errors(url: str) -> Iterator[None]:
         raise StoreError(
             f"the store {masked(url)} cannot be opened: {reason}{again}"
         ) from None
+
+
+def patiently(transact: Callable[[], T]) -> T:
+    """Does a transaction, again if a restart of the server has ended its connection.
+
+    It must be one that may be done twice.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return transact()
+        except LostConnection:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
 
 
 @contextmanager

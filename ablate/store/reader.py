@@ -28,6 +28,7 @@ from ablate.records import (
 )
 from ablate.redeclared import changes
 from ablate.space_data import chance_of, metrics_of
+from ablate.store.database import patiently
 from ablate.store.declarations import (
     Declaration,
     declarations_of,
@@ -83,6 +84,9 @@ class Reader(TrialReader):
     ) -> dict[str, Known]:
         """Returns state and epochs of those trials that the store has."""
         wanted = list(hashes)
+        return patiently(lambda: self._known(wanted, with_epochs=with_epochs))
+
+    def _known(self, wanted: list[str], *, with_epochs: bool) -> dict[str, Known]:
         trials_known = dict[str, Known]()
         with self._engine.connect() as connection:
             for start in range(0, len(wanted), CHUNK):
@@ -123,8 +127,12 @@ class Reader(TrialReader):
             .where(trials.c.epochs < trial.recipe.epochs, trials.c.epochs_done > 0)
             .order_by(trials.c.epochs.desc())
         )
-        with self._engine.connect() as connection:
-            matches = connection.execute(wanted).all()
+
+        def read() -> Sequence[Any]:
+            with self._engine.connect() as connection:
+                return connection.execute(wanted).all()
+
+        matches = patiently(read)
         return tuple(
             row.hash for row in matches if row.hash == _shorter(trial, row.epochs).hash
         )

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
-from typing import Literal, TypeVar
+from typing import Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -49,13 +48,11 @@ from ablate.records import (
     Status,
 )
 from ablate.store.database import (
-    BUSY_SECONDS,
-    RETRY_SECONDS,
-    LostConnection,
     clock,
     exclude_drivers,
     fold_log,
     open_writer,
+    patiently,
     sqlite_file,
     write_transaction,
 )
@@ -78,7 +75,6 @@ from ablate.store.wide_views import put_declared
 # A driver that does not extend its leases for this long loses its trials to others.
 LEASE_SECONDS = seconds("ABLATE_LEASE_SECONDS", 60)
 Claim = Literal["granted", "taken", "known"]
-T = TypeVar("T")
 
 
 class Heart:
@@ -349,7 +345,7 @@ class Writer:
             # The file lock excludes other writers, so no result can have arrived since
             # the trial was looked up.
             return "granted"
-        return _patiently(lambda: self._lease(trial, results))
+        return patiently(lambda: self._lease(trial, results))
 
     def _lease(self, trial: str, results: Sequence[Status]) -> Claim:
         with write_transaction(self._engine) as connection:
@@ -407,7 +403,7 @@ class Writer:
                 self._events.put(connection, happened)
             return True
 
-        is_stored = _patiently(put)
+        is_stored = patiently(put)
         if isinstance(happened, Ended):
             fold_log(self._engine)
         return is_stored
@@ -426,21 +422,6 @@ class Writer:
         return bool(
             fence == self._fences[trial] if trial in self._fences else owner is None
         )
-
-
-def _patiently(transact: Callable[[], T]) -> T:
-    """Does a transaction, again if a restart of the server has ended its connection.
-
-    Every event and lease may be stored twice.
-    """
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return transact()
-        except LostConnection:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
 
 
 def _digest(space: Space) -> str:

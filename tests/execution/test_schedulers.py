@@ -234,7 +234,22 @@ def test_a_trial_that_may_not_be_stopped_is_not_compared() -> None:
     peers = {f"peer{n}": flat(80.0 + n, 9) for n in range(4)}
     rule = make_stopping_rule(order(Scheduler("asha", 1, 3), peers))
     assert rule is not None
-    rule.add("exempt", (), may_stop=False)
+    rule.add("exempt", (), early_stop="apart")
     assert not rule.stops("exempt", flat(10.0, 9))
     rule.add("bad", ())
     assert rule.stops("bad", flat(10.0, 1))
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "hyperband", "median"])
+def test_row_0_counts_for_the_others_and_is_never_stopped(scheduler: str) -> None:
+    said = (
+        Scheduler(scheduler, 1, 3) if scheduler != "median" else Scheduler("median", 1)
+    )
+    peers = {f"peer{n}": flat(80.0 + n, 9) for n in range(6)}
+    rule = make_stopping_rule(order(said, peers))
+    assert rule is not None
+    rule.add("row 0", (), early_stop="compared")
+    for epochs in range(1, 10):
+        assert not rule.stops("row 0", flat(10.0, epochs))
+    rule.add("bad", ())
+    assert any(rule.stops("bad", flat(5.0, epochs)) for epochs in range(1, 10))

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from ablate import space
 from ablate.errors import StoreError
@@ -118,13 +119,17 @@ def test_a_restart_of_the_server_is_waited_for(
         thread.join()
         assert len(restarts) == 4
         assert (outcome.trained, outcome.failed, outcome.unfinished) == (8, 0, 0)
-        with Reader(url) as reader:
-            _, rows = reader.query(
-                "SELECT trial_hash, COUNT(*), COUNT(DISTINCT number) FROM epochs"
-                " GROUP BY trial_hash"
-            )
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            rows = connection.execute(
+                text(
+                    "SELECT trial_hash, COUNT(*), COUNT(DISTINCT number) FROM epochs"
+                    " GROUP BY trial_hash"
+                )
+            ).all()
+        engine.dispose()
         assert len(rows) == 8
-        assert {(count, numbers) for _, count, numbers in rows} == {(rows[0][1],) * 2}
+        assert {(count, numbers) for _, count, numbers in rows} == {(20, 20)}
 
 
 def test_an_address_where_no_server_listens_is_refused_at_once() -> None:

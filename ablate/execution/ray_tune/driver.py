@@ -191,7 +191,7 @@ class _Run:
         if self._rule is None:
             self._slots.ask(slot, Step(REPORT_SECONDS))
         else:
-            self._rule.add(job.trial.hash, job.history, may_stop=job.may_stop)
+            self._rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
 
     def _hear(self, seconds: float) -> None:
         """Waits for answers and forwards what they report."""

@@ -24,7 +24,7 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from ablate.records import Epoch, Order
+from ablate.records import EarlyStop, Epoch, Order
 
 
 @dataclass(frozen=True)
@@ -73,22 +73,27 @@ class StoppingRule:
     def __init__(self, order: Order) -> None:
         self._scheduler = _make(order)
         self._seen = dict[str, int]()
-        # Trials that are trained to their end. They do not count for the others.
-        self._exempt = set[str]()
+        # Trials that are trained to their end.
+        self._kept: dict[str, EarlyStop] = {}
         for key, epochs in sorted(order.peers.items()):
             self.add(key, epochs)
 
     def add(
-        self, key: str, history: tuple[Epoch, ...], *, may_stop: bool = True
+        self,
+        key: str,
+        history: tuple[Epoch, ...],
+        *,
+        early_stop: EarlyStop = "allowed",
     ) -> None:
-        """Adds a trial to compare, with its known epochs.
+        """Adds a trial, with its known epochs.
 
         Args:
-            may_stop: whether it may be stopped. Otherwise it is not compared either.
+            early_stop: whether it may be stopped, and if not, whether the others are
+                compared with it.
         """
-        if not may_stop:
-            self._exempt.add(key)
-        elif key not in self._seen:
+        if early_stop != "allowed":
+            self._kept[key] = early_stop
+        if early_stop != "apart" and key not in self._seen:
             self._seen[key] = 0
             self._scheduler.on_trial_add(None, _Known(key))
             self.stops(key, history)
@@ -98,7 +103,7 @@ class StoppingRule:
 
         Epochs that were seen before are skipped.
         """
-        if key in self._exempt:
+        if self._kept.get(key) == "apart":
             return False
         decided = TrialScheduler.CONTINUE
         for epoch in epochs:
@@ -106,7 +111,12 @@ class StoppingRule:
                 self._seen[key] = epoch.number
                 result = {"epoch": epoch.number, **epoch.metrics}
                 decided = self._scheduler.on_trial_result(None, _Known(key), result)
-        return bool(decided == TrialScheduler.STOP)
+                if key in self._kept:
+                    # The median rule refuses epochs of a trial that it has stopped.
+                    getattr(self._scheduler, "_stopped_trials", set()).discard(
+                        _Known(key)
+                    )
+        return bool(decided == TrialScheduler.STOP) and key not in self._kept
 
 
 def _make(order: Order) -> TrialScheduler:
