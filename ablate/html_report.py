@@ -140,8 +140,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "nothing": "the study has only one row.",
         "policy": (
             f"{results.metric.title}: {policy(declared)}. Differences are paired by"
-            f" seed. {FALSE_VERDICTS}. Each interval is for one row, not adjusted for"
-            f" the number of rows. {no_difference_sentence(results.metric, margin)}"
+            f" seed. {FALSE_VERDICTS}. The intervals of the verdicts are for all rows at"
+            f" once. {no_difference_sentence(results.metric, margin)}"
         ),
         "sections": _sections(study, bool(verdicts), interactive),
         "scripts": Markup("; script-src 'unsafe-inline'") if interactive else "",

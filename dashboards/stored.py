@@ -6,7 +6,6 @@ The connection itself refuses to write.
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import curves_of
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
+from ablate.report.numbers import mean_of
 from ablate.report.tables import Table
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
@@ -172,7 +172,7 @@ def _diagnostic_values(name: str, diagnostic: str, stamp: str) -> Mapping[str, f
         # A search may have added trials since they were read.
         if row["value"] is not None and key is not None:
             by_trial.setdefault(key, []).append(row["value"])
-    return {key: statistics.fmean(values) for key, values in by_trial.items()}
+    return {key: mean_of(values) for key, values in by_trial.items()}
 
 
 def diagnostic_values(name: str, diagnostic: str) -> Mapping[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ablate.records import History, Metric, Plan
 from ablate.report.noise import MOST_ROWS
+from ablate.report.numbers import fixed
 from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
 from ablate.report.verdicts import LEVEL, level_of_look
 from ablate.scheduling.preview import Preview
@@ -48,7 +49,7 @@ def power_lines(shown: Preview) -> list[str]:
         "  mean that its seed has over all rows)",
     ]
     if sd is not None:
-        lines.append(f"  (sd so far: {sd:.{metric.digits}f}{metric.unit})")
+        lines.append(f"  (sd so far: {fixed(sd, metric.digits)}{metric.unit})")
     return lines
 
 
@@ -97,4 +98,4 @@ def _text(size: float, sd: float | None, metric: Metric) -> str:
     text = f"{size:.1f} sd"
     if sd is None:
         return text
-    return f"{text}, or {size * sd:.{metric.digits}f}{metric.unit}"
+    return f"{text}, or {fixed(size * sd, metric.digits)}{metric.unit}"

@@ -24,6 +24,7 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.report.numbers import fixed
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -191,7 +192,7 @@ class Progress:
             )
         if not self._live:
             if happened.status == Status.COMPLETED and value is not None:
-                result = f"{self._word} {value:.{self._digits}f}"
+                result = f"{self._word} {fixed(value, self._digits)}"
             else:
                 result = happened.status.value
             left = self._seconds_left()
@@ -254,7 +255,7 @@ class Progress:
         total = self._all_epochs()
         left = self._seconds_left()
         if self._best:
-            value = f"{self._sign * self._best[0]:.{self._digits}f}"
+            value = fixed(self._sign * self._best[0], self._digits)
             best = f", best {self._word} {value} ({self._best[1]})"
         else:
             best = ""

@@ -22,6 +22,7 @@ import numpy as np
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
+from ablate.report.numbers import scale_of
 from ablate.report.verdicts import Estimate
 
 # The largest number of cells whose means are fitted in one model.
@@ -63,6 +64,11 @@ class Blocks:
                 block = np.array(seeds[1:]) == seed
                 rows.append(np.concatenate([block, self._describe(cell)]))
                 values.append(value)
+        if scale_of(values) != 1:
+            raise AblateError(
+                f"{results.name}: the result {max(values, key=abs):.6g} is too large: its"
+                " square, which measures the spread, is beyond what a float can hold"
+            )
         self._seeds = len(seeds) - 1
         if len(seeds) < 2 or len(self.cells) < 2:
             raise AblateError(
@@ -88,8 +94,8 @@ class Blocks:
         self._variance = float(residuals @ residuals) / self._freedom
         if self.sd <= TINY * max(1.0, float(np.abs(values).max())):
             raise AblateError(
-                f"{results.name}: all seeds of a cell have the same result, which"
-                " contains no information about noise"
+                f"{results.name}: the differences between cells are the same for all"
+                " seeds, which contains no information about noise"
             )
         # The projection onto the row space of X: a contrast is estimable if and only if
         # it lies in there.

@@ -6,7 +6,6 @@ matplotlib (still pictures) and Plotly (interactive pages) draw the same charts.
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layers import Line
+from ablate.report.numbers import drawable, mean_of, sd_of
 from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
@@ -52,6 +52,13 @@ class Series:
     labels: Sequence[str] = ()
     joined: bool = False
     steps: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "low", "high"):
+            values = getattr(self, name)
+            if values is not None:
+                # A frozen record sets its fields this way.
+                object.__setattr__(self, name, drawable(values))
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,9 @@ class Axis:
     values: Sequence[float]
     ticks: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", drawable(self.values))
+
 
 @dataclass(frozen=True)
 class Coordinates:
@@ -139,7 +149,7 @@ def label(results: StudyResults, cell: CellResult) -> str:
 def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
     """Draws a forest plot of the effects, grouped by verdict.
 
-    An effect is a row's difference to row 0, with its 95 % interval.
+    An effect is a row's difference to row 0, with its simultaneous 95 % interval.
     """
     shown = [effect for effect in effects if effect.mean is not None]
     if not shown:
@@ -156,8 +166,9 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         sideways=True,
         zero=True,
         note=(
-            "Bars: 95 % intervals, not adjusted for the number of rows. Colours:"
-            " verdicts, which are adjusted for the number of rows."
+            "Bars: 95 % intervals for all rows at once. Colours: verdicts. A verdict"
+            " beside a bar that crosses 0 comes from the step-down test or from an earlier"
+            " declaration."
         ),
     )
 
@@ -278,12 +289,12 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     for key, cell in cells.items():
         rest.add(_without(key, at_one, at_other))
         if cell.values:
-            mean = statistics.fmean(cell.values.values())
+            mean = mean_of(cell.values.values())
             values.setdefault((key[at_one], key[at_other]), []).append(mean)
     # A mean over only some levels of the other factors would include the effects of
     # those.
     means = {
-        pair: statistics.fmean(means_of_cells)
+        pair: mean_of(means_of_cells)
         for pair, means_of_cells in values.items()
         if len(means_of_cells) == len(rest)
     }
@@ -382,7 +393,7 @@ def _cloud(name: str, cells: Sequence[CellResult], x_of: Mapping[int, float]) ->
     return Series(
         name=name,
         x=[x_of[cell.index] for cell in cells],
-        y=[statistics.fmean(cell.values.values()) for cell in cells],
+        y=[mean_of(cell.values.values()) for cell in cells],
         keys=[cell.index for cell in cells],
         joined=name == "front",
         steps=True,
@@ -412,7 +423,7 @@ def _spread(cell: CellResult) -> float:
     """Standard deviation over seeds; 0 for one seed."""
     if len(cell.values) < 2:
         return 0.0
-    return statistics.stdev(cell.values.values())
+    return sd_of(cell.values.values())
 
 
 def _point_text(
@@ -468,7 +479,7 @@ def coordinates(results: StudyResults) -> Coordinates:
     if any(flops):
         values = [value / unit.size for value in flops]
         axes.append(Axis(f"FLOPs ({unit.letter})", values))
-    means = [statistics.fmean(cell.values.values()) for cell in cells]
+    means = [mean_of(cell.values.values()) for cell in cells]
     axes.append(Axis(results.metric.title, means))
     return Coordinates(results.question, axes, [cell.index for cell in cells])
 

@@ -7,11 +7,11 @@ Their results are those of the fresh seeds alone, and only they get verdicts.
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 
 from ablate.records import CellResult, StudyResults
 from ablate.report.effect import Effect, paired
+from ablate.report.numbers import fixed, mean_of
 from ablate.report.verdicts import Judged, Verdict, Withheld
 
 
@@ -69,7 +69,7 @@ def confirmation_note(results: StudyResults) -> list[str]:
         return []
     digits = results.metric.digits
     told = [
-        f"row {cell.index} {statistics.fmean(cell.search_values.values()):.{digits}f}"
+        f"row {cell.index} {fixed(mean_of(cell.search_values.values()), digits)}"
         for cell in confirmed
     ]
     count = len(results.confirmation_seeds)

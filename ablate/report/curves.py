@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from ablate import advice
@@ -17,6 +16,7 @@ from ablate.records import (
     level_text,
 )
 from ablate.report.charts import Chart, Series, label
+from ablate.report.numbers import mean_of
 from ablate.report.summary import shown_levels
 from ablate.report.wording import change_text
 
@@ -123,7 +123,7 @@ def _curve(
     return Series(
         name=name,
         x=numbers,
-        y=list(map(statistics.fmean, values_of)),
+        y=list(map(mean_of, values_of)),
         low=list(map(min, values_of)),
         high=list(map(max, values_of)),
         keys=[row] * len(numbers),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ablate.records import CellResult, Cost, Level, Status
 from ablate.report.noise import ROUNDING
+from ablate.report.numbers import mean_of, sd_of
 from ablate.report.summary import shown_levels
 from ablate.report.verdicts import Estimate, Judged, Verdict, Withheld
 
@@ -80,6 +80,20 @@ class Effect:
         """Why there is no verdict, although there is an estimate."""
         return self.judged.withheld if self.judged is not None else None
 
+    @property
+    def beyond_interval(self) -> str:
+        """Why a row has a verdict of a difference although its interval contains 0.
+
+        Empty if it is not so.
+        """
+        if self.estimate is None or self.judged is None:
+            return ""
+        if self.verdict not in (Verdict.HELPS, Verdict.HURTS):
+            return ""
+        if not self.estimate.low <= 0 <= self.estimate.high:
+            return ""
+        return "from fewer seeds" if self.judged.kept else "step-down"
+
     def without_verdict(self, why: Withheld) -> Effect:
         """Returns the effect with its estimate and p values, but without a verdict."""
         if self.judged is None:
@@ -107,7 +121,7 @@ def compared(cell: CellResult, reference: CellResult) -> Effect:
             name: level for name, level in levels.items() if level != others.get(name)
         },
         seeds=shared,
-        mean=statistics.fmean(differences) if differences else None,
+        mean=mean_of(differences) if differences else None,
         left_out=dict(sorted(missing.items())),
         cost=cell.cost,
         reference_cost=reference.cost,
@@ -125,7 +139,7 @@ def paired(cell: CellResult, reference: CellResult) -> Effect:
     dust = ROUNDING * max(abs(value) for pair in both for value in pair)
     if max(differences) - min(differences) <= dust:
         return effect
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    error = sd_of(differences) / math.sqrt(len(differences))
     estimate = Estimate.of(effect.mean, error, len(differences) - 1)
     return replace(effect, estimate=estimate)
 

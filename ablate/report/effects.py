@@ -214,6 +214,7 @@ class _Phases:
             # A phase after final seeds has no level of its own.
             level=judged.level or max(one.level for one in before),
             withheld=None,
+            kept=judged.verdict is not verdict,
         )
         return replace(effect, judged=decided, further=None)
 
@@ -342,6 +343,13 @@ def _judged_by_holm(
     effects: Sequence[Effect], direction: Direction, margin: float, level: float
 ) -> list[Effect]:
     """Returns effects that have references of their own, judged as one family."""
+    # Bonferroni's intervals are simultaneous, and Holm's test refines Bonferroni's.
+    effects = [
+        replace(effect, estimate=effect.estimate.at((level or LEVEL) / len(effects)))
+        if effect.estimate
+        else effect
+        for effect in effects
+    ]
     estimates = [effect.estimate for effect in effects if effect.estimate]
     # A row without an estimate counts in the family too: otherwise the verdicts of the
     # others could change when it gets one.

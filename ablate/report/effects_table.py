@@ -15,6 +15,7 @@ from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
+from ablate.report.numbers import fixed
 from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label
 from ablate.report.tables import Table, plain
@@ -39,6 +40,12 @@ OF_ALL_ROWS = (
     "the variance is estimated from all rows, with extra weight for the row itself and"
     " for row 0"
 )
+BEYOND = {
+    "step-down": "step-down: the interval contains 0, and the step-down test decides: it"
+    " leaves out rows that are already decided.",
+    "from fewer seeds": "from fewer seeds: an earlier declaration decided this; over all"
+    " seeds the difference is inconclusive.",
+}
 CONTRIBUTIONS = {
     "alone": "alone: the baseline with only this factor at its full level, minus the"
     " baseline.",
@@ -83,7 +90,7 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = "paired t" if controls or is_single else OF_ALL_ROWS
+    how = _interval_words(controls=controls, is_single=is_single)
     adjusted = _adjusted_text(
         rows=not is_single, holm=controls, later=not results.history.final
     )
@@ -126,6 +133,7 @@ def effects_table(
             f"Primary, tested one after the other by paired t: row"
             f" {', '.join(primary)}. Rows after them are tested if all of them differ."
         )
+    notes += _beyond_notes(effects)
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += withheld_notes(effects, results.history)
@@ -194,6 +202,21 @@ def _apart_note(effects: Sequence[Effect]) -> list[str]:
     ]
 
 
+def _interval_words(*, controls: bool, is_single: bool) -> str:
+    """Returns what the intervals of a table of effects are, in words."""
+    if is_single:
+        return "paired t"
+    if controls:
+        return "paired t, for all rows at once"
+    return f"for all rows at once; {OF_ALL_ROWS}"
+
+
+def _beyond_notes(effects: Sequence[Effect]) -> list[str]:
+    """Returns why some verdicts say more than the intervals beside them."""
+    reasons = {effect.beyond_interval for effect in effects}
+    return [BEYOND[reason] for reason in BEYOND if reason in reasons]
+
+
 def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
     """Returns what p values are adjusted for, and how.
 
@@ -242,8 +265,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images,"
         " paired by seed and image, with 95 % intervals (Student's t on the row's own"
-        " differences, while most verdicts use a variance that is estimated from all"
-        " rows). these images: the interval for other seeds on the same test images."
+        " differences, for this row alone; the intervals of the verdicts are for all"
+        " rows at once). these images: the interval for other seeds on the same test images."
         " new images: the interval for other seeds on other test images. The interval"
         " for new images is never narrower than that for these images, and with few"
         " seeds often equal to it.",
@@ -314,7 +337,7 @@ def _difference(effect: Effect, metric: Metric) -> str:
         return interval_text(effect.estimate, metric)
     if effect.mean is None:
         return ""
-    return f"{effect.mean:+.{metric.digits}f}"
+    return fixed(effect.mean, metric.digits, signed=True)
 
 
 def terms_table(

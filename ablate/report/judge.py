@@ -84,7 +84,8 @@ class Judge:
         )
         if family is None:
             return whole
-        tests = family.tests(self.margin, LEVEL)
+        # A phase without a level shows the interval that it would have.
+        tests = family.tests(self.margin, level or LEVEL)
         gates = self._gates(cells, reference, decided)
         before = dict(zip(gates, [0.0, *gates.values()], strict=False))
         for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
@@ -156,6 +157,7 @@ class Judge:
         """
         effect = replace(paired(cell, reference), primary=True)
         assert effect.estimate is not None, "a row with a test has an estimate"
+        effect = replace(effect, estimate=effect.estimate.at(level or LEVEL))
         return self._with_verdict(effect, p, test.p_same, level, blocked_by=blocked_by)
 
     def _judged(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.records import StudyResults
+from ablate.report.numbers import mean_of
 from ablate.report.summary import level_label, shown_levels
 from ablate.report.tables import Table
 
@@ -68,7 +68,7 @@ def _mean(values: Sequence[Any]) -> Any:
     """Returns the mean of numbers, or of lists entry by entry."""
     if isinstance(values[0], list):
         return [_mean(entries) for entries in zip(*values, strict=True)]
-    return statistics.fmean(values)
+    return mean_of(values)
 
 
 def layers_table(diagnostic: str, about: str, lines: Sequence[Line]) -> Table:

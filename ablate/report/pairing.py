@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ablate.records import CellResult, StudyResults
+from ablate.report.numbers import scale_of
 
 # Fewer rows or seeds say nothing of what seeds have in common.
 FEWEST = 3
@@ -34,6 +35,7 @@ def seed_share(results: StudyResults) -> float | None:
         return None
     seeds = sorted(shared)
     values = np.array([_values(cell, seeds) for cell in cells])
+    values /= scale_of(values.flat)
     rows, count = values.shape
     centred = values - values.mean(axis=1, keepdims=True)
     common = centred.mean(axis=0)

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +21,7 @@ from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
+from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.results_table import (
     COST_HEADINGS,
     comparisons,
@@ -297,7 +297,7 @@ class _PaperTable:
     def _mean(self, row: Row) -> str:
         if row.mean is None:
             return "--"
-        text = f"{row.mean:.{self._digits}f}"
+        text = _number(row.mean, self._digits)
         if row.sd is not None:
             text += rf" \pm {self._sd(row.sd)}"
         if row.index in self._best and len(self._rows) > 1:
@@ -310,16 +310,16 @@ class _PaperTable:
         # An older trial may lack a metric that was added later.
         if not values or len(values) != row.n:
             return "--"
-        text = f"{statistics.fmean(values):.{metric.digits}f}"
+        text = _number(mean_of(values), metric.digits)
         if len(values) > 1:
-            text += rf" \pm {statistics.stdev(values):.{metric.digits}f}"
+            text += rf" \pm {_number(sd_of(values), metric.digits)}"
         return f"${text}$"
 
     def _sd(self, sd: float) -> str:
         """Returns a standard deviation, padded to the width of the largest one."""
-        text = f"{sd:.{self._digits}f}"
+        text = _number(sd, self._digits)
         widest = max(
-            len(f"{row.sd:.{self._digits}f}")
+            len(_number(row.sd, self._digits))
             for row in self._rows
             if row.sd is not None
         )
@@ -329,7 +329,7 @@ class _PaperTable:
     def _difference(self, row: Row) -> str:
         if row.delta is None:
             return "ref." if row.role == "reference" else "--"
-        text = f"${row.delta:+.{self._digits}f}$"
+        text = f"${_number(row.delta, self._digits, signed=True)}$"
         if _is_decided(self._effects.get(row.index)):
             text += r"\rlap{$^{*}$}"
         return text
@@ -337,9 +337,9 @@ class _PaperTable:
     def _gain(self, row: Row) -> str:
         if row.gain is None:
             return "--"
-        text = f"{row.gain:+.{self._digits}f}"
+        text = _number(row.gain, self._digits, signed=True)
         if row.gain_sd is not None:
-            text += rf" \pm {row.gain_sd:.{self._digits}f}"
+            text += rf" \pm {_number(row.gain_sd, self._digits)}"
         return f"${text}$"
 
     def _printed(self, row: Row) -> str:
@@ -443,7 +443,7 @@ def _cost(row: Row, name: str, unit: Unit, decimals: int) -> str:
     value = getattr(row.cost, name) if row.cost is not None else 0
     if not value:
         return "--"
-    text = f"{value / unit.size:.{decimals}f}"
+    text = _number(value / unit.size, decimals)
     return text if float(text) else f"{value / unit.size:.1g}"
 
 
@@ -465,3 +465,11 @@ def labels_of(words: Iterable[str]) -> dict[str, str]:
             )
         labels[name] = label
     return labels
+
+
+def _number(value: float, digits: int, *, signed: bool = False) -> str:
+    """Returns a number for a formula; a long one as 1.8 times a power of ten."""
+    mantissa, _, exponent = fixed(value, digits, signed=signed).partition("e+")
+    if not exponent:
+        return mantissa
+    return rf"{mantissa} \times 10^{{{int(exponent)}}}"

@@ -6,7 +6,6 @@ The front has the cells that no other cell dominates.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
+from ablate.report.numbers import fixed, mean_of
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
@@ -71,7 +71,7 @@ class Plane:
     def text(self, name: str, value: float) -> str:
         """Returns a value of an objective as the table shows it."""
         if name == self.results.metric.name:
-            return f"{value:.{self.results.metric.digits}f}"
+            return fixed(value, self.results.metric.digits)
         return self.units[name].text(int(value))
 
     def texts(self, values: Iterable[float]) -> list[str]:
@@ -180,7 +180,7 @@ def _is_completed(cell: CellResult) -> bool:
 
 
 def _point(cell: CellResult, objectives: Iterable[str], metric: str) -> list[float]:
-    mean = statistics.fmean(cell.values.values())
+    mean = mean_of(cell.values.values())
     return [
         mean if name == metric else float(getattr(cell.cost, name))
         for name in objectives

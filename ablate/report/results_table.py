@@ -15,6 +15,7 @@ from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
+from ablate.report.numbers import fixed
 from ablate.report.summary import (
     Row,
     factor_label,
@@ -283,7 +284,7 @@ def _difference(row: Row, effect: Effect | None, digits: int) -> str:
     decided = effect is not None and effect.verdict in (Verdict.HELPS, Verdict.HURTS)
     star = "*" if decided else ""
     seeds = f", n={row.paired}" if row.paired not in (0, row.n) else ""
-    return f" ({row.delta:+.{digits}f}{star}{seeds})"
+    return f" ({fixed(row.delta, digits, signed=True)}{star}{seeds})"
 
 
 def _data(
@@ -332,8 +333,7 @@ def _with_sd(
 ) -> str:
     if mean is None:
         return ""
-    sign = "+" if signed else ""
-    text = f"{mean:{sign}.{digits}f}"
+    text = fixed(mean, digits, signed=signed)
     if sd is None:
         return text
-    return f"{text} ± {sd:.{digits}f}"
+    return f"{text} ± {fixed(sd, digits)}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from ablate.report import student
 from ablate.report.noise import ALONE_GAIN, Family
+from ablate.report.numbers import scale_of
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -38,8 +39,10 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     from 0 or stays within the margin. Equal arguments give equal numbers.
     """
     n = family.counts[row]
-    mean = float(family.found.mean[row])
-    known = n * float(family.found.error[row]) ** 2
+    scale = scale_of([family.found.mean[row], family.found.error[row]])
+    margin = margin / scale
+    mean = float(family.found.mean[row]) / scale
+    known = n * (float(family.found.error[row]) / scale) ** 2
     freedom = family.freedom(row)
     generator = np.random.default_rng(0)
     variance = known * freedom / generator.chisquare(freedom, DRAWS)

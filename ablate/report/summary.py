@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from ablate.records import (
     level_text,
 )
 from ablate.report.collapse import collapsed_seeds
+from ablate.report.numbers import mean_of, sd_of
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def _against(
     return replace(
         row,
         control=control.index,
-        gain=statistics.fmean(gains) if gains else None,
-        gain_sd=statistics.stdev(gains) if len(gains) > 1 else None,
+        gain=mean_of(gains) if gains else None,
+        gain_sd=sd_of(gains) if len(gains) > 1 else None,
     )
 
 
@@ -147,11 +147,11 @@ def _row(
         role=cell.role,
         levels=shown_levels(cell),
         n=len(values),
-        mean=statistics.fmean(values) if values else None,
-        sd=statistics.stdev(values) if len(values) > 1 else None,
+        mean=mean_of(values) if values else None,
+        sd=sd_of(values) if len(values) > 1 else None,
         paired=len(shared),
-        delta=statistics.fmean(differences) if differences else None,
-        delta_sd=statistics.stdev(differences) if len(differences) > 1 else None,
+        delta=mean_of(differences) if differences else None,
+        delta_sd=sd_of(differences) if len(differences) > 1 else None,
         cost=source.cost,
         note=_note(cell, source, collapsed),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -34,8 +34,9 @@ class Verdict(StrEnum):
 class Estimate:
     """A difference of means.
 
-    It has the value, 95 % confidence interval, standard error, degrees of freedom and
-    two-sided p value.
+    It has the value, confidence interval, standard error, degrees of freedom and
+    two-sided p value. The interval of an estimate in a family is as wide as the family
+    and the level of its study demand.
     """
 
     value: float
@@ -57,6 +58,11 @@ class Estimate:
             freedom,
             float(2 * student.probability(freedom, -abs(value) / error)),
         )
+
+    def at(self, level: float) -> Estimate:
+        """Returns the estimate with the interval of Student's t at 1 minus this level."""
+        half = float(student.quantile(self.freedom, 1 - level / 2)) * self.error
+        return replace(self, low=self.value - half, high=self.value + half)
 
     def p_same(self, margin: float) -> float:
         """Returns the p value against a true difference of at least the margin.
@@ -94,6 +100,7 @@ class Judged:
         level: the level that an unadjusted p value is compared with; 0 for a row that
             is in no family.
         withheld: why the verdict is `inconclusive` whatever the p values are.
+        kept: whether an earlier phase of the study has decided it.
     """
 
     p: float
@@ -101,6 +108,7 @@ class Judged:
     verdict: Verdict
     level: float
     withheld: Withheld | None = None
+    kept: bool = False
 
 
 def rescaled(p: float, level: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from ablate.records import (
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
+from ablate.report.numbers import fixed, mean_of
 from ablate.report.seeds_needed import MOST
 from ablate.report.summary import factor_label, level_label
 from ablate.report.units import unit_for
@@ -99,10 +99,11 @@ def rows_text(rows: Sequence[int]) -> str:
 def interval_text(estimate: Estimate, metric: Metric) -> str:
     """Returns an estimate as `+0.80 (+0.61 to +0.99)`."""
     digits = metric.digits
-    return (
-        f"{estimate.value:+.{digits}f} ({estimate.low:+.{digits}f} to"
-        f" {estimate.high:+.{digits}f})"
+    value, low, high = (
+        fixed(number, digits, signed=True)
+        for number in (estimate.value, estimate.low, estimate.high)
     )
+    return f"{value} ({low} to {high})"
 
 
 def cost_text(effect: Effect) -> str:
@@ -186,20 +187,16 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
         if effect.withheld is Withheld.NOT_CONFIRMED:
             said = WITHHELD[effect.withheld]
         return (
-            f"{what}: {said}, {effect.mean:+.{digits}f}{unit}{cost}"
+            f"{what}: {said}, {fixed(effect.mean, digits, signed=True)}{unit}{cost}"
             f" ({seeds}: {why} no information about noise)."
         )
-    low, high = sorted((abs(effect.estimate.low), abs(effect.estimate.high)))
-    size = (
-        f"{abs(effect.estimate.value):.{digits}f}{unit} (95 % interval {low:.{digits}f}"
-        f" to {high:.{digits}f}, {seeds})"
-    )
-    if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
-        return f"{what} {effect.verdict} by {size}{cost}."
     range_ = (
         f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]},"
         f" {seeds})"
     )
+    if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
+        why = BEYOND_INTERVAL.get(effect.beyond_interval, "")
+        return f"{what} {effect.verdict}: {range_}{cost}{why}."
     if effect.verdict is Verdict.SAME:
         return (
             f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
@@ -207,6 +204,15 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
     if effect.withheld is not None:
         return f"{what}: {WITHHELD[effect.withheld]}; the difference is {range_}{cost}."
     return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
+
+
+# Why a verdict says more than the interval beside it, as the end of a sentence.
+BEYOND_INTERVAL = {
+    "step-down": "; the interval is for all rows at once and contains 0, and the"
+    " step-down test decides",
+    "from fewer seeds": "; an earlier declaration with fewer seeds decided this, and over"
+    " all seeds the difference is inconclusive",
+}
 
 
 def _prediction(further: int | None) -> str:
@@ -357,7 +363,7 @@ def _mean_without(
     if not kept or not lost:
         return None
     cell, other = by_row[effect.row].values, by_row[effect.against].values
-    return statistics.fmean(cell[seed] - other[seed] for seed in kept)
+    return mean_of(cell[seed] - other[seed] for seed in kept)
 
 
 def _without_estimate(effect: Effect) -> str:
@@ -371,7 +377,8 @@ def _without_estimate(effect: Effect) -> str:
 def verdict_text(effect: Effect) -> str:
     """Returns the verdict as a cell of a table."""
     if effect.verdict is not Verdict.INCONCLUSIVE:
-        return str(effect.verdict)
+        beyond = effect.beyond_interval
+        return f"{effect.verdict} ({beyond})" if beyond else str(effect.verdict)
     if effect.withheld is not None:
         return str(effect.withheld)
     if effect.estimate is None:

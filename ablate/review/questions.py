@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from ablate.records import (
 )
 from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
+from ablate.report.numbers import fixed, mean_of
 from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text, rows_text
@@ -264,7 +264,7 @@ def _not_confirmed(study: Read) -> Iterator[Finding]:
     if strategy is None or strategy.confirm:
         return
     means = {
-        cell.index: statistics.fmean(cell.values.values())
+        cell.index: mean_of(cell.values.values())
         for cell in study.results.cells
         if cell.values
     }
@@ -348,7 +348,8 @@ def _few_seeds_text(study: Read, effects: Sequence[Effect]) -> str:
     for effect in effects[:MOST_NAMED]:
         count = len(effect.seeds)
         seeds = "seed" if count == 1 else "seeds"
-        difference = f"{effect.mean:+.{metric.digits}f}{metric.unit}"
+        assert effect.mean is not None, "a row with seeds has a mean"
+        difference = f"{fixed(effect.mean, metric.digits, signed=True)}{metric.unit}"
         change = change_text(effect.changed)
         texts.append(f"row {effect.row} ({change}: {difference} on {count} {seeds})")
     if len(effects) > MOST_NAMED:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import operator
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablate.errors import StoreError
 from ablate.records import RESOLVED, Cell, Cost, Epoch, Known, Space, Status, Trial
+from ablate.report.numbers import mean_of
 from ablate.scheduling.strategies import CellOutcome
 
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
@@ -78,7 +78,7 @@ class CellOutcomes:
         ]
         if not values:
             return 0, 0.0
-        return len(values), statistics.fmean(values)
+        return len(values), mean_of(values)
 
     def _front(self, cells: Sequence[Cell]) -> list[int]:
         """Returns the cells, other than row 0, that no other cell dominates."""
@@ -161,7 +161,7 @@ class CellOutcomes:
                     for t in self.needs(cell)[0]
                 }
                 if len(values) == len(cell.trials):
-                    by_mean.setdefault(statistics.fmean(values.values()), values)
+                    by_mean.setdefault(mean_of(values.values()), values)
         if by_mean:
             return by_mean[
                 (max if self._space.criterion.direction == "max" else min)(by_mean)
@@ -223,7 +223,7 @@ def outcome_of(
                 "the store has completed trials without epochs, so it was changed"
                 " by hand; use a backup copy of it"
             )
-        value = statistics.fmean(_metric(each.epochs[-1], metric) for each in known)
+        value = mean_of(_metric(each.epochs[-1], metric) for each in known)
         return CellOutcome(
             "completed", (value, *(float(getattr(cost, name)) for name in costs))
         )
@@ -237,7 +237,7 @@ def _mean_curve(known: Sequence[Known], metric: str) -> dict[int, float]:
     by_epoch: dict[int, list[float]] = {}
     for epoch in itertools.chain.from_iterable(each.epochs for each in known):
         by_epoch.setdefault(epoch.number, []).append(_metric(epoch, metric))
-    return {number: statistics.fmean(values) for number, values in by_epoch.items()}
+    return {number: mean_of(values) for number, values in by_epoch.items()}
 
 
 def _metric(epoch: Epoch, name: str) -> float:

@@ -34,6 +34,7 @@ from optuna.trial import TrialState
 from ablate.advice import option
 from ablate.errors import AblateError
 from ablate.records import Level, Settings, Strategy
+from ablate.report.numbers import scale_of
 
 # Population of the genetic strategies. A search has tens of cells, so Optuna's default
 # of 50 would make it one random generation.
@@ -329,10 +330,15 @@ def importances(
     Raises:
         AblateError: fewer than four cells are completed.
     """
+    completed = [cell for cell in cells if cell.outcome.state == "completed"]
+    # Shares do not depend on the unit, and squares of very large numbers have no float.
+    scale = scale_of(cell.outcome.values[0] for cell in completed)
     done = [
-        replace(cell, outcome=replace(cell.outcome, values=cell.outcome.values[:1]))
-        for cell in cells
-        if cell.outcome.state == "completed"
+        replace(
+            cell,
+            outcome=replace(cell.outcome, values=(cell.outcome.values[0] / scale,)),
+        )
+        for cell in completed
     ]
     if len(done) < 4:
         raise AblateError(

@@ -18,6 +18,7 @@ from ablate import escape
 from ablate.records import Known, Metric, Space, Status, level_text
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
+from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
 from ablate.review import with_parts
@@ -186,7 +187,7 @@ def body(key: str) -> None:
     columns[1].metric("seed", int(trial["seed"]))
     found, declared = results(trial["study"])
     value = known.final.get(found.metric.name)
-    shown = "–" if value is None else f"{value:.{found.metric.digits}f}"
+    shown = "–" if value is None else fixed(value, found.metric.digits)
     columns[2].metric(words.label(found.metric.title), shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from ablate.report import charts
 from ablate.report.charts import Chart, Series
 from ablate.report.curves import BANDS, curves_chart
 from ablate.report.effect import paired
+from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
 from ablate.report.wording import interval_text
@@ -32,8 +32,8 @@ def row_texts(found: StudyResults, cell: CellResult) -> dict[str, str]:
     """The levels and the results of a row, as texts."""
     values = list(cell.values.values())
     digits = found.metric.digits
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    mean = f"{statistics.fmean(values):.{digits}f}{spread}" if values else ""
+    spread = f" ± {fixed(sd_of(values), digits)}" if len(values) > 1 else ""
+    mean = f"{fixed(mean_of(values), digits)}{spread}" if values else ""
     return {
         **{name: level_text(level) for name, level in shown_levels(cell).items()},
         found.metric.title: mean,
@@ -66,7 +66,9 @@ def beside(
     effect = paired(cell, reference)
     digits = found.metric.digits
     return {
-        DIFFERENCE: "" if effect.mean is None else f"{effect.mean:+.{digits}f}",
+        DIFFERENCE: ""
+        if effect.mean is None
+        else fixed(effect.mean, digits, signed=True),
         INTERVAL: (
             interval_text(effect.estimate, found.metric).partition(" ")[2]
             if effect.estimate

@@ -11,6 +11,7 @@ from links import go, link, state
 from stored import NOTE, TAGS, trial_frame, trials
 
 from ablate import escape
+from ablate.report.numbers import fixed
 from views.shown import Shown
 
 # Columns that are shown unless the user chooses others; factors and the metric too.
@@ -58,7 +59,7 @@ def show_links(study: Shown, rows: Collection[int]) -> None:
         value = trial[metric.name]
         shown = ""
         if value is not None:
-            shown = f", {metric.title} {value:.{metric.digits}f}"
+            shown = f", {metric.title} {fixed(value, metric.digits)}"
         label = (
             f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{shown}"
             f" ({trial['trial'][:8]})"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
-
 import streamlit as st
 import words
 from stored import verdicts
 
+from ablate.report.numbers import fixed, mean_of
 from ablate.report.palette import VERDICTS
 from ablate.report.summary import shown_levels
 from ablate.report.wording import (
@@ -29,8 +28,8 @@ def show(study: Shown) -> None:
     first = results.cells[0]
     mean = ""
     if first.values:
-        value = statistics.fmean(first.values.values())
-        mean = f"; mean {value:.{results.metric.digits}f}"
+        value = mean_of(first.values.values())
+        mean = f"; mean {fixed(value, results.metric.digits)}"
     levels = change_text(shown_levels(first), results.labels)
     words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
     effects = [effect for effect in verdicts(study.name) if effect.row in study.rows]

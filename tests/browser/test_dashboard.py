@@ -155,7 +155,7 @@ def test_from_the_overview_to_a_verdict(page: Page, address: str) -> None:
         page.get_by_role("heading", name="Does a shortcut help a very small ViT?")
     ).to_be_visible()
     expect(
-        page.get_by_text(re.compile(r"shortcuts\.count = 1 helps by 1\.\d\d points"))
+        page.get_by_text(re.compile(r"shortcuts\.count = 1 helps: \+1\.\d\d points"))
     ).to_be_visible()
     assert "study=shortcuts" in page.url
     expect(page.get_by_text("Deploy")).to_have_count(0)
@@ -399,7 +399,7 @@ def test_the_first_screen_has_the_answer(reader: Page, address: str) -> None:
         place = above.first.bounding_box()
         assert place is not None
         assert place["y"] < box["y"]
-    first = reader.locator("p", has_text="helps by").first.bounding_box()
+    first = reader.locator("p", has_text="helps: ").first.bounding_box()
     assert first is not None
     assert first["y"] < 0.6 * size["height"]
 

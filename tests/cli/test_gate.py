@@ -57,7 +57,7 @@ def test_the_exit_code_is_the_verdict(say: Say, place: tuple[str, ...]) -> None:
     codes = {row: say("gate", "levels", "--row", str(row), *place)[0] for row in CODES}
     assert codes == CODES
     _, out, err = say("gate", "levels", "--row", "1", *place)
-    assert out.startswith("drop.path = 0.1 helps by ")
+    assert out.startswith("drop.path = 0.1 helps: ")
     assert out.count("\n") == 1
     assert not err
 

@@ -27,7 +27,7 @@ def test_equal_failures_before_any_metric_end_the_run(
     run_text: RunText, tiny: str
 ) -> None:
     error, failed, trained = run_with(run_text, tiny, "True")
-    assert "no data at" in error
+    assert "no data at" in error, error
     assert 2 <= failed < 8
     assert trained == 0
     # The next run begins with the others.

@@ -51,7 +51,16 @@ PRIMARY = st.sampled_from(
     ["", "[1]", "[{layout: parallel}, {shortcuts.count: 1}]", "[layout]", "[controls]"]
 )
 METRIC = st.sampled_from(["", "metric: {loss: min}\n"])
-KINDS = ("noise", "constant", "seeds", "rows", "some rows", "chance")
+KINDS = (
+    "noise",
+    "constant",
+    "seeds",
+    "rows",
+    "some rows",
+    "chance",
+    "largest",
+    "huge",
+)
 TABLES = (
     "rows",
     "factors",
@@ -94,6 +103,9 @@ def curve_of(kind: str) -> Curve:
             # Without noise in row 0 and one other.
             "some rows": 60.0 + noise * bool(levels.get("shortcuts.count")),
             "chance": 10 + 0.001 * noise,
+            # As tools store infinity, and numbers whose squares have no float.
+            "largest": 1.7976931348623157e308 if parallel else 60.0 + noise,
+            "huge": (1e200 + 1e199 * noise) * (-1) ** trial.seed,
         }
         return found[kind]
 

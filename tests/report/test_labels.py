@@ -84,7 +84,7 @@ def test_figures_sentences_and_the_report_show_labels(
         sentence(effect, results.metric, declared.criterion.margin)
         for effect in effects
     ]
-    assert any(text.startswith("arrangement = parallel helps by") for text in texts)
+    assert any(text.startswith("arrangement = parallel helps: ") for text in texts)
     chart = effects_chart(results, effects)
     names = [name for series in chart.series for name in series.y]
     assert any("kernel & co = 3" in str(name) for name in names)

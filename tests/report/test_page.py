@@ -139,7 +139,7 @@ def test_the_report_says_it_all(
     text = (tmp_path / "a.html").read_text()
     for words in (
         "Does a shortcut help a very small ViT?",
-        "shortcuts.count = 1 helps by",
+        "shortcuts.count = 1 helps: +",
         "Main effects",
         "shapley: the gain from adding this factor",
         "main: the share that comes from the differences between its",
