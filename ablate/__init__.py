@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from ablate.api import create_model, model_cost, open_study, preview, run, use
     from ablate.diagnostics.diagnostic import Diagnostic
     from ablate.factors.factor import Factor, OneOf, Parameter, Real, Whole
-    from ablate.parts import backbone, command, dataset, loss, metric, trainer
+    from ablate.parts import (
+        backbone,
+        command,
+        dataset,
+        loss,
+        metric,
+        operator,
+        trainer,
+    )
     from ablate.records import Metric
     from ablate.study import Study
 
@@ -39,7 +47,15 @@ _HOMES = {
     "ablate.api": ("create_model", "model_cost", "open_study", "preview", "run", "use"),
     "ablate.diagnostics.diagnostic": ("Diagnostic",),
     "ablate.factors.factor": ("Factor", "OneOf", "Parameter", "Real", "Whole"),
-    "ablate.parts": ("backbone", "command", "dataset", "loss", "metric", "trainer"),
+    "ablate.parts": (
+        "backbone",
+        "command",
+        "dataset",
+        "loss",
+        "metric",
+        "operator",
+        "trainer",
+    ),
     "ablate.records": ("Metric",),
     "ablate.study": ("Study",),
 }
@@ -61,6 +77,7 @@ __all__ = [
     "metric",
     "model_cost",
     "open_study",
+    "operator",
     "preview",
     "run",
     "trainer",

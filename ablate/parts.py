@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Allowed: TypeAlias = OneOf | Whole | Real
 Revision: TypeAlias = int | str | None
+# The shape of each value; None for a value that is no tensor.
+Shapes: TypeAlias = Sequence[Sequence[int] | None]
 R = TypeVar("R")
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
@@ -93,6 +95,17 @@ class OwnLoss:
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         return self.loss(logits, targets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOperator:
+    """A function from the shapes of an operator's inputs and outputs to multiply-adds."""
+
+    part: ClassVar[str] = "operator"
+
+    name: str
+    count: Callable[[Shapes, Shapes], float]
+    revision: Revision = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -474,6 +487,31 @@ def loss(
         return OwnLoss(
             name=name or _name_of(function), loss=function, revision=revision
         )
+
+    return declare
+
+
+def operator(
+    name: str, *, revision: Revision = None
+) -> Callable[[Callable[[Shapes, Shapes], float]], OwnOperator]:
+    """Makes FLOPs of an operator countable that ablate has no rule for.
+
+    >>> @ablate.operator("mylib::scan")
+    ... def scan(inputs, outputs):
+    ...     batch, tokens, width = inputs[0]
+    ...     return 2 * batch * tokens * width
+
+    Args:
+        name: as the error about the operator names it.
+        revision: see `trainer`.
+
+    Shape:
+        the function gets the shapes of all inputs and of all outputs, None for a value
+        that is no tensor, and returns multiply-adds. They count as executed FLOPs.
+    """
+
+    def declare(function: Callable[[Shapes, Shapes], float]) -> OwnOperator:
+        return OwnOperator(name=name, count=function, revision=revision)
 
     return declare
 

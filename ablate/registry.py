@@ -44,6 +44,7 @@ KINDS = (
     "data set",
     "loss",
     "metric",
+    "operator",
     "diagnostic",
     "trainer",
 )

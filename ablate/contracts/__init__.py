@@ -18,6 +18,7 @@ from ablate.contracts.others import (
     diagnostic_checks,
     loss_checks,
     metric_checks,
+    operator_checks,
 )
 from ablate.contracts.trainer import trainer_checks
 
@@ -27,6 +28,7 @@ CHECKS: Mapping[str, Callable[[Any], Iterator[Check]]] = {
     "data set": data_checks,
     "loss": loss_checks,
     "metric": metric_checks,
+    "operator": operator_checks,
     "diagnostic": diagnostic_checks,
     "trainer": trainer_checks,
 }

@@ -13,6 +13,7 @@ from torch import Tensor
 from ablate.contracts.check import BrokenContract, Check, require
 from ablate.contracts.factor import refuse_dead, small
 from ablate.cost import count
+from ablate.cost.rules import ELEMENTWISE, FREE, MATRIX, OTHER
 from ablate.data import describe
 from ablate.data.arrays import read_own
 from ablate.diagnostics.diagnostic import Diagnostic
@@ -20,7 +21,7 @@ from ablate.diagnostics.observe import measure
 from ablate.errors import UncountedOperator
 from ablate.families import resolve
 from ablate.models import build
-from ablate.parts import OwnBackbone, OwnData, OwnLoss, OwnMetric
+from ablate.parts import OwnBackbone, OwnData, OwnLoss, OwnMetric, OwnOperator
 
 CLASSES = 7
 
@@ -163,6 +164,19 @@ def _check_direction(own: OwnMetric) -> None:
     good, bad = own(logits, labels), own(-logits, labels)
     better = good > bad if own.shown.direction == "max" else good < bad
     require(better, f"it is {good:g} for right and {bad:g} for wrong logits")
+
+
+def operator_checks(own: OwnOperator) -> Iterator[Check]:
+    """Yields the checks of the rule of one operator."""
+    yield Check("has no rule yet", partial(_check_operator, own))
+
+
+def _check_operator(own: OwnOperator) -> None:
+    built_in = {*MATRIX, *OTHER, *ELEMENTWISE, *FREE}
+    require(
+        own.name not in built_in,
+        f"ablate has a rule for {own.name}; leave this one out",
+    )
 
 
 def diagnostic_checks(own: Diagnostic) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ablate import families, heads
+from ablate.advice import option
 from ablate.cost.alike import Alike
 from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
@@ -261,7 +262,7 @@ def _trace(
     share: bool,
 ) -> _Traced:
     """Traces a network."""
-    with _ONE_AT_A_TIME, torch.no_grad():
+    with _ONE_AT_A_TIME, torch.no_grad(), _without_fast_path():
         alike = Alike(model if share else nn.Module())
         analysed = _analysed(model, image, rules, alike)
         # A module that runs twice has no cost of its own that could be repeated, so
@@ -284,13 +285,29 @@ def _trace(
             f"{name} ({number} times)" for name, number in sorted(uncounted.items())
         )
         raise UncountedOperator(
-            f"no rule says how much {described} computes; add it to a table in"
-            " ablate/cost/rules.py"
+            f"no rule says how much {described} computes; add one to a file of your own,"
+            f" as in @ablate.operator({min(uncounted)!r}), and name it: {option('with')}"
+            " FILE"
         )
     circulants = tuple(
         (projection, number, alike.times(name)) for name, projection, number in vectors
     )
     return _Traced(counted=counted, circulants=circulants)
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
+    """Keeps torch from running a whole encoder layer as one operator.
+
+    In evaluation without gradients, `nn.MultiheadAttention` and
+    `nn.TransformerEncoder` do so, which hides what they compute.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _analysed(

@@ -20,6 +20,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 with warnings.catch_warnings():
@@ -28,6 +29,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from fvcore.nn import jit_handles as fvcore_rules
     from fvcore.nn.jit_handles import get_shape
+
+from ablate import registry
+from ablate.errors import UncountedOperator
+from ablate.parts import OwnOperator
 
 CountingRule = Callable[[list[Any], list[Any]], Any]
 Handle = Callable[[list[Any], list[Any]], Counter[str]]
@@ -228,4 +233,26 @@ def handles() -> dict[str, Handle | None]:
     }
     by_operator |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
     by_operator |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
-    return by_operator | dict.fromkeys(FREE)
+    by_operator |= dict.fromkeys(FREE)
+    for name, own in registry.of_kind("operator").items():
+        by_operator[name] = _other_handle(name, partial(_own_count, own))
+    return by_operator
+
+
+def _own_count(own: OwnOperator, inputs: list[Any], outputs: list[Any]) -> float:
+    """Returns the multiply-adds of an operator by the rule of a user.
+
+    Raises:
+        UncountedOperator: the rule fails, or does not return a number.
+    """
+    shapes = [[get_shape(value) for value in values] for values in (inputs, outputs)]
+    try:
+        number = float(own.count(*shapes))
+    except Exception as error:
+        raise UncountedOperator(
+            f"the rule for {own.name} fails with the shapes {shapes[0]} and"
+            f" {shapes[1]}: {type(error).__name__}: {error}"
+        ) from error
+    if not 0 <= number < math.inf:
+        raise UncountedOperator(f"the rule for {own.name} returns {number}")
+    return number

@@ -9,6 +9,7 @@ from functools import cache as cache_once
 from importlib.metadata import version
 from pathlib import Path
 
+from ablate import registry
 from ablate.errors import Infeasible
 from ablate.parts import trainer_named
 from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
@@ -32,7 +33,10 @@ class CostCache:
     """
 
     def __init__(self, known: dict[str, Cost], count: Count | None = None) -> None:
-        self._known = known
+        # A rule of the user for an operator may have changed since, and other processes
+        # do not have it.
+        self._has_own_rules = bool(registry.of_kind("operator"))
+        self._known = {} if self._has_own_rules else known
         self._counted = count or _counted
         self._refused: dict[str, str] = {}
 
@@ -50,7 +54,7 @@ class CostCache:
             # Decided here, so that torch is not imported to count nothing.
             return UNCOUNTED
         try:
-            if architecture.code:
+            if architecture.code or self._has_own_rules:
                 # A user's code can read what its identity does not name.
                 return _counted(architecture)
             return _kept(architecture, self._counted)

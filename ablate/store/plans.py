@@ -240,8 +240,12 @@ def _architectures(
         if key not in stored
     ]
     insert_all(connection, architectures, rows)
+    flops = existing(
+        connection, architectures.c.hash, list(stored), architectures.c.flops
+    )
     for key, counted_by in stored.items():
-        if counted_by != revision:
+        # A rule of the user for an operator may have changed.
+        if counted_by != revision or flops[key] != by_hash[key][1].flops:
             counted = {**asdict(by_hash[key][1]), "cost_revision": revision}
             connection.execute(
                 update(architectures)
