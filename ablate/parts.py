@@ -22,6 +22,15 @@ from ablate import registry
 from ablate.advice import option
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
+from ablate.part_records import (
+    OwnBackbone,
+    OwnData,
+    OwnLoss,
+    OwnMetric,
+    OwnOperator,
+    Revision,
+    Shapes,
+)
 from ablate.records import (
     LOSSES,
     METRIC_NAME,
@@ -37,9 +46,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Allowed: TypeAlias = OneOf | Whole | Real
-Revision: TypeAlias = int | str | None
-# The shape of each value; None for a value that is no tensor.
-Shapes: TypeAlias = Sequence[Sequence[int] | None]
 R = TypeVar("R")
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
@@ -49,81 +55,6 @@ RESERVED = frozenset(
     " flops flops_paper activations elementwise trial row rows n attempts error weights"
     " events done".split()
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnBackbone:
-    """A function from (image side, channels, classes) to a network."""
-
-    part: ClassVar[str] = "backbone"
-
-    name: str
-    build: Callable[[int, int, int], nn.Module]
-    # Side of the images that it is made for, in pixels.
-    image_size: int = 224
-    # The family whose conventions its blocks follow; empty: they are not known.
-    like: str = ""
-    revision: Revision = None
-
-    def __call__(self, image_size: int, channels: int, classes: int) -> nn.Module:
-        return self.build(image_size, channels, classes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnData:
-    """A function that returns training images and labels, and those for the test."""
-
-    part: ClassVar[str] = "data set"
-
-    name: str
-    load: Callable[[], tuple[Any, Any, Any, Any]]
-    revision: Revision = None
-
-    def __call__(self) -> tuple[Any, Any, Any, Any]:
-        return self.load()
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnLoss:
-    """A function from logits and targets to a scalar."""
-
-    part: ClassVar[str] = "loss"
-
-    name: str
-    loss: Callable[[Tensor, Tensor], Tensor]
-    revision: Revision = None
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.loss(logits, targets)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnOperator:
-    """A function from the shapes of an operator's inputs and outputs to multiply-adds."""
-
-    part: ClassVar[str] = "operator"
-
-    name: str
-    count: Callable[[Shapes, Shapes], float]
-    revision: Revision = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnMetric:
-    """A function from all test logits and labels to a number."""
-
-    part: ClassVar[str] = "metric"
-
-    measure: Callable[[Tensor, Tensor], float]
-    shown: Metric
-    revision: Revision = None
-
-    @property
-    def name(self) -> str:
-        return self.shown.name
-
-    def __call__(self, logits: Tensor, labels: Tensor) -> float:
-        return float(self.measure(logits, labels))
 
 
 @dataclass(frozen=True, kw_only=True)

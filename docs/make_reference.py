@@ -412,7 +412,15 @@ def python_page() -> str:
         "Parts of your own": (
             *("Factor", "Parameter", "Whole", "Real", "OneOf", "Metric"),
             "Diagnostic",
-            *("backbone", "dataset", "loss", "metric", "trainer", "command"),
+            *(
+                "backbone",
+                "dataset",
+                "loss",
+                "metric",
+                "operator",
+                "trainer",
+                "command",
+            ),
         ),
     }
     for heading, names in groups.items():

@@ -32,7 +32,7 @@ with warnings.catch_warnings():
 
 from ablate import registry
 from ablate.errors import UncountedOperator
-from ablate.parts import OwnOperator
+from ablate.part_records import OwnOperator
 
 CountingRule = Callable[[list[Any], list[Any]], Any]
 Handle = Callable[[list[Any], list[Any]], Counter[str]]
@@ -245,13 +245,14 @@ def _own_count(own: OwnOperator, inputs: list[Any], outputs: list[Any]) -> float
     Raises:
         UncountedOperator: the rule fails, or does not return a number.
     """
-    shapes = [[get_shape(value) for value in values] for values in (inputs, outputs)]
+    given = [get_shape(value) for value in inputs]
+    made = [get_shape(value) for value in outputs]
     try:
-        number = float(own.count(*shapes))
+        number = float(own.count(given, made))
     except Exception as error:
         raise UncountedOperator(
-            f"the rule for {own.name} fails with the shapes {shapes[0]} and"
-            f" {shapes[1]}: {type(error).__name__}: {error}"
+            f"the rule for {own.name} fails with the shapes {given} and {made}:"
+            f" {type(error).__name__}: {error}"
         ) from error
     if not 0 <= number < math.inf:
         raise UncountedOperator(f"the rule for {own.name} returns {number}")

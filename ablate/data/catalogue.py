@@ -15,7 +15,7 @@ from ablate.errors import (
     UnknownName,
     unknown,
 )
-from ablate.parts import OwnData
+from ablate.part_records import OwnData
 from ablate.records import Recipe
 
 # Image files are normalised with these values unless the data specify others.

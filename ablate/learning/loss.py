@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
 from ablate.learning.patches import PatchMixup
-from ablate.parts import OwnLoss, own_loss
+from ablate.part_records import OwnLoss
+from ablate.parts import own_loss
 from ablate.records import LOSSES, Recipe
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ablate import registry
 from ablate.errors import AblateError
-from ablate.parts import OwnMetric
+from ablate.part_records import OwnMetric
 from ablate.records import Trial
 
 

@@ -29,6 +29,8 @@ Check = Callable[[Any], bool]
 MOST_INTEGER = 2**53
 # Characters of a text: more than the longest YAML document has.
 MOST_TEXT = 10_000_000
+# Characters of a name.
+LONGEST_STRING = 2_000
 # Times between these years can be shifted and shown in every time zone.
 FIRST_YEAR = 1970
 LAST_YEAR = 9000
@@ -166,12 +168,14 @@ class String(Checked):
         super().__init__(length)
         self.length = length
         self.among = tuple(among)
-        self.expected = f"a text of at most {length} characters"
+        # SQLite does not enforce the length, so an older store may have longer texts.
+        self.most = max(length, LONGEST_STRING)
+        self.expected = f"a text of at most {self.most} characters"
         if among:
             self.expected = f"one of {', '.join(among)}"
 
     def is_valid(self, value: Any) -> bool:
-        if not isinstance(value, str) or len(value) > self.length:
+        if not isinstance(value, str) or len(value) > self.most:
             return False
         return not self.among or value in self.among
 

@@ -441,7 +441,7 @@ def places() -> Iterator[Case]:
         (
             "without classes",
             {"images/train/.keep": "", "images/val/.keep": ""},
-            "holds no class folders",
+            "has no class folders",
         ),
         ("without val", {"images/train/cat/1.png": "x"}, "no folder images/val"),
         (
@@ -451,8 +451,13 @@ def places() -> Iterator[Case]:
         ),
         (
             "with an empty class",
-            {"images/train/cat": Path.mkdir, "images/val/cat": Path.mkdir},
-            "is empty",
+            {
+                "images/train/cat": Path.mkdir,
+                "images/val/cat": Path.mkdir,
+                "images/train/dog": Path.mkdir,
+                "images/val/dog": Path.mkdir,
+            },
+            "has no images",
         ),
         (
             "with another class in val",

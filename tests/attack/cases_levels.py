@@ -213,7 +213,7 @@ def sizes() -> Iterator[Case]:
         (
             "timm's name with a tag",
             "backbone: deit_tiny_patch16_224.fb_in1k",
-            "unknown backbone",
+            "names weights of timm, but pretrained is not true",
         ),
         ("nearly timm's name", "backbone: resnet5", "did you mean"),
         (

@@ -444,7 +444,7 @@ def test_failed_trials_are_reported_with_code_1(
     monkeypatch.setattr("ablate.training.loop.Training._train", explode)
     code, _, err = say("run", "tiny.yaml", "--executor", "inline")
     assert code == 1
-    assert "4 failed" in err
+    assert "Stopped: the first 2 trials ended in the same error" in err
     assert "cannot allocate 99 GB" in err
 
 

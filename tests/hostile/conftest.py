@@ -65,7 +65,7 @@ def poison(file: str) -> None:
         "UPDATE levels SET level = ? WHERE level = '\"parallel\"'": json.dumps(LEVEL),
         "UPDATE attempts SET weights = ?": evil("weights"),
         "UPDATE attempts SET host = ?": evil("host"),
-        "UPDATE attempts SET device = ?": "=<b>dev|$&%</b>",
+        "UPDATE attempts SET device = ?": evil("device"),
     }
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(

@@ -302,7 +302,7 @@ def test_a_part_that_fails_fails_its_trials(
     use: Use, run: Run, options: Options, old: str, new: str, message: str
 ) -> None:
     use(PARTS.replace(old, new))
-    assert run(VIT).failed == 4
+    assert run(VIT).failed == 2
     with Reader(options.url) as reader:
         _, rows = reader.query("SELECT error FROM attempts")
     assert all(message in error for (error,) in rows)
