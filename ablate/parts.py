@@ -72,6 +72,8 @@ class Trainer:
         model: builds the network from levels, to count its cost.
         inputs: what the network is traced with: a tensor, or a tuple of arguments.
         revision: takes the place of the file's content in the identity of trials.
+        problem: why it cannot be used; empty if it can. A file may have a part with a
+            mistake beside others.
     """
 
     part: ClassVar[str] = "trainer"
@@ -85,8 +87,11 @@ class Trainer:
     model: Callable[[Settings], nn.Module] | None = None
     inputs: Callable[[Settings], Any] | None = None
     revision: Revision = None
+    problem: str = ""
 
     def __post_init__(self) -> None:
+        if self.problem:
+            return
         place = f"trainer '{self.name}'" if self.name else "a command"
         self._check_factors(place)
         self._check_metrics(place)
@@ -159,11 +164,28 @@ def trainer_named(name: str) -> Trainer:
 
     Raises:
         UnknownName: no loaded file declares it.
+        AblateError: its declaration has a mistake.
     """
     known: dict[str, Trainer] = registry.of_kind("trainer")
     if name not in known:
         raise UnknownName(_unknown("trainer", name, [*known]))
+    if known[name].problem:
+        raise AblateError(known[name].problem)
     return known[name]
+
+
+def _or_broken(name: str, make: Callable[[], Trainer]) -> Trainer:
+    """Returns a trainer, or one that says what is wrong while a file is loaded.
+
+    Raises:
+        AblateError: the declaration has a mistake, and no file is loaded.
+    """
+    try:
+        return make()
+    except AblateError as error:
+        if not registry.is_loading():
+            raise
+        return Trainer(name=name, factors={}, metrics=(), problem=str(error))
 
 
 def own_loss(name: str) -> OwnLoss:
@@ -251,16 +273,21 @@ def trainer(
         train = function
         if inspect.isclass(function):
             train = _method_by_method(function)
-        return Trainer(
-            name=name or function.__name__,
-            train=train,
-            factors=_allowed(factors or {}),
-            metrics=_metrics(metrics),
-            recipe=tuple(recipe),
-            model=model,
-            inputs=inputs,
-            revision=revision,
-        )
+        called = name or function.__name__
+
+        def make() -> Trainer:
+            return Trainer(
+                name=called,
+                train=train,
+                factors=_allowed(factors or {}),
+                metrics=_metrics(metrics),
+                recipe=tuple(recipe),
+                model=model,
+                inputs=inputs,
+                revision=revision,
+            )
+
+        return _or_broken(called, make)
 
     return declare
 
@@ -304,7 +331,29 @@ def command(
 
     if isinstance(words, str):
         words = shlex.split(words)
-    allowed = _allowed(factors or {})
+
+    def make() -> Trainer:
+        allowed = _allowed(factors or {})
+        return Trainer(
+            name=name,
+            command=tuple(words),
+            factors=allowed,
+            metrics=_metrics(metrics),
+            recipe=_places(words, allowed),
+            model=model,
+            inputs=inputs,
+            revision=revision,
+        )
+
+    return _or_broken(name, make)
+
+
+def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, ...]:
+    """Returns the fields of the recipe that have a place in a command.
+
+    Raises:
+        AblateError: a place is unknown, or a factor or the seed has none.
+    """
     for name_ in ("seed", "epochs", "checkpoint"):
         if name_ in allowed:
             raise AblateError(
@@ -329,16 +378,7 @@ def command(
         raise AblateError(
             "command: without {seed} all seeds would train the same; add {seed}"
         )
-    return Trainer(
-        name=name,
-        command=tuple(words),
-        factors=allowed,
-        metrics=_metrics(metrics),
-        recipe=tuple(sorted(place.removeprefix("recipe.") for place in reads)),
-        model=model,
-        inputs=inputs,
-        revision=revision,
-    )
+    return tuple(sorted(place.removeprefix("recipe.") for place in reads))
 
 
 def backbone(

@@ -129,6 +129,8 @@ _caches: list[Any] = []
 # The files that the user named for this command, as they were typed.
 _named: list[str] = []
 _written_folders: list[Path] = []
+# The files that are loaded just now.
+_loading: list[Path] = []
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -342,6 +344,7 @@ def _import_and_add(source: Source, path: Path) -> None:
     # As for a script: what lies beside the file can be imported.
     sys.path.insert(0, str(path.parent))
     finder.add(source, path.parent)
+    _loading.append(path)
     try:
         # Prints of the file must not mix with the results on stdout.
         with _readable(source.path), contextlib.redirect_stdout(sys.stderr):
@@ -351,6 +354,13 @@ def _import_and_add(source: Source, path: Path) -> None:
         # Also after Ctrl-C: half a file must not stay loaded.
         _forget(source)
         raise
+    finally:
+        _loading.pop()
+
+
+def is_loading() -> bool:
+    """Whether a file of the user is loaded just now."""
+    return bool(_loading)
 
 
 def _refuse_loaded(source: Source, folder: Path) -> None:
@@ -415,6 +425,9 @@ def _add(source: Source, key: str, module: ModuleType) -> None:
                 f" {other.source.path} already; rename one of them"
             )
         found[kind, record.name] = Part(kind, record.name, record, source)
+    problems = [getattr(part.record, "problem", "") for part in found.values()]
+    if problems and all(problems):
+        raise AblateError(f"with {key}: {problems[0]}")
     for part in found.values():
         _refuse_unseen(part)
     if not found and not source.module:

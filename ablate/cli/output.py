@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from enum import StrEnum
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 
 from ablate import escape
 from ablate.masking import masked
+
+# An estimate in seconds for which it matters whether the machine is busy.
+LONG = 60
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -240,3 +244,14 @@ class Steps:
             return ""
         left = (now - since) / (done - first) * (of - done)
         return f", about {duration(left)} left"
+
+
+def busy_note(seconds: float | None) -> str:
+    """Says that an estimate of a minute or more is too low on a busy machine."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= cores or seconds is None or seconds < LONG:
+        return ""
+    return (
+        f" (if the machine was idle; its load is {load:.0f} on {cores} cores, so it takes"
+        " longer)"
+    )

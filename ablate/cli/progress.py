@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ablate import escape
 from ablate.cli.declared_again import declared_again_lines
-from ablate.cli.output import duration, tell_line
+from ablate.cli.output import busy_note, duration, tell_line
 from ablate.execution.signals import STOPS, give_back, keep
 from ablate.records import (
     Cell,
@@ -93,6 +93,7 @@ class Progress:
         self._label(shown.plan.cells)
         known = len(shown.plan.trials) - len(shown.to_train)
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
+        time_ += busy_note(shown.seconds)
         trials = (
             f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to"
             " train"

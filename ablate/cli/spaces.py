@@ -22,7 +22,7 @@ from ablate.cli.options import (
     load_parts,
     url_of,
 )
-from ablate.cli.output import Format, duration, show
+from ablate.cli.output import Format, busy_note, duration, show
 from ablate.records import MOST_CLASSES, MOST_SIDE
 
 # More looks at a study are abbreviated.
@@ -109,7 +109,7 @@ def plan(
         known = len(shown.plan.trials) - len(shown.to_train)
         print(
             f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-            f" train, about {duration(shown.seconds)}."
+            f" train, about {duration(shown.seconds)}.{busy_note(shown.seconds)}"
         )
         looks = shown.plan.space.seeds.looks
         if looks is not None:

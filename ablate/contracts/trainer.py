@@ -13,7 +13,7 @@ from ablate.contracts.check import BrokenContract, Check, require
 from ablate.cost import count
 from ablate.errors import Infeasible
 from ablate.factors.factor import OneOf, Whole
-from ablate.parts import Trainer
+from ablate.parts import Trainer, trainer_named
 from ablate.records import TRAINER, Architecture, Data, Epoch, Level, Recipe, Trial
 from ablate.training.checkpoint import read_checkpoint
 from ablate.training.own import make_own
@@ -23,6 +23,9 @@ EPOCHS = 2
 
 def trainer_checks(trainer: Trainer) -> Iterator[Check]:
     """Yields the checks of one trainer."""
+    if trainer.problem:
+        yield Check("is declared without a mistake", partial(_check_declared, trainer))
+        return
     yield Check(f"reports {EPOCHS} epochs", partial(_check_reports, trainer))
     yield Check("gives the same for the same seed", partial(_check_repeatable, trainer))
     yield Check("gives another result for another seed", partial(_check_seed, trainer))
@@ -38,6 +41,10 @@ def trainer_checks(trainer: Trainer) -> Iterator[Check]:
             f"the network is built and counted at {told or 'its only level'}",
             partial(_check_cost, trainer, settings),
         )
+
+
+def _check_declared(trainer: Trainer) -> None:
+    trainer_named(trainer.name)
 
 
 def _first_levels(trainer: Trainer) -> dict[str, Level]:

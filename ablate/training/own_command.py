@@ -89,6 +89,7 @@ class CommandTraining(OwnTraining):
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._output: deque[str] = deque(maxlen=KEPT_LINES)
+        self._errors: deque[str] = deque(maxlen=KEPT_LINES)
         self._worked = -1.0
         self._resumed = False
         try:
@@ -227,6 +228,7 @@ class CommandTraining(OwnTraining):
         if self._device == "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self._output.clear()
+        self._errors.clear()
         self._resumed = self._place is not None and self._place.exists()
         self._lines = queue.SimpleQueue()
         theirs, self._pipe = os.pipe()
@@ -262,7 +264,7 @@ class CommandTraining(OwnTraining):
             report = self._report_in(line)
             if report is not None:
                 return report
-            self._output.append(line[:LONGEST_LINE].rstrip())
+            self._keep(line)
 
     def _report_in(self, line: str) -> tuple[int, dict[str, Any]] | None:
         """The report in a line of output; None if the line is something else."""
@@ -298,6 +300,11 @@ class CommandTraining(OwnTraining):
             self._beat()
             return line
 
+    def _keep(self, line: str) -> None:
+        """Keeps a line that is no report, to show it if the script fails."""
+        kept = self._errors if isinstance(line, _ErrorLine) else self._output
+        kept.append(line[:LONGEST_LINE].rstrip())
+
     def _has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
@@ -329,8 +336,10 @@ class CommandTraining(OwnTraining):
         words = " ".join(self._words())
         self._end_process()
         # The output first: lists of errors show the last line.
-        output = "\n".join([*self._output, ""])
-        last = next((line for line in reversed(self._output) if line.strip()), "")
+        # The order of lines between the two outputs is not known: errors come last.
+        lines = [*self._output, *self._errors]
+        output = "\n".join([*lines, ""])
+        last = next((line for line in reversed(lines) if line.strip()), "")
         if status and last:
             how += f" ({last})"
         return f"{output}trainer {self._trainer.name} {how}: {words}"
@@ -346,7 +355,7 @@ class CommandTraining(OwnTraining):
                     f"trainer {self._trainer.name} reported more than"
                     f" {self._trial.recipe.epochs} epochs; train {{epochs}} epochs"
                 )
-            self._output.append(line[:LONGEST_LINE].rstrip())
+            self._keep(line)
         assert self._process is not None
         if self._process.wait():
             raise AblateError(self._ended_early())
@@ -406,6 +415,12 @@ def _object_in(line: str, metrics: Collection[str]) -> dict[str, Any] | None:
     return dict(report)
 
 
+class _ErrorLine(str):
+    """A line of standard error."""
+
+    __slots__ = ()
+
+
 def _read_streams(
     process: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]
 ) -> None:
@@ -414,16 +429,20 @@ def _read_streams(
     They are read apart: a progress bar on one of them ends no line of the other.
     """
     errors = threading.Thread(
-        target=_read_lines, args=(process.stderr, lines), daemon=True
+        target=_read_lines, args=(process.stderr, lines, _ErrorLine), daemon=True
     )
     errors.start()
-    _read_lines(process.stdout, lines)
+    _read_lines(process.stdout, lines, str)
     errors.join()
     lines.put(None)
 
 
-def _read_lines(stream: IO[str] | None, lines: queue.SimpleQueue[str | None]) -> None:
+def _read_lines(
+    stream: IO[str] | None,
+    lines: queue.SimpleQueue[str | None],
+    kind: type[str],
+) -> None:
     assert stream is not None
     with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
-            lines.put(line)
+            lines.put(kind(line))

@@ -13,6 +13,7 @@ import yaml
 
 import ablate
 from ablate import registry, space
+from ablate.contracts.trainer import trainer_checks
 from ablate.errors import AblateError, SpaceError, did_you_mean
 from ablate.store.reader import Reader
 
@@ -174,3 +175,42 @@ def test_a_tag_of_timm_names_weights_as_backbone_and_as_level() -> None:
     assert ablate.preview(alone).plan.cells[0].trials[0].start == starts[0]
     with pytest.raises(AblateError, match="names weights of timm, but pretrained"):
         ablate.preview(alone | {"pretrained": False})
+
+
+def test_one_bad_part_does_not_block_the_others(tmp_path: Path) -> None:
+    text = (
+        "import ablate\n"
+        "@ablate.trainer(metrics={'a': 'max'}, factors={'a': [1, 2]})\ndef bad(t): ...\n"
+        "script = ablate.command('python x.py', metrics={'a': 'max'}, revision=1)\n"
+    )
+    good = (
+        "@ablate.trainer(metrics={'a': 'max'}, factors={'b': [1, 2]})\ndef good(t):\n"
+        "    for _ in t.epochs():\n        t.report(a=t.levels['b'] + t.seed)\n"
+    )
+    registry.clear()
+    file = tmp_path / "several.py"
+    file.write_text(text + good)
+    registry.load_file(file)
+    study = ablate.run(
+        {
+            "name": "good",
+            "question": "Q?",
+            "trainer": "good",
+            "factors": {"b": [1, 2]},
+            "seeds": 2,
+            "recipe": {"epochs": 1},
+        },
+        executor="inline",
+    )
+    assert len(study.frame()) == 4
+    for name, message in (
+        ("bad", "trainer 'bad': 'a' is the name of a metric"),
+        ("script", "without {seed} all seeds would train the same"),
+    ):
+        with pytest.raises(AblateError, match=re.escape(message)):
+            ablate.preview(declared({"b": [1, 2]}) | {"trainer": name, "fixed": {}})
+        (check,) = trainer_checks(registry.of_kind("trainer")[name])
+        assert message in check.problem()
+    file.write_text(text)
+    with pytest.raises(AblateError, match="is the name of a metric"):
+        registry.load_file(file)
