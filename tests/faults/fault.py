@@ -73,6 +73,11 @@ def on_sqlite(scene: Scene) -> bool:
     return scene.store.kind == Kind.SQLITE
 
 
+def on_postgresql(scene: Scene) -> bool:
+    """The condition of a fault that is made to a database server."""
+    return scene.store.kind == Kind.POSTGRESQL
+
+
 FAULTS: dict[str, Fault] = {}
 
 

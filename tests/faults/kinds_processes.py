@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import psutil
 
-from tests.faults.fault import fault, on_sqlite, one_message
+from tests.faults.fault import fault, on_postgresql, on_sqlite, one_message
 from tests.faults.scene import HANG_SECONDS, Scene, stopped
+from tests.store.postgres import restart
 
 
 @fault(
@@ -29,6 +30,40 @@ from tests.faults.scene import HANG_SECONDS, Scene, stopped
 def terminate(scene: Scene) -> bool:
     assert scene.driver is not None
     scene.driver.send_signal(signal.SIGTERM)
+    return True
+
+
+@fault(
+    "SIGTERM to all processes",
+    "any",
+    sees="as after SIGTERM to the driver alone",
+    keeps="every reported epoch",
+    codes=(130, -15),
+    says="Go on with: ablate resume|interrupted",
+)
+def terminate_all(scene: Scene) -> bool:
+    """As SLURM signals a job: the group first, then every process below the driver."""
+    assert scene.driver is not None
+    with contextlib.suppress(psutil.Error):
+        below = psutil.Process(scene.pid).children(recursive=True)
+        os.killpg(scene.pid, signal.SIGTERM)
+        for process in below:
+            with contextlib.suppress(psutil.Error):
+                # A second signal to the driver's group would end it at once.
+                if os.getpgid(process.pid) != scene.pid:
+                    process.send_signal(signal.SIGTERM)
+    return True
+
+
+@fault(
+    "database restarted",
+    "training",
+    sees="nothing: the run waits",
+    keeps="everything",
+    possible=on_postgresql,
+)
+def restart_database(scene: Scene) -> bool:
+    restart(scene.store.url(scene.folder), scene.rng.choice(("fast", "immediate")), 0.2)
     return True
 
 
