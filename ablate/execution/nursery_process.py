@@ -217,7 +217,7 @@ class _Server:
                 os.environ[registry.PARTS_FOLDER] = str(self._folder)
                 from ablate.execution import worker
 
-                worker.serve(Connection(client.detach()))
+                worker.serve(Connection(client.detach()), lends=True)
                 code = 0
         finally:
             os._exit(code)

@@ -10,16 +10,18 @@ import contextlib
 import json
 import os
 import pickle
+import threading
 import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ablate import registry
 from ablate.errors import Infeasible
 from ablate.records import Architecture, Cost, Event, Job, Status
+from ablate.training import main_thread
 
 if TYPE_CHECKING:
     from ablate.execution.trial_run import TrialRun
@@ -84,23 +86,50 @@ class Answer:
     infeasible: str = ""
 
 
-def serve(connection: Connection) -> None:
-    """Answers requests until the client hangs up."""
+def serve(connection: Connection, *, lends: bool = False) -> None:
+    """Answers requests until the client hangs up.
+
+    Args:
+        lends: whether this is the main thread of a worker. A user's function then gets
+            this thread, because only the main thread may set handlers of signals, and
+            another thread answers. It ends the process.
+    """
     worker = _Worker()
     # Broken pipe: the client has gone.
     with contextlib.suppress(EOFError, ConnectionError):
         see_devices(json.loads(connection.recv_bytes()))
         while True:
             request = pickle.loads(connection.recv_bytes())
-            answer = worker.answer(request)
-            # Before the answer: the client may hang up as soon as it knows the end of
-            # the job, and a worker without a client is killed.
-            is_last = worker.release() or bool(answer.error)
-            if is_last:
-                registry.remove_written()
-            connection.send_bytes(pickle.dumps(answer))
-            if is_last:
+            if lends and _is_own(request):
+                _answer_elsewhere(worker, connection, request)
+            if not worker.reply(connection, request):
                 break
+
+
+def _is_own(request: Request) -> bool:
+    """Whether a job is trained by a user's function or command."""
+    return isinstance(request, Begin) and bool(request.job.trial.architecture.trainer)
+
+
+def _answer_elsewhere(
+    worker: _Worker, connection: Connection, request: Request
+) -> NoReturn:
+    """Answers this request and all others in another thread, and lends this one."""
+
+    def answer() -> None:
+        code = 1
+        try:
+            with contextlib.suppress(EOFError, ConnectionError):
+                current = request
+                while worker.reply(connection, current):
+                    current = pickle.loads(connection.recv_bytes())
+            code = 0
+        finally:
+            # The main thread may still run the user's function.
+            os._exit(code)
+
+    threading.Thread(target=answer, name="requests", daemon=True).start()
+    main_thread.lend()
 
 
 def see_devices(variables: dict[str, str | None]) -> None:
@@ -129,6 +158,17 @@ class _Worker:
         self._run.close()
         self._run = None
         return self._last
+
+    def reply(self, connection: Connection, request: Request) -> bool:
+        """Sends the answer to a request. Returns whether there may be another one."""
+        answer = self.answer(request)
+        # Before the answer: the client may hang up as soon as it knows the end of the
+        # job, and a worker without a client is killed.
+        is_last = self.release() or bool(answer.error)
+        if is_last:
+            registry.remove_written()
+        connection.send_bytes(pickle.dumps(answer))
+        return not is_last
 
     def answer(self, request: Request) -> Answer:
         try:

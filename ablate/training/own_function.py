@@ -5,10 +5,10 @@ Each epoch is reported once. A checkpoint belongs to a report, so that metrics a
 agree. A trial that is interrupted, pruned or killed goes on after its last checkpoint; on
 a CPU it gives the same bits, if `save` and `resume` keep all of the training's state.
 
-How: the function runs in a thread of its own and waits within each report until the next
-epoch is wanted. Only one of the two threads runs at any time, so random states are
-those of the training. Saving happens while the function waits, so it may use the
-function's variables.
+How: the function runs in another thread, in a worker in the main thread, and waits within
+each report until the next epoch is wanted. Only one of the two threads runs at any time,
+so random states are those of the training. Saving happens while the function waits, so it
+may use the function's variables.
 
 What would break it: calling `save` after the function went on, or anything here that
 draws a random number.
@@ -32,6 +32,7 @@ import torch
 
 from ablate.errors import AblateError, CheckpointError
 from ablate.records import Epoch, Trial
+from ablate.training import main_thread
 from ablate.training.checkpoint import (
     State,
     epoch_of,
@@ -74,7 +75,7 @@ class FunctionTraining(OwnTraining):
         super().__init__(trial, folder, meter)
         torch.set_num_threads(threads)
         self._threads = threads
-        self._thread: threading.Thread | None = None
+        self._thread: main_thread.Running | None = None
         self._state: State = {}
         self._save: Saver | None = None
         self._is_first_report = True
@@ -154,8 +155,7 @@ class FunctionTraining(OwnTraining):
         self._checkpoint.release()
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="trainer", daemon=True)
-        self._thread.start()
+        self._thread = main_thread.start(self._run)
 
     def _run(self) -> None:
         with contextlib.suppress(AttributeError, OSError):

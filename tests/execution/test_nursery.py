@@ -301,7 +301,7 @@ FORKING_WORKER = """
 import os, sys, time
 from ablate.execution import nursery_process, worker
 
-def serve(connection):
+def serve(connection, lends):
     if os.fork():
         connection.send_bytes(str(os.getpid()).encode())
     time.sleep(120)

@@ -116,9 +116,21 @@ def test_a_trainer_may_fork_a_pool(tmp_path: Path) -> None:
     )
 
 
+# As a library does that saves its state on SIGTERM.
+HANDLING = """
+    import signal
+    signal.signal(signal.SIGTERM, lambda *_: None)
+"""
+
+
 @pytest.mark.ray
-def test_a_pool_works_in_a_worker_of_ray(tmp_path: Path, temporary: Path) -> None:
-    (tmp_path / "mine.py").write_text(POOLED)
+@pytest.mark.parametrize("more", ["", HANDLING])
+def test_a_pool_works_in_a_worker_of_ray(
+    tmp_path: Path, temporary: Path, more: str
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        POOLED.replace("def pooled(trial):\n", f"def pooled(trial):\n{more}")
+    )
     (tmp_path / "s.yaml").write_text(SPACE)
     done = subprocess.run(
         [sys.executable, "-m", "ablate", "run", "s.yaml", "--with", "mine.py"],
