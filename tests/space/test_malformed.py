@@ -4,13 +4,16 @@ traceback.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ablate import space
 from ablate.cli import main
+from ablate.errors import AblateError, SpaceError
 
 GOOD = """question: Does it help?
 backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
@@ -623,3 +626,35 @@ def test_files_that_are_no_text(
         main()
     assert stopped.value.code == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def messages_of(text: str) -> list[str]:
+    try:
+        space.load(text, "s.yaml")
+    except SpaceError as error:
+        return [str(problem) for problem in error.problems]
+    except AblateError as error:
+        return [str(error)]
+    return []
+
+
+SUGGESTION = re.compile(r"'?([\w./-]+)'?[^';]*; did you mean '([^']+)'\?")
+
+
+@pytest.mark.slow
+def test_whatever_a_message_suggests_is_accepted() -> None:
+    followed = 0
+    for text, _, _ in MALFORMED.values():
+        for message in messages_of(text):
+            meant = SUGGESTION.search(message)
+            if meant is None or text.count(meant[1]) != 1:
+                continue
+            followed += 1
+            better = text.replace(meant[1], meant[2])
+            assert message not in messages_of(better), message
+            assert not [
+                other
+                for other in messages_of(better)
+                if "unknown" in other and meant[2] in other
+            ], message
+    assert followed >= 5
