@@ -7,7 +7,6 @@ a checkpoint loses none.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import re
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ablate.advice import option
 from ablate.errors import CheckpointError
 from ablate.filesystems import system_of
 from ablate.masking import masked
@@ -75,7 +75,7 @@ def usage(options: Options) -> list[Place]:
 
     Raises:
         StoreError: there is no store.
-        CheckpointError: the URL's protocol is unknown.
+        CheckpointError: the URL's protocol is unknown, or it cannot be read.
     """
     with Reader(options.url) as reader:
         store = reader.store_id()
@@ -174,6 +174,15 @@ def _files(options: Options) -> tuple[Any, str]:
 
 def _found(system: Any, root: str) -> Iterator[tuple[str, int]]:
     """Yields every file below a folder, with its size in bytes."""
-    with contextlib.suppress(FileNotFoundError):
-        for path, about in system.find(root, detail=True).items():
-            yield str(path), int(about["size"] or 0)
+    try:
+        files = system.find(root, detail=True)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        # Each protocol has its own exceptions.
+        raise CheckpointError(
+            f"{option('checkpoints')} {system.unstrip_protocol(root)} cannot be read:"
+            f" {type(error).__name__}: {error}"
+        ) from error
+    for path, about in files.items():
+        yield str(path), int(about["size"] or 0)

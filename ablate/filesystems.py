@@ -10,16 +10,35 @@ from typing import Any
 
 from ablate.advice import option
 from ablate.errors import CheckpointError
+from ablate.masking import masked
+
+# Protocols that write an object in one step. With others, the new file is moved over
+# the old one.
+OBJECT_STORES = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"}
+)
 
 
 def system_of(place: str) -> tuple[Any, str]:
     """Returns fsspec's file system for a folder or URL, and the path in it.
 
     Raises:
-        CheckpointError: the protocol is unknown, or its package is not installed.
+        CheckpointError: the protocol is unknown, its package is not installed, or the
+            URL has keys that the protocol does not take from there.
     """
     import fsspec
 
+    protocol, _, rest = place.partition("://")
+    bucket = rest.partition("/")[0]
+    user = bucket.rpartition("@")[0]
+    if ":" in user and protocol in OBJECT_STORES:
+        # Its package would take them as part of the name, and repeat them in messages.
+        raise CheckpointError(
+            f"{option('checkpoints')} {masked(f'{protocol}://{bucket}')} has keys in it,"
+            f" which {protocol} does not read there; put them into the variables of its"
+            " package, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and write"
+            f" {protocol}://BUCKET/PATH"
+        )
     try:
         system: tuple[Any, str] = fsspec.core.url_to_fs(place)
     except (ValueError, ImportError) as error:

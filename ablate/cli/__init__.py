@@ -32,6 +32,14 @@ def _hint_at_file(message: str, context: Any) -> str:
     return f" Name the file to write with --to {extra[1]}."
 
 
+def _lacks_memory(error: Exception) -> bool:
+    """Whether a command ended for lack of memory, also while a library was loaded."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError)
+        and ("failed to map segment" in str(error) or "allocate memory" in str(error))
+    )
+
+
 def main() -> None:
     """The `ablate` command.
 
@@ -84,7 +92,14 @@ def _main() -> None:
             + (f": {error.filename}" if error.filename else "")
         )
         sys.exit(2)
-    except Exception:
+    except Exception as error:
+        if _lacks_memory(error):
+            tell(
+                f"error: there is too little memory: {error or 'MemoryError'}; end other"
+                " programs, or raise the limit that `ulimit -v` shows or the batch system"
+                " has set. What was stored is intact"
+            )
+            sys.exit(2)
         # A bug. Python would print its message unescaped, and the message may contain
         # anything.
         tell(traceback.format_exc().rstrip())

@@ -191,11 +191,14 @@ def fold_log(engine: Engine) -> None:
     """Moves what SQLite has committed from its log into the file of the store.
 
     The file alone is then a copy of the store. Until then a small store may be in
-    `FILE-wal` only. While a reader holds the log, the next call moves the rest.
+    `FILE-wal` only. While a reader holds the log, or the disk is full, the next call
+    moves the rest.
     """
     if engine.dialect.name != "sqlite":
         return
-    with contextlib.suppress(DatabaseError), engine.connect() as connection:
+    # The statement goes past SQLAlchemy, so its errors are those of the driver.
+    refused = (DatabaseError, sqlite3.Error)
+    with contextlib.suppress(*refused), engine.connect() as connection:
         raw: Any = connection.connection.driver_connection
         raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -346,13 +349,23 @@ def _readable_errors(url: str) -> Iterator[None]:
         yield
     except (OperationalError, DatabaseError, OSError, sqlite3.Error) as error:
         reason = str(getattr(error, "orig", None) or error)
-        if "locked" in reason:
-            again = "; end the other program that holds it, then try again"
-        else:
-            again = ""
+        hint = _hint(reason)
+        again = f"; {hint}, then try again" if hint else ""
         raise StoreError(
             f"the store {masked(url)} cannot be opened: {reason}{again}"
         ) from None
+
+
+def _hint(reason: str) -> str:
+    """Returns what to do about a refusal of the database; empty if nothing is known."""
+    hints = {
+        "locked": "end the other program that holds it",
+        "full": "free some room",
+        # Also where the file of the log's index does not fit.
+        "disk I/O error": "see that its disk works and has room",
+        "readonly": "give the right to write to it and to its folder",
+    }
+    return next((hint for word, hint in hints.items() if word in reason), "")
 
 
 def patiently(transact: Callable[[], T]) -> T:
@@ -389,15 +402,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         raise
     except (DatabaseError, InterfaceError, PoolTimeout) as error:
         reason = str(getattr(error, "orig", None) or error)
-        hints = {
-            "locked": "end the other program that holds it",
-            "full": "free some room",
-            "readonly": "give the right to write",
-        }
-        hint = next(
-            (told for word, told in hints.items() if word in reason),
-            "see that it can be written to",
-        )
+        hint = _hint(reason) or "see that it can be written to"
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
         kind = StoreError
         if getattr(error, "connection_invalidated", False):

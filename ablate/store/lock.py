@@ -16,6 +16,7 @@ the log of the store while its writer still uses it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from ablate import advice
 from ablate.advice import option
 from ablate.errors import StoreError
 
@@ -89,6 +91,8 @@ class WriterLock:
 
     def __init__(self, file: Path | None) -> None:
         self._streams: list[IO[str]] = []
+        self._file: Path | None = None
+        self._identity = (0, 0)
         if file is None:
             return
         try:
@@ -100,11 +104,15 @@ class WriterLock:
             # The second lock is named by the inode, which exists only with the file.
             # Two processes that create the store at once meet at the first lock.
             resolved.touch()
+            _refuse_read_only(resolved)
             self._take(_identity_file(resolved), file)
+            self._file = resolved
+            self._identity = _identity(resolved)
         except OSError as error:
             self.release()
+            done = "written to" if os.access(file, os.F_OK) else "made"
             raise StoreError(
-                f"the store {file} cannot be made: {error.strerror}; use another"
+                f"the store {file} cannot be {done}: {error.strerror}; use another"
                 f" {option('store')} or {option('runs')}"
             ) from None
         except StoreError:
@@ -131,6 +139,24 @@ class WriterLock:
         stream.flush()
         self._streams.append(stream)
 
+    def check_place(self) -> None:
+        """Raises StoreError if the file of the store is no longer where it was.
+
+        What is written to a file that was removed ends with the process.
+        """
+        if self._file is None:
+            return
+        try:
+            is_there = _identity(self._file) == self._identity
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            raise StoreError(
+                f"the store {self._file} was removed, moved or replaced during the run,"
+                " so the run stops; if you have it elsewhere, put it back, then go on"
+                f" with: {advice.command('resume')}"
+            )
+
     def release(self) -> None:
         """Lets other processes write."""
         # The lock files stay. If they were removed, a process that has opened one and a
@@ -138,6 +164,17 @@ class WriterLock:
         for stream in reversed(self._streams):
             stream.close()
         self._streams.clear()
+
+
+def _refuse_read_only(file: Path) -> None:
+    """Raises PermissionError for a file that SQLite would open for reading only."""
+    if not os.access(file, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    state = file.stat()
+    return state.st_dev, state.st_ino
 
 
 def _identity_file(file: Path) -> Path:
@@ -154,5 +191,5 @@ def _identity_file(file: Path) -> Path:
             f"{folder} is not a folder of yours, so no store can be locked; remove it,"
             " or ask its owner to remove it"
         )
-    identity = file.stat()
-    return folder / f"{identity.st_dev:x}-{identity.st_ino:x}.lock"
+    device, inode = _identity(file)
+    return folder / f"{device:x}-{inode:x}.lock"

@@ -107,8 +107,15 @@ def ask_sqlite(
 
 
 def address(file: Path) -> str:
-    """Returns the URI with which SQLite opens a file for reading only."""
-    return f"file:{quote(str(file.resolve()))}?mode=ro"
+    """Returns the URI with which SQLite opens a file for reading only.
+
+    Beside a copy in a folder that cannot be written to, SQLite could not make the index
+    of the log that the file once had. Nothing changes there, so none is needed.
+    """
+    resolved = file.resolve()
+    has_log = resolved.with_name(f"{resolved.name}-wal").exists()
+    is_fixed = not has_log and not os.access(resolved.parent, os.W_OK)
+    return f"file:{quote(str(resolved))}?mode=ro{'&immutable=1' if is_fixed else ''}"
 
 
 def ask_postgresql(

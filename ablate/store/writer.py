@@ -391,7 +391,12 @@ class Writer:
         Returns:
             Whether it was stored. It is not if another driver has taken the trial over,
                 because this one did not extend its lease in time.
+
+        Raises:
+            StoreError: the store has gone, or cannot be written to.
         """
+
+        self._lock.check_place()
 
         def put() -> bool:
             with (

@@ -14,17 +14,12 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ablate.advice import option
 from ablate.errors import CheckpointError, TrialBusy
-from ablate.filesystems import system_of
+from ablate.filesystems import OBJECT_STORES, system_of
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 NAME = "last.pt"
-# Protocols that write an object in one step. With others, the new file is moved over
-# the old one.
-OBJECT_STORES = frozenset(
-    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss"}
-)
 
 
 class Storage(Protocol):
@@ -119,10 +114,9 @@ class Folder:
             # The partial file would take the last space on the disk from the database.
             with contextlib.suppress(OSError):
                 partial.unlink()
-            folder = partial.parent
+            kept = "; the previous checkpoint is kept" if self.exists() else ""
             raise CheckpointError(
-                f"no checkpoint can be written to {folder}: {error.strerror}; the"
-                " previous checkpoint is kept"
+                f"no checkpoint can be written to {partial.parent}: {error.strerror}{kept}"
             ) from error
 
     @contextlib.contextmanager
@@ -162,8 +156,16 @@ class Remote:
         pass
 
     def exists(self) -> bool:
+        """Raises CheckpointError if the service cannot be asked."""
         self._system.invalidate_cache()
-        return bool(self._system.exists(self._file))
+        try:
+            return bool(self._system.exists(self._file))
+        except Exception as error:
+            # Each protocol has its own exceptions.
+            raise CheckpointError(
+                f"{option('checkpoints')} {self.name} cannot be read:"
+                f" {type(error).__name__}: {error}"
+            ) from error
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:

@@ -132,12 +132,12 @@ def move(scene: Scene) -> bool:
     "run folder moved while in use",
     "training",
     sees=(
-        "`failed: ... no checkpoint can be written`, then one message: no store at the"
-        " old place; exit code 2"
+        "one message: the store was removed, moved or replaced, and what to do; exit"
+        " code 2"
     ),
     keeps="everything stored so far, last checkpoints",
     codes=(1, 2),
-    says="no store|cannot be written|No such file",
+    says="removed, moved or replaced|cannot be written|No such file",
 )
 def move_in_use(scene: Scene) -> bool:
     return bool(scene.workers()) and move(scene)
