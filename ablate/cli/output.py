@@ -251,7 +251,4 @@ def busy_note(seconds: float | None) -> str:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= cores or seconds is None or seconds < LONG:
         return ""
-    return (
-        f" (if the machine was idle; its load is {load:.0f} on {cores} cores, so it takes"
-        " longer)"
-    )
+    return f" on an idle machine (this one is busy: its load is {load:.0f} on {cores} cores)"

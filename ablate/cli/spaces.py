@@ -109,7 +109,7 @@ def plan(
         known = len(shown.plan.trials) - len(shown.to_train)
         print(
             f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-            f" train, about {duration(shown.seconds)}.{busy_note(shown.seconds)}"
+            f" train, about {duration(shown.seconds)}{busy_note(shown.seconds)}."
         )
         looks = shown.plan.space.seeds.looks
         if looks is not None:
