@@ -114,10 +114,10 @@ def test_no_password_of_a_url_is_left_in_a_text(
 )
 def test_masking_takes_linear_time(unit: str) -> None:
     """A user's error may have any length."""
-    text = unit * (2_000_000 // len(unit))
+    text = unit * (500_000 // len(unit))
     began = time.process_time()
     masked(text)
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 5
 
 
 def test_the_stored_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_a_log_that_does_not_fit_into_the_store_stays_beside_it(tmp_path: Path) 
     engine.dispose()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_store_that_is_moved_during_a_run_ends_it(
     what: str, run_text: RunText, options: Options, tmp_path: Path, tiny: str
@@ -150,7 +150,7 @@ def test_a_store_that_is_moved_during_a_run_ends_it(
     assert table == undisturbed(tiny, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_store_that_is_replaced_during_a_run_ends_it(
     run_text: RunText, options: Options, tmp_path: Path, tiny: str
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_store_that_is_replaced_during_a_run_ends_it(
     assert store.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_checkpoints_that_are_removed_during_a_run(
     run_text: RunText, options: Options, tmp_path: Path, tiny: str
 ) -> None:

@@ -641,7 +641,7 @@ def messages_of(text: str) -> list[str]:
 SUGGESTION = re.compile(r"'?([\w./-]+)'?[^';]*; did you mean '([^']+)'\?")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_whatever_a_message_suggests_is_accepted() -> None:
     followed = 0
     for text, _, _ in MALFORMED.values():

@@ -50,7 +50,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_file_alone_has_the_results_of_a_killed_run(
     tmp_path: Path, tiny: str
 ) -> None:
@@ -92,7 +92,7 @@ def slowly(trial: Trial, number: int) -> Epoch:
     return made_up(trial, number)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_the_server_is_waited_for(
     tmp_path: Path, tiny: str, mode: str

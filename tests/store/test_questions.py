@@ -218,7 +218,7 @@ POSTGRESQL_ENDLESS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("statement", POSTGRESQL_ENDLESS)
 def test_postgresql_keeps_to_its_time(statement: str, server: str, owner: str) -> None:
     measured = Measured(owner, statement, seconds=1)
