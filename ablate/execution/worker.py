@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, NoReturn
 
-from ablate import registry
+from ablate import main_thread, registry
 from ablate.errors import Infeasible
 from ablate.records import Architecture, Cost, Event, Job, Status
-from ablate.training import main_thread
 
 if TYPE_CHECKING:
     from ablate.execution.trial_run import TrialRun

@@ -30,9 +30,9 @@ from typing import Any
 
 import torch
 
+from ablate import main_thread
 from ablate.errors import AblateError, CheckpointError
 from ablate.records import Epoch, Trial
-from ablate.training import main_thread
 from ablate.training.checkpoint import (
     State,
     epoch_of,
