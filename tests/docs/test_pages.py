@@ -62,6 +62,17 @@ def transcript(page: str) -> dict[str, str]:
     return found
 
 
+BUSY = " on an idle machine (this one is busy: its load is # on # cores)"
+
+
+def test_an_estimate_on_a_busy_machine_is_the_same() -> None:
+    busy = (
+        "30 to train, about 83 s on an idle machine (this one\nis busy: its load is 6 on"
+        " 2 cores)."
+    )
+    assert masked(busy) == masked("30 to train, about 2 min.")
+
+
 def masked(text: str) -> list[str]:
     """The words of a text in the order of the alphabet, without numbers and stars.
 
@@ -69,7 +80,9 @@ def masked(text: str) -> list[str]:
     """
     without_rules = re.sub(r"─+|[*+-]", " ", text)
     # `1 min` and `55 s` are the same estimate.
-    numbers = re.sub(r"\d[\d.]*", "#", without_rules)
+    numbers = " ".join(re.sub(r"\d[\d.]*", "#", without_rules).split())
+    # A busy machine says so beside a long estimate.
+    numbers = numbers.replace(BUSY, "")
     return sorted(re.sub(r"about # (s|min)\b", "about #", numbers).split())
 
 
