@@ -65,7 +65,7 @@ faults: $(READY)
 
 # Holds the statistics against made-up studies with a known truth; WRITE=1 writes docs/trust.md.
 trust: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust.py $(if $(WRITE),--write) $(if $(REPEATS),--count $(REPEATS))
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust.py $(if $(WRITE),--write) $(if $(REPEATS),--count $(REPEATS)) $(if $(USERS),--users $(USERS))
 
 # Counts every printed parameter and FLOP of the five papers again (nine minutes of one core).
 verify-costs: $(READY)

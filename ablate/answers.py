@@ -49,6 +49,14 @@ class ResultRow(_OpenRow):
     note: str
 
 
+class EarlierVerdict(_Row):
+    """What an earlier study says of the same comparison."""
+
+    study: str
+    verdict: Verdict
+    n: int = Field(description="seeds that both have")
+
+
 class EffectRow(_Row):
     """A row against row 0, or a variant against its control."""
 
@@ -64,6 +72,8 @@ class EffectRow(_Row):
     p_same: float | None = Field(description="below 0.05: no difference")
     verdict: Verdict
     withheld: str | None = Field(description="why there is no verdict")
+    tested_in: str | None = Field(description="the study whose verdict this is")
+    earlier: list[EarlierVerdict] = Field(description="what earlier studies say")
     alone: bool = Field(description="only its own seeds say how noisy it is")
     seeds_needed: int | None = Field(description="seeds to add for an even chance")
     delta_flops: int | None

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import replace
-
 from ablate import escape, registry
 from ablate.advice import option
-from ablate.errors import AblateError, StoreError
-from ablate.records import History, Space
-from ablate.redeclared import changed_parts
-from ablate.space_data import to_data
+from ablate.errors import StoreError
+from ablate.records import Space
 from ablate.store.catalogue import StudyStatus
 from ablate.store.reader import Reader
 
@@ -58,33 +53,20 @@ def validated_space(study: StudyStatus) -> Space:
 def with_last_until_decided(space: Space, reader: Reader) -> Space:
     """Returns a space with the seeds until it is decided that its last run had.
 
-    They came from an option, which the text does not have. A space that is run again
-    without the option goes on as it was, if nothing else differs: another rule for
-    seeds would be another declaration. If they came from the text, and it has changed,
-    the new text counts.
+    They came from an option, which the text does not have. The same text, run again
+    without the option, goes on as it was.
     """
-    from ablate.space import load, until_decided
+    from ablate.space import until_decided
 
     if space.seeds.looks is not None:
         return space
     for study in reader.studies():
         last = study.space
-        if study.name != space.name or last is None or last.seeds.looks is None:
+        if study.name != space.name or study.document != space.document:
             continue
-        # The stored text may not be valid today, or its seeds may not fit the option.
-        with contextlib.suppress(AblateError):
-            if load(study.document, study.file).seeds.looks is not None:
-                return space
-            again = until_decided(space, last.seeds.looks.most)
-            if not changed_parts(to_data(last), to_data(again)):
-                return again
+        if last is not None and last.seeds.looks is not None:
+            return until_decided(space, last.seeds.looks.most)
     return space
-
-
-def with_least_margin(space: Space, history: History) -> Space:
-    """Returns a space with the least margin declared since its rows can be compared."""
-    margin = history.margin(space.criterion.margin)
-    return replace(space, criterion=replace(space.criterion, margin=margin))
 
 
 def was_search(name: str, reader: Reader) -> bool:

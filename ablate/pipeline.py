@@ -315,6 +315,7 @@ def _register(preview: Preview, file: str, store: StoreSession) -> int:
         COST_REVISION,
         Policy.of(declared).again,
         drop_others=drop_others,
+        full=preview.full_plan,
     )
 
 
@@ -344,6 +345,7 @@ def _train(
         writer=store.writer,
         trials=preview.plan.trials,
         announce=hooks.proposed,
+        searched=declared if declared.strategy is not None else None,
     )
     source = make_source(
         preview.plan,
@@ -351,6 +353,7 @@ def _train(
         preview.to_train,
         stored,
         store.reader,
+        preview.generation,
         executor.count,
     )
     jobs = _queue(preview, source, policy, options, store, recorder.meter)

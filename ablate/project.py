@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors
-from ablate.records import Space, StudyResults
+from ablate.records import LEVEL, Space, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.error_budget import (
@@ -15,7 +15,7 @@ from ablate.report.error_budget import (
 )
 from ablate.report.factorial import Factorial
 from ablate.report.tables import Table
-from ablate.report.verdicts import LEVEL, Withheld
+from ablate.report.verdicts import Withheld
 from ablate.store.reader import Reader
 from ablate.study import Study
 
@@ -44,10 +44,10 @@ def budget_of(url: str) -> ErrorBudget:
 def _test(study: Study) -> StudyTest | None:
     """Returns the family of comparisons of a study; None if it is not over."""
     results, declared = study.read()
-    names = primary_factors(results.history.primary)
+    names = primary_factors(results.primary)
     if names:
         return _test_of_factors(results, declared)
-    if CONTROLS in results.history.primary:
+    if CONTROLS in results.primary:
         found = control_effects(
             results,
             declared.criterion.margin,
@@ -68,7 +68,10 @@ def _of_rows(found: list[Effect]) -> dict[str, float]:
     return {
         f"row {effect.row}": effect.judged.p
         for effect in found
-        if effect.judged is not None and effect.withheld is None
+        if effect.judged is not None
+        and effect.withheld is None
+        # The earlier study counts itself.
+        and not effect.shown_by
     }
 
 

@@ -72,16 +72,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def changed_parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
-    """Returns the decisive parts of two spaces that differ, as `margin`.
-
-    Args:
-        before, after: as for `changes`.
-    """
-    differing = _differing(_leaves(before), _leaves(after))
-    return {name.partition(" ")[0] for name in differing}
-
-
 def _differing(first: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     """Returns the names of leaves whose values differ."""
     return [

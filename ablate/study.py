@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import escape
 from ablate.advice import option
-from ablate.declared import declared_space, with_least_margin
+from ablate.declared import declared_space
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults, column_of
 from ablate.report.effect import Effect
@@ -55,14 +55,11 @@ class Study:
         return self.read()[1]
 
     def read(self) -> tuple[StudyResults, Space]:
-        """Returns all cells, and the space as it was last run.
-
-        Its margin is the least one that was declared since its rows could be compared.
-        """
+        """Returns all cells, and the space as it was last run."""
         with Reader(self.store) as reader:
             results = reader.results(self.name)
             declared = declared_space(reader.study(self.name))
-        return results, with_least_margin(declared, results.history)
+        return results, declared
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
@@ -145,12 +142,13 @@ class Study:
 
         Args:
             margin: the least difference that matters; by default the study's.
-
-        Raises:
-            AblateError: the margin is wider than the study's.
         """
         results, declared = self.read()
-        found = effects(results, self._margin(declared, margin), declared.seeds.looks)
+        found = effects(
+            results,
+            declared.criterion.margin if margin is None else margin,
+            declared.seeds.looks,
+        )
         return ShownEffects(found, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
@@ -165,13 +163,12 @@ class Study:
             margin: least difference that matters; by default that of the space.
 
         Raises:
-            AblateError: there are too few cells or seeds to estimate them, or the
-                margin is wider than the study's.
+            AblateError: there are too few cells or seeds to estimate them.
         """
         from ablate.report import effects_table as grids
 
         results, declared = self.read()
-        least = self._margin(declared, margin)
+        least = declared.criterion.margin if margin is None else margin
         if of in ("importance", "images"):
             if margin is not None:
                 raise AblateError(
@@ -212,20 +209,6 @@ class Study:
                 missing = "no row to compare with row 0"
             raise AblateError(f"{self.name} has {missing}")
         return grids.effects_table(results, found, least, controls=of == "controls")
-
-    def _margin(self, declared: Space, margin: float | None) -> float:
-        """Returns the margin of verdicts: the given one, or by default the study's."""
-        if margin is None:
-            return declared.criterion.margin
-        if declared.criterion.margin and margin > declared.criterion.margin:
-            raise AblateError(
-                f"{option('margin')} {margin:g} is larger than"
-                f" {declared.criterion.margin:g}, the margin that {self.name} declared"
-                " before its results; a margin that grows after results can give false"
-                f" verdicts. Leave {option('margin')} out, or give"
-                f" {declared.criterion.margin:g} or less"
-            )
-        return margin
 
     def _images(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report.effects_table import images_table

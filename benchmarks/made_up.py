@@ -125,6 +125,19 @@ def noisy_cells(number: Sequence[int], variance: float) -> Noise:
     return noise
 
 
+def own_sds(factor: float) -> Noise:
+    """Normal noise, in each cell with a standard deviation of its own.
+
+    They are drawn anew for each study, evenly on a log scale, over this factor.
+    """
+
+    def noise(generator: np.random.Generator, shape: tuple[int, int]) -> Vector:
+        sds = np.exp(generator.uniform(0, math.log(factor), (shape[0], 1)))
+        return normal(generator, shape) * sds
+
+    return noise
+
+
 # The noises under which at most 5 % of studies may see an effect that is not there.
 NOISES: dict[str, Noise] = {
     "equal noise": normal,
@@ -140,6 +153,9 @@ UNEQUAL = ("one row with 25 times the variance", "row 0 with 25 times the varian
 # Beyond the promise: shown, with what was measured.
 BEYOND: dict[str, Noise] = {
     "two rows with 25 times the variance": noisy_cells([1, 2], 25),
+    "three rows with 25 times the variance": noisy_cells([1, 2, 3], 25),
+    "a standard deviation of its own in each cell, over a factor of 5": own_sds(5),
+    "a standard deviation of its own in each cell, over a factor of 11": own_sds(11),
     "half of the rows with 5 times the variance": noisy_cells([1, 2, 3, 4], 5),
     "lognormal noise in all rows but row 0": skewed_variants,
 }

@@ -25,13 +25,12 @@ import numpy as np
 from machine import machine_text
 from scipy import optimize, stats
 
-from ablate.records import share_of_phase
-from ablate.report.verdicts import LEVEL
+from ablate.records import FIRST_LEVEL
 
 Array = np.ndarray[Any, Any]
 # Says which studies differ, from their standardised mean differences and variances.
 Rule = Callable[[Array, Array], Array]
-ALLOWED = LEVEL * share_of_phase(0)
+ALLOWED = FIRST_LEVEL
 # The difference in units of the noise of a paired difference.
 SIZE = 3.0 / np.sqrt(2)
 

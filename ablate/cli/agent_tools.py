@@ -140,7 +140,7 @@ class Tools:
     def plan(self, space: SpaceText, name: answers.Name) -> answers.Plan:
         """Check a space, and show what it would train. Trains nothing."""
         from ablate import pipeline
-        from ablate.cli.declared_again import declared_again_lines
+        from ablate.cli.generations import generation_lines
         from ablate.cli.power import power_lines
         from ablate.cli.tables import plan_table
 
@@ -150,7 +150,7 @@ class Tools:
         return answers.Plan.model_validate(
             {
                 "rows": table.data,
-                "notes": [*table.notes, *declared_again_lines(shown)],
+                "notes": [*table.notes, *generation_lines(shown)],
                 "trials": len(shown.plan.trials),
                 "to_train": len(shown.to_train),
                 "seconds": shown.seconds,

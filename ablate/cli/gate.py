@@ -78,7 +78,10 @@ def _stands(study: str, effect: Effect, url: str) -> bool:
     if effect.verdict not in (Verdict.HELPS, Verdict.HURTS):
         return True
     lines = {line.test.name: line for line in budget_of(url).lines}
-    return study in lines and f"row {effect.row}" in lines[study].standing
+    name, row = study, effect.row
+    if effect.shown_by:
+        name, row = effect.shown_by, effect.shown_row
+    return name in lines and f"row {row}" in lines[name].standing
 
 
 def _effect(study: str, row: int, url: str) -> Effect:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ablate.records import History, Metric, Plan
+from ablate.records import Metric, Plan
 from ablate.report.noise import MOST_ROWS
 from ablate.report.numbers import fixed
 from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
-from ablate.report.verdicts import LEVEL, level_of_look
+from ablate.report.verdicts import level_of_look
+from ablate.report.wording import percent
 from ablate.scheduling.preview import Preview
 from ablate.scheduling.until_decided import results_of
 
@@ -25,20 +26,21 @@ def power_lines(shown: Preview) -> list[str]:
     rows = _comparisons(plan)
     if plan.space.strategy is not None or not 0 < rows <= MOST_ROWS:
         return []
-    history = shown.history
-    if history.changed or not history.share:
-        # Nothing is tested: see `declared_again_lines`.
+    generation = shown.generation
+    if not generation.level:
+        # Nothing is tested: see `generation_lines`.
         return []
-    primary = [one for one in history.primary if not isinstance(one, str)]
+    declared = generation.primary(plan.space.criterion.primary)
+    primary = [one for one in declared if not isinstance(one, str)]
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.criterion.compared
     tested = ""
-    if history.last:
-        tested = f", tested at {100 * LEVEL * history.share:.2g} %"
+    if not generation.is_first:
+        tested = f", tested at {percent(generation.level)}"
         if plan.space.seeds.looks is not None:
             tested += " in all looks together"
     lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
-    for seeds, level in _numbers(plan, history):
+    for seeds, level in _numbers(plan, generation.level):
         line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd)}"
         if primary and seeds > 1:
             size = _text(detectable_alone(seeds, level), sd, metric)
@@ -50,6 +52,12 @@ def power_lines(shown: Preview) -> list[str]:
     ]
     if sd is not None:
         lines.append(f"  (sd so far: {fixed(sd, metric.digits)}{metric.unit})")
+    if plan.space.seeds.looks is None and generation.next_level:
+        lines += [
+            f"  (seeds that you add after results are tested at"
+            f" {percent(generation.next_level)}; to add seeds where they are",
+            "  needed, at the level of this study, declare seeds: {until_decided: N} now)",
+        ]
     return lines
 
 
@@ -65,7 +73,7 @@ def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number > 1 else ' '}"
 
 
-def _numbers(plan: Plan, history: History) -> list[tuple[int, float]]:
+def _numbers(plan: Plan, level: float) -> list[tuple[int, float]]:
     """Returns numbers of seeds with the level of their test.
 
     A design is compared with larger ones. If seeds are added until the study is
@@ -75,13 +83,12 @@ def _numbers(plan: Plan, history: History) -> list[tuple[int, float]]:
     if looks is None:
         seeds = max(len(cell.trials) for cell in plan.cells)
         more = [number for number in LADDER if number > seeds][:2]
-        return [(number, LEVEL * history.share) for number in (seeds, *more)]
+        return [(number, level) for number in (seeds, *more)]
     numbers = []
     # What the looks between find too is left out, so the last number is a little too
     # large: a study finds at least this difference.
     for look in (0, looks.number - 1):
-        level = level_of_look(looks, look, history.last, final=history.final)
-        numbers.append((looks.at[look], level))
+        numbers.append((looks.at[look], level_of_look(looks, look, level)))
     return numbers
 
 

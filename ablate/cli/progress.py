@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from ablate import escape
-from ablate.cli.declared_again import declared_again_lines
+from ablate.cli.generations import generation_lines
 from ablate.cli.output import busy_note, duration, tell_line
 from ablate.execution.signals import STOPS, give_back, keep
 from ablate.records import (
@@ -113,8 +113,9 @@ class Progress:
             f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
             f" {trials}{time_}{more}"
         )
-        for line in declared_again_lines(shown):
-            self._say(line)
+        if shown.is_next or shown.has_work:
+            for line in generation_lines(shown):
+                self._say(line)
         if space.data.validation:
             self._word = f"validation {space.criterion.metric}"
         else:

@@ -92,7 +92,7 @@ def plan(
     The table also shows folded and infeasible cells. Nothing is trained.
     """
     from ablate import pipeline, space
-    from ablate.cli.declared_again import declared_again_lines
+    from ablate.cli.generations import generation_lines
     from ablate.cli.power import power_lines
     from ablate.cli.tables import data_line, plan_table
 
@@ -129,7 +129,7 @@ def plan(
                     f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
                     f" trained on {strategy.confirm} fresh seeds."
                 )
-        for line in (*power_lines(shown), *declared_again_lines(shown)):
+        for line in (*power_lines(shown), *generation_lines(shown)):
             print(line)
 
 

@@ -29,7 +29,15 @@ from ablate.records.events import (
     Tested,
     epochs_of,
 )
-from ablate.records.history import History, Phase, share_of_phase
+from ablate.records.generation import (
+    FIRST_LEVEL,
+    LEVEL,
+    Generation,
+    RowStanding,
+    Standing,
+    generation_name,
+    next_level,
+)
 from ablate.records.images import CorrectImages
 from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
@@ -83,7 +91,9 @@ from ablate.records.trial import (
 __all__ = [
     "COLUMNS",
     "COST_REVISION",
+    "FIRST_LEVEL",
     "IMAGE_FILES",
+    "LEVEL",
     "LONGEST_LEVEL",
     "LOSSES",
     "METRIC_NAME",
@@ -119,7 +129,7 @@ __all__ = [
     "Epoch",
     "Event",
     "Factors",
-    "History",
+    "Generation",
     "InitialWeights",
     "Job",
     "Keep",
@@ -132,7 +142,6 @@ __all__ = [
     "Metric",
     "Network",
     "Order",
-    "Phase",
     "Place",
     "Plan",
     "Primary",
@@ -142,11 +151,13 @@ __all__ = [
     "Relation",
     "Resources",
     "Role",
+    "RowStanding",
     "Scheduler",
     "Seeds",
     "Settings",
     "Source",
     "Space",
+    "Standing",
     "Started",
     "Status",
     "Strategy",
@@ -159,8 +170,9 @@ __all__ = [
     "column_of",
     "confirmation_seeds",
     "epochs_of",
+    "generation_name",
     "level_text",
+    "next_level",
     "python_values",
-    "share_of_phase",
     "weights_named",
 ]

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ablate.records.base import Settings
-from ablate.records.history import History
+from ablate.records.generation import Generation
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
+from ablate.records.sections import Looks, Primary
 from ablate.records.trial import VARIED, Source, Status
 
 
@@ -29,12 +30,6 @@ class CellResult:
     # Value of the metric by seed, for completed trials.
     values: Mapping[int, float]
     control_of: int | None = None
-    # The phase of the study in which the trial ended, by seed, for trials that ended.
-    # -1: before the study was declared.
-    phase_of: Mapping[int, int] = field(default_factory=dict)
-    # Seeds that were completed when the study declared them. Their phase is that of the
-    # declaration.
-    known: frozenset[int] = frozenset()
     # For a cell that a search confirmed: the values of the seeds that chose it. They
     # are not among `values`.
     search_values: Mapping[int, float] = field(default_factory=dict)
@@ -70,7 +65,13 @@ class StudyResults:
     document: str = ""
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
-    history: History = field(default_factory=History)
+    generation: Generation = field(default_factory=Generation)
+    # The primary comparisons, if they were named before any result.
+    primary: tuple[Primary, ...] = ()
+    # The numbers of seeds at which verdicts are taken, if seeds are being added.
+    looks: Looks | None = None
+    # Earlier studies that compare the same, by their numbers in the store.
+    earlier: Mapping[int, StudyResults] = field(default_factory=dict)
     # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
     labels: Mapping[str, str] = field(default_factory=dict)
     # The metric of a network that has learnt nothing, in %; None if it is unknown.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ablate.records import CellResult, Looks, StudyResults
+from ablate.records import LEVEL, CellResult, Looks, StudyResults
 from ablate.report.confirmation import best_candidates
 from ablate.report.effect import Effect
 from ablate.report.noise import family_of
-from ablate.report.verdicts import LEVEL, Verdict
+from ablate.report.verdicts import Verdict
 
 
 def best_rows(

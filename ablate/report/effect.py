@@ -15,6 +15,15 @@ from ablate.report.verdicts import Estimate, Judged, Verdict, Withheld
 
 
 @dataclass(frozen=True)
+class Before:
+    """What an earlier study says of the same comparison, from so many seeds."""
+
+    study: str
+    verdict: Verdict
+    seeds: int
+
+
+@dataclass(frozen=True)
 class Effect:
     """The difference of a cell to the reference, in units of the metric.
 
@@ -35,6 +44,9 @@ class Effect:
         left_out: number of seeds without a value, by state; no mean includes them.
         cost, reference_cost: the costs of both.
         labels: what factors and levels are called.
+        shown_by: the study whose effect this is, if it is an earlier one.
+        shown_row: the row there.
+        before: verdicts of earlier studies that differ from this one.
     """
 
     row: int
@@ -51,6 +63,9 @@ class Effect:
     cost: Cost | None = None
     reference_cost: Cost | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    shown_by: str = ""
+    shown_row: int = 0
+    before: tuple[Before, ...] = ()
 
     @property
     def delta_flops(self) -> int | None:
@@ -81,18 +96,14 @@ class Effect:
         return self.judged.withheld if self.judged is not None else None
 
     @property
-    def beyond_interval(self) -> str:
-        """Why a row has a verdict of a difference although its interval contains 0.
+    def is_step_down(self) -> bool:
+        """Whether the row has a verdict of a difference although its interval contains 0.
 
-        Empty if it is not so.
+        The step-down test then decides: it leaves out rows that are already decided.
         """
-        if self.estimate is None or self.judged is None:
-            return ""
-        if self.verdict not in (Verdict.HELPS, Verdict.HURTS):
-            return ""
-        if not self.estimate.low <= 0 <= self.estimate.high:
-            return ""
-        return "from fewer seeds" if self.judged.kept else "step-down"
+        if self.estimate is None or self.verdict not in (Verdict.HELPS, Verdict.HURTS):
+            return False
+        return self.estimate.low <= 0 <= self.estimate.high
 
     def without_verdict(self, why: Withheld) -> Effect:
         """Returns the effect with its estimate and p values, but without a verdict."""

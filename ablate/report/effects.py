@@ -1,45 +1,46 @@
 """The effect of a cell: paired differences to the reference, and what they show.
 
 Seeds are blocks: a seed determines initialisation, data order and augmentation of every
-cell alike, so differences are taken seed by seed. The rows of a study form one family:
-their noise is estimated together, and in a study without any effect, the probability
-that some row says `helps` or `hurts` is at most 5 % (`report/noise.py`). Rows that the
-space names as primary are tested before the others, one after the other, by Student's
-paired t. Comparisons with controls have a reference each; they use Student's paired t,
-adjusted by Holm.
+cell alike, so differences are taken seed by seed. The rows that a study tests form one
+family: their noise is estimated together, and in a study without any effect, the
+probability that some row says `helps` or `hurts` is at most the study's level
+(`report/noise.py`, `records/generation.py`). Rows that the space names as primary are
+tested before the others, one after the other, by Student's paired t. Comparisons with
+controls have a reference each; they use Student's paired t, adjusted by Holm.
 
-A study that is declared again after its rows could be compared gets a new phase. Each
-phase has its share of the 5 %, and a verdict is taken when all trials of its phase have
-ended. A row keeps what an earlier phase has shown (`records/history.py`).
+A row whose trials an earlier study declared has the effect of that study, with its
+verdict and its interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ablate.primary import CONTROLS, primary_rows
 from ablate.records import (
+    LEVEL,
     RESOLVED,
     CellResult,
     Direction,
     Looks,
-    Phase,
+    Standing,
     Status,
     StudyResults,
 )
 from ablate.report.confirmation import confirmed_study, unconfirmed_effect
-from ablate.report.effect import Effect, paired
+from ablate.report.effect import Before, Effect, paired
 from ablate.report.judge import Judge
 from ablate.report.noise import family_of
 from ablate.report.seeds_needed import seeds_needed
-from ablate.report.verdicts import (
-    LEVEL,
-    Verdict,
-    Withheld,
-    verdict_of,
-    verdicts_by_holm,
-)
+from ablate.report.verdicts import Verdict, Withheld, verdicts_by_holm
+
+# Why a row has no verdict, by its standing.
+WITHHELD = {
+    Standing.KNOWN: Withheld.KNOWN,
+    Standing.PARTIAL: Withheld.PARTIAL,
+    Standing.FINAL: Withheld.FINAL,
+}
 
 
 def effects(
@@ -59,14 +60,82 @@ def effects(
             seeds until it is decided.
         predict: estimate the number of further seeds (some ms per undecided cell).
     """
+    return _effects(results, margin, looks, {}, predict=predict)
+
+
+# The effects of earlier studies by their numbers in the store and by row.
+Earlier = dict[int, dict[int, Effect]]
+
+
+def _effects(
+    results: StudyResults,
+    margin: float,
+    looks: Looks | None,
+    earlier: Earlier,
+    *,
+    predict: bool,
+) -> list[Effect]:
+    """Returns the effects of a study.
+
+    Args:
+        earlier: the effects of earlier studies; those that are missing are added.
+    """
     if not results.cells:
         return []
+    for number, study in results.earlier.items():
+        if number not in earlier:
+            found = _effects(study, margin, study.looks, earlier, predict=False)
+            earlier[number] = {effect.row: effect for effect in found}
     tested = _tested(confirmed_study(results), margin, looks, predict=predict)
     by_row = {effect.row: effect for effect in tested}
-    return [
-        by_row.get(cell.index) or unconfirmed_effect(results, cell, results.cells[0])
-        for cell in _compared_cells(results)
-    ]
+    complete = []
+    for cell in _compared_cells(results):
+        effect = _shown(results, cell, earlier) or by_row.get(cell.index)
+        if effect is None:
+            effect = unconfirmed_effect(results, cell, results.cells[0])
+        complete.append(_with_earlier(effect, results, cell, earlier))
+    return complete
+
+
+def _shown(results: StudyResults, cell: CellResult, earlier: Earlier) -> Effect | None:
+    """Returns the effect of a row whose trials an earlier study declared."""
+    row = results.generation.rows.get(cell.index)
+    if row is None or row.standing is not Standing.SHOWN or not row.earlier:
+        return None
+    study, number = row.earlier[0]
+    effect = earlier.get(study, {}).get(number)
+    if effect is None:
+        return None
+    name = effect.shown_by or results.earlier[study].name
+    return replace(
+        effect,
+        row=cell.index,
+        against=results.cells[0].index,
+        labels=results.labels,
+        primary=False,
+        shown_by=name,
+        shown_row=effect.shown_row if effect.shown_by else number,
+    )
+
+
+def _with_earlier(
+    effect: Effect, results: StudyResults, cell: CellResult, earlier: Earlier
+) -> Effect:
+    """Returns an effect with the verdicts of earlier studies that differ from its own."""
+    row = results.generation.rows.get(cell.index)
+    if row is None:
+        return effect
+    before = []
+    for study, number in row.earlier:
+        other = earlier.get(study, {}).get(number)
+        if other is None or other.shown_by or other.verdict is Verdict.INCONCLUSIVE:
+            continue
+        if other.verdict is not effect.verdict:
+            name = results.earlier[study].name
+            before.append(
+                Before(study=name, verdict=other.verdict, seeds=len(other.seeds))
+            )
+    return replace(effect, before=tuple(before))
 
 
 def _compared_cells(results: StudyResults) -> list[CellResult]:
@@ -83,161 +152,41 @@ def _compared_cells(results: StudyResults) -> list[CellResult]:
 def _tested(
     results: StudyResults, margin: float, looks: Looks | None, *, predict: bool
 ) -> list[Effect]:
-    """Returns the effects of the cells that are one family, in their order."""
+    """Returns the effects of the rows that the study has effects of, in their order."""
     reference = results.cells[0]
-    cells = _compared_cells(results)
-    phases = _Phases(results, cells, reference, results.history.margin(margin))
-    found = phases.last(looks, predict=predict)
-    earlier = [
-        phases.earlier(number)
-        for number, phase in enumerate(results.history.phases[:-1])
-        if phase.finished
-    ]
-    combined = []
-    for effect, cell in zip(found, cells, strict=True):
-        before = [phase[effect.row] for phase in earlier if effect.row in phase]
+    cells: list[CellResult] = []
+    shown: list[CellResult] = []
+    for cell in _compared_cells(results):
+        standing = results.generation.standing(cell.index)
+        (shown if standing is Standing.SHOWN else cells).append(cell)
+    judge = Judge(
+        direction=results.direction,
+        margin=margin,
+        looks=looks,
+        predict=predict,
+        level=results.generation.level,
+        next_level=results.generation.next_level,
+        left_out=results.generation.left_out,
+        primary=primary_rows(results.primary, results.cells),
+        others=shown,
+    )
+    every = (*cells, reference)
+    is_open = results.searching or not all(map(_has_ended, every))
+    judged = []
+    for effect, cell in zip(judge.effects(cells, reference), cells, strict=True):
         named = replace(effect, labels=results.labels)
-        combined.append(phases.combined(named, before, cell))
-    return combined
+        why = _barred(results, cell, reference)
+        if why is None and looks is None and is_open:
+            why = Withheld.UNFINISHED
+        judged.append(named if why is None else named.without_verdict(why))
+    return judged
 
 
-# Why a verdict is only a matter of time.
-NOT_YET = (Withheld.UNFINISHED, Withheld.FAILED)
 # Trials that have no value although they ended, and the reason that they give.
 SURVIVORS = {
     Status.DIVERGED: Withheld.DIVERGED,
     Status.PRUNED: Withheld.PRUNED,
 }
-
-
-@dataclass(frozen=True)
-class _Phases:
-    """The verdicts of a study in each of its phases.
-
-    All phases compare the rows that the study has now. An earlier phase has the seeds
-    whose trials ended in it or before it.
-    """
-
-    results: StudyResults
-    cells: Sequence[CellResult]
-    reference: CellResult
-    margin: float
-
-    def last(self, looks: Looks | None, *, predict: bool) -> list[Effect]:
-        """Returns the effects in the present phase."""
-        present = self._judge(self.results.history.last, looks, predict=predict)
-        found = present.effects(self.cells, self.reference)
-        every = (*self.cells, self.reference)
-        is_open = self.results.searching or not all(map(_has_ended, every))
-        if looks is None and is_open:
-            return [effect.without_verdict(Withheld.UNFINISHED) for effect in found]
-        return found
-
-    def earlier(self, number: int) -> dict[int, Effect]:
-        """Returns the effects in a phase that has ended, by row.
-
-        Rows that were not complete then have none.
-        """
-        phase = self.results.history.phases[number]
-        reference = _until(self.reference, number)
-        cells = [_until(cell, number) for cell in self.cells]
-        complete = [
-            cell for cell in cells if _was_complete(cell, phase) and not was_known(cell)
-        ]
-        if not _was_complete(reference, phase) or self._is_chosen(number):
-            return {}
-        judge_at = self._judge(number, phase.looks, predict=False)
-        found = judge_at.effects(complete, reference)
-        return {effect.row: effect for effect in found}
-
-    def _is_chosen(self, number: int) -> bool:
-        """Whether row 0 has chosen seeds in a phase."""
-        first = self.results.history.chosen_from
-        return first is not None and first <= number
-
-    def _judge(self, number: int, looks: Looks | None, *, predict: bool) -> Judge:
-        phase = self.results.history.phases[number]
-        return Judge(
-            direction=self.results.direction,
-            margin=self.margin,
-            looks=looks,
-            predict=predict,
-            phase=number,
-            final=self.results.history.final,
-            rows=phase.rows,
-            primary=primary_rows(phase.primary, self.results.cells),
-        )
-
-    def combined(
-        self, effect: Effect, earlier: Sequence[Effect], cell: CellResult
-    ) -> Effect:
-        """Returns an effect with what earlier phases have shown of it.
-
-        The shares of the phases add up to 5 %, so the smallest of its p values counts.
-        """
-        judged, estimate = effect.judged, effect.estimate
-        if judged is None or estimate is None:
-            return effect
-        is_known = was_known(cell) or self._is_chosen(self.results.history.last)
-        why = _barred(self.results, cell, self.reference)
-        if why is not None:
-            return effect.without_verdict(Withheld.KNOWN if is_known else why)
-        if is_known:
-            judged = replace(
-                judged, verdict=Verdict.INCONCLUSIVE, withheld=Withheld.KNOWN
-            )
-            effect = replace(effect, judged=judged, further=None)
-        before = [
-            one.judged
-            for one in earlier
-            if one.judged is not None
-            and one.estimate is not None
-            and one.withheld not in NOT_YET
-            # An earlier finding that the seeds since contradict is given up.
-            and one.estimate.value * estimate.value > 0
-        ]
-        if not before:
-            return effect
-        now = [] if judged.withheld in NOT_YET or is_known else [judged]
-        p = min(one.p for one in (*before, *now))
-        p_same = 1.0
-        if abs(estimate.value) < self.margin:
-            p_same = min(one.p_same for one in (*before, *now))
-        verdict = verdict_of(estimate.value, self.results.direction, p, p_same, LEVEL)
-        if verdict is Verdict.INCONCLUSIVE:
-            return replace(effect, judged=replace(judged, p=p, p_same=p_same))
-        decided = replace(
-            judged,
-            p=p,
-            p_same=p_same,
-            verdict=verdict,
-            # A phase after final seeds has no level of its own.
-            level=judged.level or max(one.level for one in before),
-            withheld=None,
-            kept=judged.verdict is not verdict,
-        )
-        return replace(effect, judged=decided, further=None)
-
-
-def _until(cell: CellResult, phase: int) -> CellResult:
-    """Returns the cell with the seeds whose trials ended in a phase or before it."""
-    return cell.with_seeds(
-        [seed for seed in cell.statuses if cell.phase_of.get(seed, 0) <= phase]
-    )
-
-
-def _was_complete(cell: CellResult, phase: Phase) -> bool:
-    """Whether a cell had all of its seeds when a phase ended.
-
-    A failed trial may have been tried again later.
-
-    Args:
-        cell: as it was at the end of the phase.
-    """
-    if phase.looks is None:
-        return set(phase.seeds) <= set(cell.statuses)
-    # The cell got as many seeds as its last look has.
-    return sorted(cell.statuses) == list(range(len(cell.statuses)))
 
 
 def _has_ended(cell: CellResult) -> bool:
@@ -248,26 +197,17 @@ def _has_ended(cell: CellResult) -> bool:
 def _barred(
     results: StudyResults, cell: CellResult, reference: CellResult
 ) -> Withheld | None:
-    """Returns why two cells get no verdict in any phase, or None if they may."""
-    if results.history.changed:
-        return Withheld.CHANGED
+    """Returns why two cells get no verdict, however their trials end, or None."""
+    for one in (cell, reference):
+        standing = results.generation.standing(one.index)
+        if standing in WITHHELD:
+            return WITHHELD[standing]
     # A mean over the other seeds would be one of survivors.
     statuses = {*cell.statuses.values(), *reference.statuses.values()}
     for status, reason in SURVIVORS.items():
         if status in statuses:
             return reason
     return None
-
-
-def was_known(cell: CellResult) -> bool:
-    """Whether results of the cell may be the reason to compare it.
-
-    A single known seed says nothing of its noise.
-
-    Args:
-        cell: with its seeds at the time in question.
-    """
-    return len(cell.known & set(cell.statuses)) > 1
 
 
 def control_effects(
@@ -310,10 +250,10 @@ def control_effects(
     ]
     # Holm's test has no sequential version here, so each look gets an equal part.
     number = looks.number if looks else 1
-    level = LEVEL * results.history.share / number
+    level = results.generation.level / number
     named = [replace(effect, labels=results.labels) for effect in paired_cells]
     found = _judged_by_holm(named, results.direction, margin, level)
-    if CONTROLS in results.history.primary:
+    if CONTROLS in results.primary:
         found = [_if_allowed(results, effect, by_index) for effect in found]
     if not predict:
         return found
@@ -327,8 +267,6 @@ def _if_allowed(
 ) -> Effect:
     """Returns a primary comparison, without its verdict if it can have none now."""
     row, against = cells[effect.row], cells[effect.against]
-    if was_known(row) or was_known(against):
-        return effect.without_verdict(Withheld.KNOWN)
     why = _barred(results, row, against)
     if why is not None:
         return effect.without_verdict(why)

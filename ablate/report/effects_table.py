@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.errors import AblateError
 from ablate.primary import CONTROLS, primary_factors
-from ablate.records import Level, Looks, Metric, Status, StudyResults, level_text
+from ablate.records import LEVEL, Level, Looks, Metric, Status, StudyResults, level_text
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
@@ -20,12 +20,13 @@ from ablate.report.pairing import seed_share
 from ablate.report.summary import factor_label, level_label
 from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, unit_for
-from ablate.report.verdicts import LEVEL, Estimate, Verdict
+from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import (
     change_text,
     collapse_note,
     effect_data,
     exploratory,
+    generation_notes,
     interval_text,
     no_difference,
     rows_text,
@@ -40,12 +41,10 @@ OF_ALL_ROWS = (
     "the variance is estimated from all rows, with extra weight for the row itself and"
     " for row 0"
 )
-BEYOND = {
-    "step-down": "step-down: the interval contains 0, and the step-down test decides: it"
-    " leaves out rows that are already decided.",
-    "from fewer seeds": "from fewer seeds: an earlier declaration decided this; over all"
-    " seeds the difference is inconclusive.",
-}
+STEP_DOWN = (
+    "step-down: the interval contains 0, and the step-down test decides: it leaves out"
+    " rows that are already decided."
+)
 CONTRIBUTIONS = {
     "alone": "alone: the baseline with only this factor at its full level, minus the"
     " baseline.",
@@ -92,7 +91,7 @@ def effects_table(
     is_single = len(effects) == 1
     how = _interval_words(controls=controls, is_single=is_single)
     adjusted = _adjusted_text(
-        rows=not is_single, holm=controls, later=not results.history.final
+        rows=not is_single, holm=controls, later=not results.generation.final
     )
     decided = "if p is below 0.05, the verdict is helps or hurts"
     if any(effect.withheld for effect in effects):
@@ -133,11 +132,13 @@ def effects_table(
             f"Primary, tested one after the other by paired t: row"
             f" {', '.join(primary)}. Rows after them are tested if all of them differ."
         )
-    notes += _beyond_notes(effects)
+    if any(effect.is_step_down for effect in effects):
+        notes.append(STEP_DOWN)
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
-    notes += withheld_notes(effects, results.history)
-    declared = results.history.primary
+    notes += withheld_notes(effects)
+    notes += generation_notes(results, effects)
+    declared = results.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):
         notes.append(exploratory(declared))
     data = [effect_data(effect) for effect in effects]
@@ -209,12 +210,6 @@ def _interval_words(*, controls: bool, is_single: bool) -> str:
     if controls:
         return "paired t, for all rows at once"
     return f"for all rows at once; {OF_ALL_ROWS}"
-
-
-def _beyond_notes(effects: Sequence[Effect]) -> list[str]:
-    """Returns why some verdicts say more than the intervals beside them."""
-    reasons = {effect.beyond_interval for effect in effects}
-    return [BEYOND[reason] for reason in BEYOND if reason in reasons]
 
 
 def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
@@ -490,9 +485,9 @@ def factors_table(
 
 def _family_notes(results: StudyResults, *, interactions: bool) -> list[str]:
     """Returns whether this table is the study's family of comparisons."""
-    primary = primary_factors(results.history.primary)
+    primary = primary_factors(results.primary)
     if interactions or not primary:
-        return [exploratory(results.history.primary)]
+        return [exploratory(results.primary)]
     return [
         f"Primary, tested one after the other: {', '.join(primary)}. Other factors are"
         " tested if all of them differ."
@@ -540,7 +535,7 @@ def contributions_table(
     """
     model = Factorial(results, baseline, looks)
     terms = model.contributions(full, margin, results.direction)
-    notes = [_contributions_note(terms), exploratory(results.history.primary)]
+    notes = [_contributions_note(terms), exploratory(results.primary)]
     return terms_table(results, terms, margin, notes, by_seed=model.by_seed)
 
 

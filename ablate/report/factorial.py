@@ -29,6 +29,7 @@ import numpy as np
 from ablate.errors import AblateError
 from ablate.primary import primary_factors
 from ablate.records import (
+    LEVEL,
     RESOLVED,
     CellResult,
     Level,
@@ -38,9 +39,8 @@ from ablate.records import (
 )
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.confirmation import with_all_seeds
-from ablate.report.effects import SURVIVORS, was_known
+from ablate.report.effects import SURVIVORS, WITHHELD
 from ablate.report.verdicts import (
-    LEVEL,
     Estimate,
     Judged,
     Verdict,
@@ -98,7 +98,7 @@ class Factorial:
         results = with_all_seeds(results)
         self._results, self._base = results, dict(baseline)
         looked = looks.number if looks else 1
-        self._level = LEVEL * results.history.share / looked
+        self._level = results.generation.level / looked
         # A control differs in its width, which is not a factor of the space.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
@@ -213,7 +213,7 @@ class Factorial:
         The levels of a factor are one family. The next factor is tested if all of them
         differ, so all of its p values are at least the largest one before.
         """
-        primary = primary_factors(self._results.history.primary)
+        primary = primary_factors(self._results.primary)
         groups: dict[str, list[Term]] = {name: [] for name in (*primary, "")}
         for term in terms:
             (name,) = term.factors
@@ -250,14 +250,13 @@ class Factorial:
     @cached_property
     def _withheld(self) -> Withheld | None:
         """Why primary factors get no verdict now, if they get none."""
-        history = self._results.history
-        if not primary_factors(history.primary):
+        if not primary_factors(self._results.primary):
             return None
-        if history.changed:
-            return Withheld.CHANGED
         cells = self._cells.values()
-        if any(map(was_known, cells)):
-            return Withheld.KNOWN
+        for cell in cells:
+            standing = self._results.generation.standing(cell.index)
+            if standing in WITHHELD:
+                return WITHHELD[standing]
         statuses = set(itertools.chain(*(cell.statuses.values() for cell in cells)))
         for status, reason in SURVIVORS.items():
             if status in statuses:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ablate.records import RESOLVED, CellResult, Direction, Looks, Status
+from ablate.records import LEVEL, RESOLVED, CellResult, Direction, Looks, Status
 from ablate.report.effect import Effect, compared, paired
 from ablate.report.noise import Family, RowTest, family_of
 from ablate.report.seeds_needed import seeds_needed
 from ablate.report.verdicts import (
-    LEVEL,
     Estimate,
     Judged,
     Verdict,
@@ -26,20 +25,24 @@ class Judge:
     """Takes the verdicts on rows that are compared with one reference.
 
     Attributes:
-        phase: the phase of the study, from 0.
-        final: whether the first phase was declared as the only one.
-        rows: the number of rows that count, if they are more than those there are.
+        level: the probability of a false verdict that the study may use; 0: it has no
+            verdict.
+        next_level: the same of the next study that compares these rows.
+        left_out: comparisons that count although they are not among the rows.
         primary: rows that are tested before the others, one after the other.
+        others: rows with the same reference that are not tested here. Their noise is
+            used too.
     """
 
     direction: Direction
     margin: float
     looks: Looks | None
     predict: bool
-    phase: int = 0
-    final: bool = False
-    rows: int = 0
+    level: float
+    next_level: float
+    left_out: int = 0
     primary: tuple[int | None, ...] = ()
+    others: Sequence[CellResult] = ()
 
     def effects(
         self, cells: Sequence[CellResult], reference: CellResult
@@ -64,9 +67,8 @@ class Judge:
                 when others are tested for one, and the other way round.
         """
         same = sum(effect.verdict is Verdict.SAME for effect in decided)
-        left_out = max(0, self.rows - len(cells) - len(decided))
-        planned = len(cells) + same + left_out
-        level = self._level(self.looks, look, self.phase)
+        planned = len(cells) + same + self.left_out
+        level = level_of_look(self.looks, look, self.level)
         whole: list[Effect] = []
         tested: list[int] = []
         for number, cell in enumerate(cells):
@@ -80,11 +82,12 @@ class Judge:
             reference.values,
             [cells[number].values for number in tested],
             planned=planned,
-            planned_same=len(cells) + len(decided) - same + left_out,
+            planned_same=len(cells) + len(decided) - same + self.left_out,
+            others=self._noise_of_others(reference),
         )
         if family is None:
             return whole
-        # A phase without a level shows the interval that it would have.
+        # A study without a level shows the interval of 95 %.
         tests = family.tests(self.margin, level or LEVEL)
         gates = self._gates(cells, reference, decided)
         before = dict(zip(gates, [0.0, *gates.values()], strict=False))
@@ -107,6 +110,15 @@ class Judge:
             found = self._judged(whole[number], family, row, test, closed, level)
             whole[number] = self._predicted(found, family, row, look)
         return whole
+
+    def _noise_of_others(self, reference: CellResult) -> list[Mapping[int, float]]:
+        """Returns the values of the rows that are not tested here, by seed.
+
+        Only those that have all seeds of the reference: fewer would change the
+        simulation for the rows that are tested.
+        """
+        seeds = reference.values.keys()
+        return [other.values for other in self.others if seeds <= other.values.keys()]
 
     def _gates(
         self,
@@ -216,23 +228,19 @@ class Judge:
     def _predicted(self, effect: Effect, family: Family, row: int, look: int) -> Effect:
         """Returns the effect with the number of seeds that would give a verdict.
 
-        Further seeds belong to the next look, or to the next phase of the study.
+        Further seeds belong to the next look, or to the next generation.
         """
         undecided = effect.verdict is Verdict.INCONCLUSIVE and not effect.withheld
         if not self.predict or not undecided:
             return effect
         if self.looks is not None and look + 1 < self.looks.number:
-            level = self._level(self.looks, look + 1, self.phase)
+            level = level_of_look(self.looks, look + 1, self.level)
         else:
-            level = self._level(None, 0, self.phase + 1)
+            level = self.next_level
         if level == 0:
             return effect
         further = seeds_needed(family, row, self.margin, level)
         return replace(effect, further=further)
-
-    def _level(self, looks: Looks | None, look: int, phase: int) -> float:
-        """Returns the share of the 5 % that a look in a phase may use."""
-        return level_of_look(looks, look, phase, final=self.final)
 
     def in_looks(
         self, cells: Sequence[CellResult], reference: CellResult, looks: Looks

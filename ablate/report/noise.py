@@ -379,6 +379,8 @@ class Family:
         planned: the number of rows that are tested for a difference in all, with those
             that are not in this family.
         planned_same: the same for rows that are tested for no difference.
+        tested: the number of rows that are tested; the others, which come after them,
+            only tell of the noise.
     """
 
     found: Standardised
@@ -386,6 +388,7 @@ class Family:
     null: Null
     planned: int
     planned_same: int
+    tested: int
 
     @property
     def pooled_freedom(self) -> int:
@@ -406,9 +409,8 @@ class Family:
         probability. An interval excludes 0 exactly if the single-step p value of the
         row is below the level: both compare its score with the largest of all rows.
         """
-        rows = len(self.counts)
-        quantile = self.null.quantile(level * rows / self.planned, rows)
-        if self.found.alone[row] and rows > 1:
+        quantile = self.null.quantile(level * self.tested / self.planned, self.tested)
+        if self.found.alone[row] and len(self.counts) > 1:
             # The ratio of which `_as_pooled` makes this quantile.
             tail = ALONE_GAIN * float(
                 student.probability(self.pooled_freedom, -quantile)
@@ -424,7 +426,7 @@ class Family:
 
         It is that of Student's t with the pooled degrees of freedom.
         """
-        quantile = self.null.quantile(level, len(self.counts))
+        quantile = self.null.quantile(level, self.tested)
         return 2 * float(student.probability(self.pooled_freedom, -quantile))
 
     def tests(self, margin: float, level: float) -> list[RowTest | None]:
@@ -435,12 +437,16 @@ class Family:
             level: that of the intervals, all together.
         """
         found = self.found
-        adjusted = self._step_down(np.abs(found.score), self.null.p, self.planned)
+        adjusted = self._step_down(
+            np.abs(found.score)[: self.tested], self.null.p, self.planned
+        )
         same = self._step_down(
-            self._scores_within(margin), self.null.p_above, self.planned_same
+            self._scores_within(margin)[: self.tested],
+            self.null.p_above,
+            self.planned_same,
         )
         tests: list[RowTest | None] = []
-        for row, error in enumerate(found.error):
+        for row, error in enumerate(found.error[: self.tested]):
             if error == 0:
                 tests.append(None)
                 continue
@@ -505,6 +511,7 @@ def family_of(
     rows: Sequence[Mapping[int, float]],
     planned: int,
     planned_same: int | None = None,
+    others: Sequence[Mapping[int, float]] = (),
 ) -> Family | None:
     """Compares rows, values by seed, with a reference.
 
@@ -516,15 +523,16 @@ def family_of(
         planned: the number of rows that are tested for a difference in all, with those
             that have no values yet.
         planned_same: the same for the test for no difference; by default `planned`.
+        others: rows that are not tested. Only their noise counts.
     """
     if not rows:
         return None
-    differences, present, dust = _differences(reference, rows)
+    differences, present, dust = _differences(reference, [*rows, *others])
     # Squares of very large numbers have no float.
     scale = scale_of(differences[present])
     found = standardise(differences / scale, present)
     exact = found.error <= dust / scale
-    if exact.all():
+    if exact[: len(rows)].all():
         return None
     found = replace(
         found,
@@ -539,6 +547,7 @@ def family_of(
         null=null_of(present),
         planned=planned,
         planned_same=planned if planned_same is None else planned_same,
+        tested=len(rows),
     )
 
 

@@ -386,7 +386,7 @@ class _PaperTable:
             sentences.append("Other metrics: the same seeds, not tested.")
         if "flops" in chosen:
             sentences.append("FLOPs: executed multiply-adds of one image.")
-        primary = self._results.history.primary
+        primary = self._results.primary
         if primary_is_elsewhere(primary):
             sentences.append(escape.latex(exploratory(primary, "stars")))
         return [" ".join(sentences), *self._missing()]

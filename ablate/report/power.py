@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ablate import cache
-from ablate.records import StudyResults, history
+from ablate.records import StudyResults
 from ablate.report import student, verdicts
 from ablate.report.noise import (
     ALONE_GAIN,
@@ -33,9 +33,9 @@ def detectable(rows: int, seeds: int, level: float, power: float = POWER) -> flo
     Args:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
-        level: of the test, such as 0.045 (`verdicts.level_of_look`).
+        level: of the test, such as 0.04 (`verdicts.level_of_look`).
     """
-    rules = revision(__file__, verdicts.__file__, history.__file__)
+    rules = revision(__file__, verdicts.__file__)
     key = f"power {rules} {rows} {seeds} {power} {level}"
     found = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
     return float(found)

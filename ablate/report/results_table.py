@@ -26,7 +26,7 @@ from ablate.report.summary import (
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory
+from ablate.report.wording import exploratory, generation_notes
 
 # The costs that the table shows.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
@@ -209,14 +209,17 @@ def _notes(
             "Row numbers that are missing: cells that the search proposed again."
         )
     notes += folding_notes(rest)
-    if primary_is_elsewhere(results.history.primary):
-        notes.append(exploratory(results.history.primary, "stars"))
-    return notes
+    if primary_is_elsewhere(results.primary):
+        notes.append(exploratory(results.primary, "stars"))
+    return notes + generation_notes(results, found)
 
 
 def comparisons(effects: Iterable[Effect]) -> int:
     """Returns the number of rows that are one family."""
-    return sum(effect.judged is None or effect.judged.level > 0 for effect in effects)
+    return sum(
+        not effect.shown_by and (effect.judged is None or effect.judged.level > 0)
+        for effect in effects
+    )
 
 
 def test_words(number: int) -> str:

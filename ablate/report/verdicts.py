@@ -9,12 +9,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ablate.records import Looks, share_of_phase
+from ablate.records import LEVEL, Looks
 from ablate.report import student
 
-# The probability of any false `helps` or `hurts`, and of any false `no difference`, in
-# a family of verdicts.
-LEVEL = 0.05
 # How many times the share of the look before a look may use at most.
 LOOK_GROWTH = 3.0
 # The least share of the first look. Simulated p values are not much smaller.
@@ -79,7 +76,7 @@ class Withheld(StrEnum):
 
     UNFINISHED = "trials unfinished"
     KNOWN = "exploratory"
-    CHANGED = "declared again"
+    PARTIAL = "seeds left out"
     NOT_TESTED = "not tested"
     DIVERGED = "seeds diverged"
     PRUNED = "seeds pruned"
@@ -93,14 +90,13 @@ class Withheld(StrEnum):
 class Judged:
     """An estimate as part of a family: adjusted p values, and the verdict.
 
-    The p values are adjusted for all rows of the family, all looks and all phases of
-    the study, so each is compared with 5 %.
+    The p values are adjusted for all rows of the family, for all looks, and for the
+    level of the study, so each is compared with 5 %.
 
     Attributes:
         level: the level that an unadjusted p value is compared with; 0 for a row that
             is in no family.
         withheld: why the verdict is `inconclusive` whatever the p values are.
-        kept: whether an earlier phase of the study has decided it.
     """
 
     p: float
@@ -108,7 +104,6 @@ class Judged:
     verdict: Verdict
     level: float
     withheld: Withheld | None = None
-    kept: bool = False
 
 
 def rescaled(p: float, level: float) -> float:
@@ -118,22 +113,18 @@ def rescaled(p: float, level: float) -> float:
     return min(1.0, p * LEVEL / level)
 
 
-def level_of_look(
-    looks: Looks | None, number: int, phase: int = 0, *, final: bool = False
-) -> float:
-    """Returns the share of the 5 % that a look at the verdicts may use.
+def level_of_look(looks: Looks | None, number: int, level: float) -> float:
+    """Returns the part of a study's level that a look at the verdicts may use.
 
     Later looks have more seeds and find more, so each look has a multiple of the share
     of the one before: three times, or less if there are more than four looks, so that
-    the first one has 2 % of them. The shares of all looks add up to that of the phase.
+    the first one has 2 % of them. The shares of all looks add up to the level.
 
     Args:
         looks: the looks of a study that adds seeds, or None.
         number: which look it is, from 0.
-        phase: the phase of the study, from 0.
-        final: whether the first phase was declared as the only one.
+        level: that of the study.
     """
-    level = LEVEL * share_of_phase(phase, final=final)
     if looks is None:
         return level
     growth = _growth(looks.number)

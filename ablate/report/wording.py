@@ -7,14 +7,15 @@ from typing import Any
 
 from ablate.primary import primary_factors, primary_is_elsewhere
 from ablate.records import (
+    FIRST_LEVEL,
     CellResult,
-    History,
     Level,
     Metric,
     Primary,
     Source,
     Space,
     StudyResults,
+    generation_name,
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
@@ -22,13 +23,13 @@ from ablate.report.numbers import fixed, mean_of
 from ablate.report.seeds_needed import MOST
 from ablate.report.summary import factor_label, level_label
 from ablate.report.units import unit_for
-from ablate.report.verdicts import LEVEL, Estimate, Verdict, Withheld
+from ablate.report.verdicts import Estimate, Verdict, Withheld
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
-    "The probability of one or more false verdicts (helps or hurts) over all"
-    " comparisons is at most 5 %, including verdicts at interim looks and after later"
-    " changes to the study's YAML file"
+    "The probability of one or more false verdicts (helps or hurts) over all comparisons"
+    " of this study, its other generations and other studies of the same rows is at most"
+    " 5 %"
 )
 
 
@@ -190,29 +191,39 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
             f"{what}: {said}, {fixed(effect.mean, digits, signed=True)}{unit}{cost}"
             f" ({seeds}: {why} no information about noise)."
         )
+    shown = f" ({shown_text(effect)})" if shown_text(effect) else ""
     range_ = (
         f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]},"
         f" {seeds})"
     )
     if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
-        why = BEYOND_INTERVAL.get(effect.beyond_interval, "")
-        return f"{what} {effect.verdict}: {range_}{cost}{why}."
+        why = STEP_DOWN if effect.is_step_down else ""
+        return f"{what} {effect.verdict}: {range_}{cost}{why}{shown}."
     if effect.verdict is Verdict.SAME:
         return (
-            f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
+            f"{what} makes no difference of {margin:g}{unit} or more:"
+            f" {range_}{cost}{shown}."
         )
     if effect.withheld is not None:
-        return f"{what}: {WITHHELD[effect.withheld]}; the difference is {range_}{cost}."
-    return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
+        return (
+            f"{what}: {WITHHELD[effect.withheld]}; the difference is"
+            f" {range_}{cost}{shown}."
+        )
+    return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}{shown}."
 
 
 # Why a verdict says more than the interval beside it, as the end of a sentence.
-BEYOND_INTERVAL = {
-    "step-down": "; the interval is for all rows at once and contains 0, and the"
-    " step-down test decides",
-    "from fewer seeds": "; an earlier declaration with fewer seeds decided this, and over"
-    " all seeds the difference is inconclusive",
-}
+STEP_DOWN = "; the interval is for all rows at once and contains 0, and the step-down test decides"
+
+
+def shown_text(effect: Effect) -> str:
+    """Returns which studies a row's verdicts come from, if it is not this one alone."""
+    texts = [f"tested in {effect.shown_by}"] if effect.shown_by else []
+    texts += [
+        f"{before.study}, {before.seeds} seeds: {before.verdict}"
+        for before in effect.before
+    ]
+    return "; ".join(texts)
 
 
 def _prediction(further: int | None) -> str:
@@ -234,8 +245,7 @@ WITHHELD = {
     Withheld.UNFINISHED: "no verdict before all trials have ended",
     Withheld.KNOWN: "no verdict, because its results were known before the study was"
     " declared",
-    Withheld.CHANGED: "no verdict, because the comparison was changed after its"
-    " results",
+    Withheld.PARTIAL: "no verdict, because the study leaves out seeds that were trained",
     Withheld.DIVERGED: "no verdict, because seeds diverged and a mean of the others"
     " leaves out the failures",
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
@@ -245,7 +255,8 @@ WITHHELD = {
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
     " study has no level in the error budget, or a smaller one than p",
-    Withheld.FINAL: "no verdict, because seeds or rows were added after final seeds",
+    Withheld.FINAL: "no verdict, because the final seeds of an earlier study used the"
+    " whole level",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -259,9 +270,9 @@ WITHHELD_NOTES = {
     Withheld.KNOWN: "exploratory: the results of these rows were known before the study"
     " was declared, so they may be the reason to compare them. Seeds that were not"
     " trained before give verdicts.",
-    Withheld.CHANGED: "declared again: {changed}, after results were known. Undo the"
-    " change, or declare the comparison under another `name:` with seeds that were not"
-    " trained before.",
+    Withheld.PARTIAL: "seeds left out: other seeds of these rows or of row 0 were trained"
+    " before, so these may be the ones that look well. Declare all seeds, or only seeds"
+    " that were not trained before.",
     Withheld.DIVERGED: "seeds diverged: a seed of the row or of row 0 diverged, so a"
     " mean over the other seeds leaves out the failures. Report how often each row"
     " diverges, or train with a lower recipe.lr or with recipe.clip_grad.",
@@ -274,45 +285,51 @@ WITHHELD_NOTES = {
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
     " level of each study, and the verdicts that stand.",
-    Withheld.FINAL: "after final seeds: the first declaration said that its seeds are"
-    " final, so its verdicts used the whole 5 %. What was declared since is exploratory."
-    " A comparison under another `name:`, with seeds that were not trained before, has"
-    " verdicts.",
+    Withheld.FINAL: "after final seeds: an earlier study of these comparisons promised"
+    " that its seeds are final, so its verdicts used the whole 5 %.",
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }
-KNOWN_ROW_0 = (
-    "exploratory: row 0 was a variant of another study before, or lacks seeds that were"
-    " known, so its results may be the reason to compare with it. Seeds that were not"
-    " trained before give verdicts."
-)
 
 
-def withheld_notes(effects: Sequence[Effect], history: History) -> list[str]:
+def withheld_notes(effects: Sequence[Effect]) -> list[str]:
     """Returns why rows have no verdict, and what to do about it."""
     reasons = {effect.withheld for effect in effects}
-    texts = WITHHELD_NOTES
-    if history.chosen_from is not None:
-        texts = {**texts, Withheld.KNOWN: KNOWN_ROW_0}
-    notes = [
-        text.replace("{changed}", history.changed)
-        for reason, text in texts.items()
-        if reason in reasons
-    ]
-    if history.phases[0].final and not history.final:
+    return [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
+
+
+def percent(level: float) -> str:
+    """Returns a level as `0.5 %`."""
+    return f"{100 * level:.3g} %"
+
+
+def generation_notes(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
+    """Returns which generation a table shows, and at which level it is tested."""
+    generation = results.generation
+    notes = []
+    base = results.name.partition("@")[0]
+    if generation.number > 1:
+        before = generation_name(base, generation.number - 1)
         notes.append(
-            "The seeds are declared as final, but rows had results before, which may be"
-            " the reason for them. So verdicts use 4.5 % instead of 5 %."
+            f"Generation {generation.number} of {base}: the file changed after results"
+            f" could be seen. The one before is {before}."
         )
-    if history.last and not history.changed and not history.final:
-        share = 100 * LEVEL * history.share
+    if not generation.is_first and generation.level:
         notes.append(
-            f"The study was declared again after its rows could be compared"
-            f" ({history.last} {'time' if history.last == 1 else 'times'}), so what is"
-            f" new is tested at {share:.2g} %. p is the smallest of all declarations, each"
-            " adjusted for its share: if later seeds show less, it stays as it was. A"
-            " comparison under another `name:`, with seeds that were not trained before,"
-            " has 4.5 %."
+            f"Rows are tested at {percent(generation.level)} instead of"
+            f" {percent(FIRST_LEVEL)}, because they, or the results of row 0, were"
+            " compared before. p is scaled so that 0.05 is the limit."
+        )
+    shown = [effect.row for effect in effects if effect.shown_by]
+    if shown:
+        notes.append(
+            f"{rows_text(shown).capitalize()}: an earlier study has the same trials, so"
+            " its verdict, interval and p are shown."
+        )
+    if generation.left_out:
+        notes.append(
+            f"p values are adjusted for {generation.left_out} more comparisons, which"
+            " were shown before and are left out now."
         )
     return notes
 
@@ -376,9 +393,14 @@ def _without_estimate(effect: Effect) -> str:
 
 def verdict_text(effect: Effect) -> str:
     """Returns the verdict as a cell of a table."""
+    more = "step-down" if effect.is_step_down else ""
+    more = "; ".join(filter(None, (more, shown_text(effect))))
+    return f"{_verdict(effect)} ({more})" if more else _verdict(effect)
+
+
+def _verdict(effect: Effect) -> str:
     if effect.verdict is not Verdict.INCONCLUSIVE:
-        beyond = effect.beyond_interval
-        return f"{effect.verdict} ({beyond})" if beyond else str(effect.verdict)
+        return str(effect.verdict)
     if effect.withheld is not None:
         return str(effect.withheld)
     if effect.estimate is None:
@@ -406,6 +428,11 @@ def effect_data(effect: Effect) -> dict[str, Any]:
         "p_same": judged.p_same if judged and effect.p_adjusted is not None else None,
         "verdict": str(effect.verdict),
         "withheld": str(effect.withheld) if effect.withheld else None,
+        "tested_in": effect.shown_by or None,
+        "earlier": [
+            {"study": one.study, "verdict": str(one.verdict), "n": one.seeds}
+            for one in effect.before
+        ],
         "alone": effect.alone,
         "seeds_needed": effect.further,
         "delta_flops": effect.delta_flops,

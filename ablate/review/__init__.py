@@ -5,7 +5,7 @@ Each finding says what is wrong, and what to type to fix it.
 
 from __future__ import annotations
 
-from ablate.declared import declared_space, with_least_margin
+from ablate.declared import declared_space
 from ablate.report.effects import effects
 from ablate.review.finding import Finding, Read, command, with_parts
 from ablate.review.questions import QUESTIONS
@@ -27,12 +27,9 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         stored = reader.study(name)
         results = reader.results(name)
         circumstances = reader.circumstances(name)
-        declarations = reader.declarations(name)
-        # Reading them takes long in a large study, and is needed in few.
-        known = any(cell.known for cell in results.cells)
-        trained = reader.identities(name) if known else []
+        generations = reader.generations(name)
+        relatives = reader.relatives(name)
     declared = declared_space(stored)
-    declared = with_least_margin(declared, results.history)
     verdicts = effects(results, declared.criterion.margin, declared.seeds.looks)
     by_row = {cell.index: cell for cell in results.cells}
     study = Read(
@@ -42,8 +39,8 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         effects=verdicts,
         circumstances=circumstances,
         where=where,
-        declarations=declarations,
-        trained=trained,
+        generations=generations,
+        relatives=relatives,
         by_row=by_row,
     )
     findings: list[Finding] = []

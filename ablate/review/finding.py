@@ -9,7 +9,6 @@ from typing import Any
 from ablate import escape
 from ablate.records import CellResult, Space, StudyResults
 from ablate.report.effect import Effect
-from ablate.store.declarations import Declaration
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,10 @@ class Read:
     effects: Sequence[Effect]
     circumstances: Sequence[Mapping[str, Any]]
     where: str = ""
-    declarations: Sequence[Declaration] = ()
-    trained: Sequence[Mapping[str, Any]] = ()
+    # The name and the space of each generation of the study, the first one first.
+    generations: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    # Other studies that compare the same rows.
+    relatives: Sequence[str] = ()
     by_row: Mapping[int, CellResult] = field(default_factory=dict)
 
     @property

@@ -22,7 +22,12 @@ from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text, rows_text
 from ablate.review.finding import Finding, Read
-from ablate.review.history import declared_again, known_before, left_out_seeds
+from ablate.review.generations import (
+    changed,
+    compared_elsewhere,
+    known_before,
+    left_out_seeds,
+)
 
 # Below this number of seeds a spread is a guess.
 FEW_SEEDS = 3
@@ -538,7 +543,8 @@ QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _collapsed,
     _chosen_on_test,
     _not_confirmed,
-    declared_again,
+    changed,
+    compared_elsewhere,
     known_before,
     left_out_seeds,
     _baseline_differs,

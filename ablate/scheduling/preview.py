@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.options import Options
 from ablate.primary import primary_is_elsewhere, primary_rows
 from ablate.records import (
     COST_REVISION,
-    RESOLVED,
-    History,
+    LEVEL,
+    Generation,
     Known,
     Plan,
     Primary,
@@ -24,7 +24,6 @@ from ablate.records import (
 from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
-from ablate.store.history import first_history
 from ablate.store.reader import Reader
 
 
@@ -42,9 +41,10 @@ class Preview:
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided; otherwise None.
-        history: the phases of the study, as if it was declared now.
-        known_rows: rows whose results are known before the study declares them.
-        changes: what the space changes in the last declaration of the study.
+        generation: the place of the study in its lineage, as if it was declared now.
+        is_next: whether the run makes a new generation of a stored study.
+        changes: what the space changes in its study as it was last run.
+        names: the names of the stored studies, by their numbers.
     """
 
     plan: Plan
@@ -53,9 +53,10 @@ class Preview:
     seconds: float | None
     more_cells: int | None = 0
     full_plan: Plan | None = None
-    history: History = field(default_factory=History)
-    known_rows: tuple[int, ...] = ()
+    generation: Generation = field(default_factory=Generation)
+    is_next: bool = False
     changes: tuple[str, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def has_work(self) -> bool:
@@ -93,10 +94,18 @@ def make_preview(
     known = reader.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
-    if reader is None:
-        history = first_history(space, plan.code)
-    else:
-        history = reader.history(space, plan.code)
+    generation = Generation()
+    if space.seeds.final:
+        generation = Generation(level=LEVEL)
+    is_next = False
+    changes: tuple[str, ...] = ()
+    names: dict[int, str] = {}
+    if reader is not None:
+        declaration = reader.declaration(plan)
+        generation = declaration.generation
+        is_next = declaration.retired is not None
+        changes = tuple(reader.changes_since(space))
+        names = reader.names()
     if space.seeds.looks:
         from ablate.scheduling.until_decided import granted
 
@@ -108,15 +117,8 @@ def make_preview(
                 for key, trial in known.items()
                 if trial.status not in policy.again
             },
-            history,
+            generation,
         )
-    known_rows: tuple[int, ...] = ()
-    changes: tuple[str, ...] = ()
-    if reader is not None:
-        changes = tuple(reader.changes_since(space, plan.code))
-        known_rows = _known_rows(full_plan or plan, known, history, reader)
-        # As `store.history.with_cells` does it for a study that is stored.
-        history = replace(history, had_results=_had_results(plan, known, history))
     to_train = [
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
     ]
@@ -129,46 +131,15 @@ def make_preview(
         seconds=_seconds(plan, tuple(to_train), reader, options, probe=probe),
         more_cells=more,
         full_plan=full_plan,
-        history=history,
-        known_rows=known_rows,
+        generation=generation,
+        is_next=is_next,
         changes=changes,
+        names=names,
     )
 
 
 def _has_failed(known: Known | None) -> bool:
     return known is not None and known.status == Status.FAILED
-
-
-def _had_results(plan: Plan, known: Mapping[str, Known], history: History) -> bool:
-    """Whether a row beside row 0 had results when the study was declared first."""
-    return any(
-        trial.hash in known
-        and known[trial.hash].status in RESOLVED
-        and history.phase_of(known[trial.hash].ended_at) < 0
-        for cell in plan.cells[1:]
-        for trial in cell.trials
-    )
-
-
-def _known_rows(
-    plan: Plan, known: Mapping[str, Known], history: History, reader: Reader
-) -> tuple[int, ...]:
-    """Returns the rows that get no verdict because others trained them before.
-
-    A single seed says nothing of the noise, so it does not count (`effects.was_known`).
-    """
-    completed = [
-        key for key, trial in known.items() if trial.status is Status.COMPLETED
-    ]
-    # A trial that is still running has no result that could be a reason.
-    before = reader.known_before(plan.space, plan.code, completed)
-    before |= {key for key in completed if history.phase_of(known[key].ended_at) < 0}
-    rows = []
-    for cell in plan.cells[1:]:
-        seeds = [trial for trial in cell.trials if trial.hash in before]
-        if len(seeds) > 1 and cell.same_as is None:
-            rows.append(cell.index)
-    return tuple(rows)
 
 
 def _check_primary(plan: Plan) -> None:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ablate.records import COST_REVISION, Cell, Known, Plan, Space, Status, Trial
+from ablate.records import (
+    COST_REVISION,
+    Cell,
+    Generation,
+    Known,
+    Plan,
+    Space,
+    Status,
+    Trial,
+)
 from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.queue import Planned, Searched, Source
@@ -30,6 +39,7 @@ class StoredTrials:
         study: the number of the study in the store.
         trials: those that are registered already.
         announce: receives each new cell, with the trials that are left to train.
+        searched: the space, if a search adds the cells.
     """
 
     def __init__(
@@ -40,7 +50,9 @@ class StoredTrials:
         writer: Writer,
         trials: Iterable[Trial],
         announce: Announce,
+        searched: Space | None = None,
     ) -> None:
+        self._searched = searched
         self._study = study
         self._policy = policy
         self._reader = reader
@@ -78,6 +90,7 @@ class StoredTrials:
             COST_REVISION,
             self._policy.again,
             self._registered,
+            searched=self._searched,
         )
         hashes = [trial.hash for cell in changed for trial in cell.trials]
         self._registered.update(hashes)
@@ -99,6 +112,7 @@ def make_source(
     to_train: Sequence[Trial],
     stored: StoredTrials,
     reader: Reader,
+    generation: Generation,
     count: Count | None = None,
 ) -> Source:
     """The source of a run's trials.
@@ -107,6 +121,7 @@ def make_source(
         plan: the cells and seeds that are due now.
         full_plan: all seeds that cells may get, if seeds are added until it is decided.
         to_train: the trials of `plan` that have no result.
+        generation: the place of the study in its lineage.
         count: counts the cost of an architecture, if not this process.
     """
     space = plan.space
@@ -116,7 +131,7 @@ def make_source(
         return UntilDecided(
             full_plan,
             plan,
-            reader.history(space, full_plan.code),
+            generation,
             stored.known_without_epochs,
             stored.add,
         )

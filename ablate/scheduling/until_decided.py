@@ -13,7 +13,7 @@ from ablate.records import (
     RESOLVED,
     Cell,
     CellResult,
-    History,
+    Generation,
     Known,
     Plan,
     Status,
@@ -25,8 +25,9 @@ from ablate.report.verdicts import Verdict, Withheld
 
 # Why a row has no verdict that more seeds could bring.
 NO_SEED_HELPS = (
-    Withheld.CHANGED,
     Withheld.KNOWN,
+    Withheld.PARTIAL,
+    Withheld.FINAL,
     Withheld.DIVERGED,
     Withheld.PRUNED,
     Withheld.FAILED,
@@ -36,7 +37,7 @@ Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
 
 def granted(
-    plan: Plan, known: Mapping[str, Known], history: History
+    plan: Plan, known: Mapping[str, Known], generation: Generation
 ) -> tuple[Plan, bool]:
     """Returns the plan with the seeds granted so far, and whether they are final.
 
@@ -59,7 +60,7 @@ def granted(
         )
         if not all(_resolved(trial, known) for trial in cut.trials):
             return cut, False
-        going_on = _undecided(cut, known, history)
+        going_on = _undecided(cut, known, generation)
         if not going_on or count is None:
             return cut, True
         counts |= {index: count for index in going_on if index in counts}
@@ -70,10 +71,12 @@ def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
     return trial.hash in known and known[trial.hash].status in RESOLVED
 
 
-def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[int]:
+def _undecided(
+    plan: Plan, known: Mapping[str, Known], generation: Generation
+) -> set[int]:
     """Returns the inconclusive cells and those that they are compared with."""
     verdicts = effects(
-        results_of(plan, known, history),
+        results_of(plan, known, generation),
         plan.space.criterion.margin,
         plan.space.seeds.looks,
         predict=False,
@@ -100,15 +103,10 @@ def _undecided(plan: Plan, known: Mapping[str, Known], history: History) -> set[
     return set()
 
 
-def _cell_result(
-    cell: Cell, known: Mapping[str, Known], metric: str, history: History
-) -> CellResult:
+def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
     """Returns the result of a planned cell, from what is known of its trials."""
     known_by_seed = {
         trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
-    }
-    phase_of = {
-        seed: history.phase_of(one.ended_at) for seed, one in known_by_seed.items()
     }
     return CellResult(
         index=cell.index,
@@ -132,25 +130,22 @@ def _cell_result(
             if one.status == Status.COMPLETED and metric in one.final
         },
         control_of=cell.control_of,
-        phase_of=phase_of,
-        known=frozenset(seed for seed, phase in phase_of.items() if phase < 0),
     )
 
 
 def results_of(
-    plan: Plan, known: Mapping[str, Known], history: History | None = None
+    plan: Plan, known: Mapping[str, Known], generation: Generation | None = None
 ) -> StudyResults:
     """Returns a plan with its known results, in the form that the store returns.
 
     Args:
-        history: the phases of the study; by default there is one.
+        generation: the place of the study in its lineage; by default it begins one.
     """
     space = plan.space
-    if history is None:
-        history = History()
+    if generation is None:
+        generation = Generation()
     cells = tuple(
-        _cell_result(cell, known, space.criterion.metric, history)
-        for cell in plan.cells
+        _cell_result(cell, known, space.criterion.metric) for cell in plan.cells
     )
     return StudyResults(
         name=space.name,
@@ -163,7 +158,9 @@ def results_of(
         factors=tuple(space.factors.levels),
         cells=cells,
         document=space.document,
-        history=history,
+        generation=generation,
+        primary=generation.primary(space.criterion.primary),
+        looks=space.seeds.looks,
     )
 
 
@@ -173,7 +170,7 @@ class UntilDecided:
     Args:
         plan: the plan with all seeds that a cell may get.
         begun: the same plan with the seeds that are stored.
-        history: the phases of the study.
+        generation: the place of the study in its lineage.
         results: returns state and value by hash, for those trials that are known.
         more: receives the cells that get seeds, before their trials are handed out.
     """
@@ -182,12 +179,12 @@ class UntilDecided:
         self,
         plan: Plan,
         begun: Plan,
-        history: History,
+        generation: Generation,
         results: Results,
         more: Callable[[list[Cell]], None],
     ) -> None:
         self._plan = plan
-        self._history = history
+        self._generation = generation
         self._results = results
         self._more = more
         self._given: set[str] = set()
@@ -207,7 +204,7 @@ class UntilDecided:
         if not new and self._known is not None:
             return []
         known = self._known = {**before, **new}
-        cut, self._last = granted(self._plan, known, self._history)
+        cut, self._last = granted(self._plan, known, self._generation)
         changed = [
             cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]
         ]

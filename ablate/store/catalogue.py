@@ -187,6 +187,13 @@ class Catalogue:
     def study(self, name: str) -> StudyStatus:
         """Returns one study. Raises UnknownName, which suggests the nearest name."""
         by_name = {study.name: study for study in self.studies()}
+        base = name.partition("@")[0]
+        if name not in by_name and base in by_name and f"{base}@1" in by_name:
+            raise UnknownName(
+                f"unknown study '{name}'; earlier generations of {base} are"
+                f" {', '.join(one for one in by_name if one.startswith(f'{base}@'))}, and"
+                f" the newest one is {base}"
+            )
         if name not in by_name:
             raise UnknownName(
                 unknown("study", name, by_name)

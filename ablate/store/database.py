@@ -37,7 +37,7 @@ from ablate.masking import masked
 from ablate.provenance import install_extra
 from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
-from ablate.store.migrations import HEAD
+from ablate.store.migrations import HEAD, OLDEST
 from ablate.store.questions import address
 from ablate.store.tables import metadata
 
@@ -302,6 +302,11 @@ def open_reader(url: str) -> Engine:
                 f"{masked(url)} has revision {shortened(revision)}, and this version of ablate"
                 f" reads {HEAD}; use the newer version that wrote it"
             )
+        if revision < OLDEST:
+            raise StoreError(
+                f"{masked(url)} has revision {shortened(revision)}; this version of ablate"
+                f" upgrades stores of revision {OLDEST} and later ones"
+            )
         if revision != HEAD:
             raise OldStore(
                 f"{masked(url)} has revision {shortened(revision)}, but this version of ablate"
@@ -485,21 +490,32 @@ def _upgrade(connection: Connection, revision: str) -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 
+    from ablate.store import from_revision_14
+
     config = alembic_config(connection)
     known = {
         script.revision
         for script in ScriptDirectory.from_config(config).walk_revisions()
     }
-    if revision not in known:
+    if revision not in known and revision > HEAD:
         raise StoreError(
             f"the store has revision {shortened(revision)}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
+    if revision not in known and revision != OLDEST:
+        raise StoreError(
+            f"the store has revision {shortened(revision)}; this version of ablate upgrades"
+            f" stores of revision {OLDEST} and later ones"
+        )
     # A migration may be unable to change a table that a view uses, so the views are
     # dropped first and created again afterwards.
-    for name in views.STATIC:
-        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+    # Views that use others come first.
     wide_views.drop_all(connection)
+    for name in reversed(views.STATIC):
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+    if revision == OLDEST:
+        from_revision_14.convert(connection)
+        from_revision_14.stamp(connection, HEAD)
     command.upgrade(config, "head")
     _create_views(connection)
     wide_views.put_all(connection)

@@ -46,9 +46,13 @@ def is_sources(value: Any) -> bool:
     return isinstance(value, list) and all(source in SOURCES for source in value)
 
 
-def is_seeds(value: Any) -> bool:
-    """Whether a value is a list of seeds."""
-    return isinstance(value, list) and all(type(seed) is int for seed in value)
+def is_earlier(value: Any) -> bool:
+    """Whether a value lists pairs of a study's number and a row's."""
+    return isinstance(value, list) and all(map(_is_pair, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [int, int]
 
 
 def is_numbers(value: Any) -> bool:

@@ -10,25 +10,23 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError
 from ablate.records import WITH_RESULT, Status
-from ablate.store.plans import CHUNK, existing, insert_all, key_of
+from ablate.store.lineages import lower_levels
+from ablate.store.plans import CHUNK, free_view, insert_all, key_of
 from ablate.store.tables import (
     architectures,
     attempts,
     cell_trials,
     cells,
     correct_images,
-    declarations,
     diagnostics,
     epoch_metrics,
     epochs,
-    known_trials,
     levels,
     provenance,
     studies,
     trial_metrics,
     trials,
 )
-from ablate.store.views import results_view_name
 from ablate.store.wide_views import put_stored
 
 # The states by how much they say; planned and running trials say nothing.
@@ -74,7 +72,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     theirs = {
         row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
     }
-    chosen = [theirs[name] for name in names or theirs]
+    chosen = _with_earlier(source, theirs, names)
     mine = {
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
     }
@@ -107,7 +105,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
             place = places[study["id"]] = mine[study["name"]]["id"]
             rows_of = _study_rows(source, study["id"])
             _add_to_study(target, place, rows_of)
-            _add_declarations(target, place, rows_of)
+            _take_lower_level(target, mine[study["name"]], study)
             if study["finished_at"]:
                 target.execute(
                     update(studies)
@@ -115,6 +113,8 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
                     .values(finished_at=study["finished_at"])
                 )
     _attempts(source, target, taken, places)
+    _translate(target, [places[study["id"]] for study, _ in new], places)
+    lower_levels(target, [places[study["id"]] for study, _ in new])
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
 
 
@@ -138,12 +138,6 @@ def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]
             .order_by(levels.c.cell_id, levels.c.position)
         ),
         "cell_trials": select(cell_trials).where(cell_trials.c.cell_id.in_(mine)),
-        "declarations": (
-            select(declarations)
-            .where(declarations.c.study_id == study)
-            .order_by(declarations.c.id)
-        ),
-        "known_trials": select(known_trials).where(known_trials.c.study_id == study),
     }
     return {name: _rows(source, query) for name, query in wanted.items()}
 
@@ -157,57 +151,74 @@ def _put_study(
 ) -> int:
     """Inserts a study that is new here, with its cells, levels and wide view."""
     # Not the name that the other store gives: it becomes part of a statement.
-    view = results_view_name(study["name"])
-    taken = set(target.execute(select(studies.c.results_view)).scalars())
-    while view in taken:
-        view += "_"
+    view = free_view(target, study["name"])
     values = {key: value for key, value in study.items() if key != "id"} | {
         "results_view": view
     }
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, rows_of["cells"], rows_of)
     put_stored(target, {**values, "id": number})
-    _add_declarations(target, number, rows_of)
     return number
 
 
-def _add_declarations(
-    target: Connection, study: int, rows_of: dict[str, list[dict[str, Any]]]
-) -> None:
-    """Adds the declarations of the other store, in the order of their times.
+def _with_earlier(
+    source: Connection, theirs: Mapping[str, dict[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Returns the studies with these names, and the earlier ones that they refer to.
 
-    Each declaration keeps what its own store knew then: what both together could have
-    said is not known.
+    All studies if there are no names.
     """
-    stored = select(declarations).where(declarations.c.study_id == study)
-    mine = _rows(target, stored.order_by(declarations.c.id))
-    here = {(row["declared_at"], row["document"]) for row in mine}
-    theirs = [
-        row
-        for row in rows_of["declarations"]
-        if (row["declared_at"], row["document"]) not in here
-    ]
-    if theirs:
-        target.execute(delete(declarations).where(declarations.c.study_id == study))
-        every = sorted([*mine, *theirs], key=lambda row: row["declared_at"])
-        insert_all(target, declarations, [_moved(row, study) for row in every])
-    wanted = select(known_trials).where(known_trials.c.study_id == study)
-    noted = {row["trial_hash"] for row in _rows(target, wanted)}
-    hashes = [row["trial_hash"] for row in rows_of["known_trials"]]
-    # A trial that the other study dropped is not imported.
-    here_too = existing(target, trials.c.hash, hashes, trials.c.hash)
-    more = [
-        row | {"study_id": study}
-        for row in rows_of["known_trials"]
-        if row["trial_hash"] in here_too and row["trial_hash"] not in noted
-    ]
-    insert_all(target, known_trials, more)
+    by_number = {study["id"]: study for study in theirs.values()}
+    left = [theirs[name]["id"] for name in names or theirs]
+    chosen: dict[int, dict[str, Any]] = {}
+    while left:
+        number = left.pop(0)
+        if number in chosen or number not in by_number:
+            continue
+        chosen[number] = by_number[number]
+        references = select(cells.c.earlier).where(cells.c.study_id == number)
+        for pairs in source.execute(references).scalars():
+            left += [study for study, _ in pairs]
+    return list(chosen.values())
 
 
-def _moved(row: dict[str, Any], study: int) -> dict[str, Any]:
-    """Returns a row for a study here, which gets a number of its own."""
-    values = {key: value for key, value in row.items() if key != "id"}
-    return values | {"study_id": study}
+def _take_lower_level(
+    target: Connection, here: Mapping[str, Any], there: Mapping[str, Any]
+) -> None:
+    """Gives a study that both stores have the lower one of its levels."""
+    target.execute(
+        update(studies)
+        .where(studies.c.id == here["id"])
+        .values(
+            generation=max(here["generation"], there["generation"]),
+            level=min(here["level"], there["level"]),
+            left_out=max(here["left_out"], there["left_out"]),
+        )
+    )
+
+
+def _translate(
+    target: Connection, imported: Sequence[int], places: Mapping[int, int]
+) -> None:
+    """Gives references between imported studies the numbers that they have here."""
+    for study in imported:
+        mine = studies.c.id == study
+        lineage = target.execute(select(studies.c.lineage).where(mine)).scalar()
+        here = None if lineage is None else places.get(lineage)
+        target.execute(update(studies).where(mine).values(lineage=here))
+        rows = target.execute(
+            select(cells.c.id, cells.c.earlier).where(cells.c.study_id == study)
+        )
+        for row in rows.all():
+            if row.earlier:
+                pairs = [
+                    [places[number], other]
+                    for number, other in row.earlier
+                    if number in places
+                ]
+                target.execute(
+                    update(cells).where(cells.c.id == row.id).values(earlier=pairs)
+                )
 
 
 def _put_cells(

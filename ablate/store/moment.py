@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Column, Connection, func, select
 
-from ablate.store.tables import declarations, trials
+from ablate.store.tables import studies, trials
 
 TICK = timedelta(microseconds=1)
 
@@ -25,16 +25,18 @@ def now() -> datetime:
 
 def after_declarations(connection: Connection) -> datetime:
     """Returns the time of a result: now, or that of the latest declaration."""
-    latest = _latest(connection, declarations.c.declared_at)
+    latest = _latest(connection, studies.c.created_at)
     return max(now(), latest or datetime.min)
 
 
 def after_results(connection: Connection) -> datetime:
-    """Returns the time of a declaration: now, or just after the latest result."""
-    latest = _latest(connection, trials.c.ended_at)
-    if latest is None:
-        return after_declarations(connection)
-    return max(after_declarations(connection), latest + TICK)
+    """Returns the time of a declaration: now, or just after all that is stored."""
+    moments = [now()]
+    for column in (studies.c.created_at, trials.c.ended_at):
+        latest = _latest(connection, column)
+        if latest is not None:
+            moments.append(latest + TICK)
+    return max(moments)
 
 
 def _latest(connection: Connection, column: Column[datetime]) -> datetime | None:

@@ -22,17 +22,24 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Insert, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.records import VARIED, Cell, Space, Status, Trial
+from ablate.records import (
+    VARIED,
+    Cell,
+    RowStanding,
+    Space,
+    Status,
+    Trial,
+    generation_name,
+)
 from ablate.space_data import to_data
 from ablate.store import views
-from ablate.store.declarations import put_declaration, put_first_declaration
-from ablate.store.known_trials import put_known_trials
-from ablate.store.moment import after_results, now
+from ablate.store.lineages import Declaration, added, standings_of
+from ablate.store.moment import now
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -41,7 +48,7 @@ from ablate.store.tables import (
     studies,
     trials,
 )
-from ablate.store.wide_views import is_number
+from ablate.store.wide_views import is_number, put_stored
 
 CHUNK = 500
 # What happens to stored cells that the plan does not have.
@@ -59,16 +66,14 @@ Rest = Literal["remove", "keep", "keep unless changed"]
 
 
 def put_study(
-    connection: Connection, space: Space, file: str, code: Mapping[str, str]
-) -> tuple[int, bool]:
-    """Stores the declaration of a study beside earlier ones.
+    connection: Connection, space: Space, file: str, declaration: Declaration
+) -> int:
+    """Stores a study that is declared. Returns its number.
 
-    Args:
-        code: the versions of the user's own parts.
-
-    Returns:
-        the number of the study, and whether an earlier declaration differs.
+    If it becomes a new generation, the one before gets a name of its own, as `mine@1`.
     """
+    _refuse_other_file(connection, space, file)
+    generation = declaration.generation
     values = {
         "question": space.claim.question,
         "expect": space.claim.expect,
@@ -80,52 +85,76 @@ def put_study(
         "file": file,
         "updated_at": now(),
         "finished_at": None,
+        "declaration": declaration.digest,
     }
-    known = connection.execute(
-        select(studies.c.id, studies.c.file).where(studies.c.name == space.name)
-    ).first()
-    if known is not None:
-        found, declared_by = known
-        # Two files that declare a study of one name are probably a mistake if this one
-        # does not choose the name with `name:`. A file that was moved or deleted is no
-        # conflict.
-        other = (
-            Path(declared_by).resolve() != Path(file).resolve()
-            and Path(declared_by).is_file()
-        )
-        if other and not space.named:
-            raise StoreError(
-                f"{declared_by} declares a study '{space.name}' too; write `name:` in"
-                f" {file}, or use another {option('store')}"
-            )
-        # First, because it notes whether the study had ended.
-        differs = put_declaration(
-            connection, int(found), space, code, after_results(connection)
-        )
-        connection.execute(
-            update(studies).where(studies.c.id == found).values(**values)
-        )
-        return int(found), differs
-    view = views.results_view_name(space.name)
-    taken = connection.execute(
-        select(func.count()).where(studies.c.results_view == view)
-    ).scalar()
+    placed = {
+        "created_at": declaration.moment,
+        "generation": generation.number,
+        "lineage": generation.lineage,
+        "level": generation.level,
+        "left_out": generation.left_out,
+    }
+    if declaration.study is not None:
+        if not declaration.is_same:
+            values |= placed
+        mine = studies.c.id == declaration.study
+        connection.execute(update(studies).where(mine).values(**values))
+        return declaration.study
+    if declaration.retired is not None:
+        _retire(connection, declaration.retired)
     made = connection.execute(
         insert(studies).values(
-            name=space.name, results_view=view, created_at=now(), **values
+            name=space.name,
+            results_view=free_view(connection, space.name),
+            **values,
+            **placed,
         )
     )
-    study = key_of(made)
-    # Two names may become one once they are reduced to letters, digits and underscores;
-    # the study's number makes the view's name unique.
-    if taken:
-        connection.execute(
-            update(studies)
-            .where(studies.c.id == study)
-            .values(results_view=f"{view}_{study}")
+    return key_of(made)
+
+
+def _refuse_other_file(connection: Connection, space: Space, file: str) -> None:
+    """Raises StoreError if another file declares a study of this name.
+
+    That is probably a mistake if this file does not choose the name with `name:`. A file
+    that was moved or deleted is no conflict.
+    """
+    declared_by = connection.execute(
+        select(studies.c.file).where(studies.c.name == space.name)
+    ).scalar()
+    if declared_by is None or space.named or not Path(declared_by).is_file():
+        return
+    if Path(declared_by).resolve() != Path(file).resolve():
+        raise StoreError(
+            f"{declared_by} declares a study '{space.name}' too; write `name:` in"
+            f" {file}, or use another {option('store')}"
         )
-    put_first_declaration(connection, study, space, code, after_results(connection))
-    return study, False
+
+
+def _retire(connection: Connection, study: int) -> None:
+    """Gives a study the name of an earlier generation, and its view another one."""
+    mine = studies.c.id == study
+    row = connection.execute(select(studies).where(mine)).mappings().one()
+    quoted = row["results_view"].replace('"', '""')
+    connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
+    name = generation_name(row["name"], row["generation"])
+    values = {"name": name, "results_view": free_view(connection, name)}
+    connection.execute(update(studies).where(mine).values(**values))
+    put_stored(connection, {**row, **values})
+
+
+def free_view(connection: Connection, name: str) -> str:
+    """Returns a name for the wide view of a study that no other study has.
+
+    Two names may become one once they are reduced to letters, digits and underscores.
+    """
+    view = views.results_view_name(name)
+    taken = set(connection.execute(select(studies.c.results_view)).scalars())
+    number, free = 1, view
+    while free in taken:
+        number += 1
+        free = f"{view}_{number}"
+    return free
 
 
 def put_cells(
@@ -137,7 +166,7 @@ def put_cells(
     rest: Rest,
     begun: Collection[str] = (),
     *,
-    declared_again: bool = False,
+    standings: Mapping[int, RowStanding] | None = None,
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials.
 
@@ -147,8 +176,8 @@ def put_cells(
         again: states of trials that should be trained again, unless they have `begun`
             in this run.
         rest: what happens to the study's other cells; see `Rest`.
-        declared_again: whether the plan is that of a new declaration. If it is not, all
-            seeds of a cell were declared before, also those that it gets only now.
+        standings: the standing of each row; a cell that is stored and not among them
+            keeps its own.
     """
     rows = connection.execute(
         select(cells.c.number, cells.c.digest).where(cells.c.study_id == study)
@@ -165,11 +194,8 @@ def put_cells(
         # within a study.
         changed += [number for number in stored if number not in digests]
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
-    if stored:
-        # A search proposes cells that may be known by then.
-        added = [cell for cell in new if declared_again or cell.index not in stored]
-        removed = changed if declared_again else []
-        _note_known_trials(connection, study, removed, added)
+    kept = standings_of(connection, study)
+    kept.update(standings or {})
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
@@ -181,33 +207,43 @@ def put_cells(
         [trial for cell in planned for trial in cell.trials if trial.hash not in begun],
         again,
     )
-    _cells(connection, study, new, digests)
+    _cells(connection, study, new, digests, kept)
 
 
-def _note_known_trials(
-    connection: Connection, study: int, removed: Sequence[int], new: Sequence[Cell]
+def put_standings(
+    connection: Connection, study: int, standings: Mapping[int, RowStanding]
 ) -> None:
-    """Notes which completed trials a study drops or adds by its declaration.
-
-    Args:
-        removed: the numbers of the stored cells that will be deleted.
-        new: the cells that will be inserted.
-    """
-    before: set[str] = set()
-    for start in range(0, len(removed), CHUNK):
-        wanted = (
-            select(cell_trials.c.trial_hash)
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
-            .where(
-                cells.c.study_id == study,
-                cells.c.number.in_(removed[start : start + CHUNK]),
-            )
+    """Stores the standing of rows that are stored."""
+    for number, row in standings.items():
+        connection.execute(
+            update(cells)
+            .where(cells.c.study_id == study, cells.c.number == number)
+            .values(standing=row.standing, earlier=_pairs(row))
         )
-        before.update(connection.execute(wanted).scalars())
-    after: set[str] = set()
-    for cell in new:
-        after.update(trial.hash for trial in cell.trials)
-    put_known_trials(connection, study, dropped=before - after, added=after - before)
+
+
+def _pairs(row: RowStanding) -> list[list[int]]:
+    """Returns the earlier studies of a row as their column has them."""
+    return [list(pair) for pair in row.earlier]
+
+
+def put_added(
+    connection: Connection, study: int, space: Space, new: Sequence[Cell]
+) -> dict[int, RowStanding]:
+    """Returns the standing of cells that a search adds to its study.
+
+    If they were compared before, the study gets the level that follows.
+    """
+    generation = added(connection, space, study, new)
+    values: dict[str, Any] = {
+        "level": generation.level,
+        "left_out": generation.left_out,
+    }
+    if generation.lineage is not None:
+        values["lineage"] = generation.lineage
+    lower = (studies.c.id == study) & (studies.c.level > generation.level)
+    connection.execute(update(studies).where(lower).values(**values))
+    return dict(generation.rows)
 
 
 def _digest(cell: Cell) -> str:
@@ -290,8 +326,13 @@ def _trials(
 
 
 def _cells(
-    connection: Connection, study: int, new: Sequence[Cell], digests: Mapping[int, str]
+    connection: Connection,
+    study: int,
+    new: Sequence[Cell],
+    digests: Mapping[int, str],
+    standings: Mapping[int, RowStanding],
 ) -> None:
+    tested = RowStanding()
     rows = (
         {
             "study_id": study,
@@ -304,6 +345,8 @@ def _cells(
             "control_of": cell.control_of,
             "note": cell.note,
             "digest": digests[cell.index],
+            "standing": standings.get(cell.index, tested).standing,
+            "earlier": _pairs(standings.get(cell.index, tested)),
         }
         for cell in new
     )

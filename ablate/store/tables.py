@@ -9,7 +9,7 @@ from copy import copy
 
 from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, UniqueConstraint
 
-from ablate.records import Status
+from ablate.records import Standing, Status
 from ablate.store import forms
 from ablate.store.checked import (
     JSON,
@@ -81,72 +81,46 @@ studies = Table(
         nullable=False,
         comment="name of the study's wide results view",
     ),
-    Column("created_at", DateTime, nullable=False),
+    Column(
+        "generation",
+        Integer,
+        nullable=False,
+        server_default="1",
+        comment="number of the declaration under this name, from 1",
+    ),
+    Column(
+        "declaration",
+        String(20),
+        nullable=False,
+        server_default="",
+        comment="hash of what is compared; empty in a study of an older version",
+    ),
+    Column(
+        "lineage",
+        Integer,
+        nullable=True,
+        comment="first study of those with the same comparisons; NULL: this one",
+    ),
+    Column(
+        "level",
+        Float,
+        nullable=False,
+        server_default="0.04",
+        comment="probability of a false verdict that the study may use",
+    ),
+    Column(
+        "left_out",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="comparisons of earlier studies that count in its p values",
+    ),
+    Column(
+        "created_at", DateTime, nullable=False, comment="when it was declared, in UTC"
+    ),
     Column("updated_at", DateTime, nullable=False),
     Column(
         "finished_at", DateTime, nullable=True, comment="when a run left nothing to do"
-    ),
-)
-
-declarations = Table(
-    "declarations",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column(
-        "study_id",
-        Integer,
-        ForeignKey("studies.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    Column("declared_at", DateTime, nullable=False),
-    Column("document", Text, nullable=False, comment="the YAML text"),
-    Column("space", _SPACE, nullable=False, comment="the resolved space"),
-    Column(
-        "completed",
-        Integer,
-        nullable=False,
-        comment="completed trials of the study at that time",
-    ),
-    Column(
-        "compared",
-        Integer,
-        nullable=False,
-        server_default="0",
-        comment="rows that had two completed seeds in common with row 0 at that time",
-    ),
-    Column(
-        "unfinished",
-        Integer,
-        nullable=False,
-        server_default="0",
-        comment="trials of the study that had not ended at that time, or 1 if a search"
-        " had not",
-    ),
-    Column(
-        "trained",
-        JSON(forms.is_seeds, "a list of seeds"),
-        nullable=False,
-        server_default="[]",
-        comment="seeds that had completed trials at that time",
-    ),
-)
-
-known_trials = Table(
-    "known_trials",
-    metadata,
-    Column(
-        "study_id",
-        Integer,
-        ForeignKey("studies.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column(
-        "declared_at",
-        DateTime,
-        nullable=True,
-        comment="when the study declared the trial, which was completed then; NULL if it"
-        " had declared it before",
     ),
 )
 
@@ -277,6 +251,20 @@ cells = Table(
         nullable=False,
         server_default="",
         comment="hash of all that was planned",
+    ),
+    Column(
+        "standing",
+        String(16, tuple(Standing)),
+        nullable=False,
+        server_default="tested",
+        comment="what the study may say of the row: tested, shown or a reason why not",
+    ),
+    Column(
+        "earlier",
+        JSON(forms.is_earlier, "a list of studies and rows"),
+        nullable=False,
+        server_default="[]",
+        comment="earlier studies that compare the same, each with its row",
     ),
     UniqueConstraint("study_id", "number"),
 )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, func, select
 
 from ablate import advice
 from ablate.budget import Used
@@ -14,7 +14,6 @@ from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
 from ablate.space_data import metrics_of
 from ablate.store.catalogue import Catalogue
-from ablate.store.declarations import IDENTITY
 from ablate.store.rows import check_complete
 from ablate.store.tables import (
     architectures,
@@ -293,39 +292,6 @@ class TrialReader(Catalogue):
             rows = [dict(row) for row in connection.execute(wanted).mappings()]
         check_complete(name, "the attempts", (tuple(row.values()) for row in rows))
         return rows
-
-    def identities(self, name: str) -> list[dict[str, Any]]:
-        """Returns the trials of all studies that have the networks of a study's rows.
-
-        Each has its row, its seed, the time of its end, whether it belongs to the study
-        and everything else that identifies it (`IDENTITY`).
-
-        Raises UnknownName.
-        """
-        self.study(name)
-        mine = (
-            select(cells.c.number, trials.c.architecture_hash, trials.c.hash)
-            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
-            .join(studies, studies.c.id == cells.c.study_id)
-            .where(studies.c.name == name)
-            .subquery()
-        )
-        wanted = (
-            select(
-                mine.c.number.label("row"),
-                trials.c.seed,
-                trials.c.ended_at,
-                # A row has one trial per seed. A trial is the study's own if it is one of them.
-                func.max(case((mine.c.hash == trials.c.hash, 1), else_=0)).label("own"),
-                *(trials.c[key] for key in IDENTITY),
-            )
-            .join(mine, mine.c.architecture_hash == trials.c.architecture_hash)
-            .where(trials.c.status == Status.COMPLETED, trials.c.ended_at.is_not(None))
-            .group_by(mine.c.number, trials.c.hash)
-        )
-        with self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
 
     def used(self, name: str = "") -> Used:
         """Returns what the runs of a study have used so far; of all, without a name.

@@ -57,10 +57,17 @@ from ablate.store.database import (
     write_transaction,
 )
 from ablate.store.events import EventStore
+from ablate.store.lineages import declare, renumber
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
 from ablate.store.moment import now
-from ablate.store.plans import key_of, put_cells, put_study
+from ablate.store.plans import (
+    key_of,
+    put_added,
+    put_cells,
+    put_standings,
+    put_study,
+)
 from ablate.store.tables import (
     attempts,
     cells,
@@ -170,12 +177,15 @@ class Writer:
         again: Sequence[Status] = (Status.FAILED,),
         *,
         drop_others: bool = True,
+        full: Plan | None = None,
     ) -> int:
-        """Stores a study's declaration and plan, replacing an earlier plan.
+        """Stores a study and its plan.
 
-        No trial is removed.
+        If results of an earlier declaration could be seen, the study becomes a new
+        generation of it. Otherwise it replaces the earlier plan. No trial is removed.
 
         Args:
+            full: the plan with all seeds that its cells may get, if these are more.
             again: states of trials that should be trained again.
             drop_others: whether stored cells that the plan lacks are left over from an
                 earlier declaration, and so are removed. If not, another driver may have
@@ -193,7 +203,10 @@ class Writer:
             exclude_drivers(connection)
             if self.shared:
                 self._refuse_another_declaration(connection, space)
-            study, differs = put_study(connection, space, file, plan.code)
+            declaration = declare(connection, full or plan)
+            if declaration.is_same and declaration.study is not None:
+                renumber(connection, declaration.study, full or plan)
+            study = put_study(connection, space, file, declaration)
             if self.shared:
                 self._sign_in(connection, study, space)
             put_cells(
@@ -203,8 +216,10 @@ class Writer:
                 cost_revision,
                 again,
                 "remove" if drop_others else "keep unless changed",
-                declared_again=differs,
+                standings=declaration.generation.rows,
             )
+            if not declaration.is_same:
+                put_standings(connection, study, declaration.generation.rows)
             put_declared(connection, study, space)
         fold_log(self._engine)
         if self.shared and self._heart is None:
@@ -218,14 +233,31 @@ class Writer:
         cost_revision: int,
         again: Sequence[Status] = (Status.FAILED,),
         begun: Collection[str] = (),
+        *,
+        searched: Space | None = None,
     ) -> None:
         """Adds cells, or seeds of cells, to a study that is running.
 
         Trials that this run has `begun` keep their state.
+
+        Args:
+            searched: the space, if a search adds the cells.
         """
         with write_transaction(self._engine) as connection:
             exclude_drivers(connection)
-            put_cells(connection, study, new, cost_revision, again, "keep", begun)
+            standings = None
+            if searched is not None:
+                standings = put_added(connection, study, searched, new)
+            put_cells(
+                connection,
+                study,
+                new,
+                cost_revision,
+                again,
+                "keep",
+                begun,
+                standings=standings,
+            )
 
     def merge(self, theirs: Connection, names: Sequence[str]) -> Merged:
         """Imports studies from another store; see `ablate.store.merge`.

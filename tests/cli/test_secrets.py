@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,6 @@ from ablate.cli.serve import token_of
 from ablate.errors import AblateError, StoreError
 from ablate.masking import masked
 from ablate.store.database import exists
-from ablate.store.reader import Reader
 from tests.conftest import Say
 
 URL = "postgresql+psycopg://ada:s3cret@db.example:5432/ablate"
@@ -169,42 +167,6 @@ def test_the_token_comes_from_a_file_or_the_environment(
         token_of("\udcff", None)
     with pytest.raises(AblateError, match="cannot be read"):
         token_of("", tmp_path)
-
-
-def test_a_store_of_an_older_version_loses_its_passwords(tmp_path: Path) -> None:
-    from ablate.store.writer import Writer
-    from tests.store.older import to_revision_8
-
-    file = tmp_path / "ablate.db"
-    Writer(str(file)).close()
-    columns = (
-        "command, ablate, [commit], dirty, python, torch, timm, ray, platform, host,"
-        " cpu, cores, memory_gb, gpus"
-    )
-    with sqlite3.connect(file) as connection:
-        to_revision_8(connection)
-        connection.execute("ALTER TABLE trials DROP COLUMN teacher")
-        connection.execute("ALTER TABLE studies DROP COLUMN space")
-        connection.execute("UPDATE alembic_version SET version_num = '0005'")
-        study = (
-            "INSERT INTO studies (name, file, question, expect, source, metric,"
-            " direction, document, results_view,"
-        )
-        connection.execute(
-            f"{study} created_at, updated_at) VALUES ('s', '', '', '', '', 'top1',"
-            " 'max', '', 'v', '2026-01-01', '2026-01-01')"
-        )
-        connection.execute(
-            f"INSERT INTO provenance (study_id, document, started_at, {columns}) VALUES"
-            f" (1, '', '2026-01-01', 'ablate run x --store {URL}', '', '', 0, '', '',"
-            " '', '', '', '', '', 1, 1.0, '')"
-        )
-    connection.close()
-    Writer(str(file)).close()
-    with Reader(str(file)) as reader:
-        assert reader.query("SELECT command FROM provenance")[1] == [
-            (f"ablate run x --store {HIDDEN}",)
-        ]
 
 
 def test_the_environment_names_the_store(

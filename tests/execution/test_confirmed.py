@@ -180,7 +180,6 @@ def test_a_longer_search_confirms_its_own_best_cells(
         if cell.statuses
     }
     assert confirmed == set(sorted(means, key=lambda row: -means[row])[:2])
-    assert not found.history.changed
 
 
 @pytest.mark.slow
@@ -190,11 +189,11 @@ def test_a_confirmation_that_is_left_out_afterwards_takes_the_verdicts_with_it(
     run_text(SEARCH, SimulatedExecutor(pure_noise))
     run_text(WITHOUT, SimulatedExecutor(pure_noise))
     found = Study("tiny", options.url).effects()
-    assert {effect.withheld for effect in found} == {Withheld.CHANGED}
+    assert {effect.withheld for effect in found} == {Withheld.KNOWN, Withheld.PARTIAL}
 
 
 @pytest.mark.slow
-def test_a_confirmation_that_is_added_afterwards_is_another_phase(
+def test_a_confirmation_that_is_added_afterwards_is_another_generation(
     run_text: RunText, options: Options
 ) -> None:
     run_text(WITHOUT, SimulatedExecutor(pure_noise))
@@ -202,7 +201,8 @@ def test_a_confirmation_that_is_added_afterwards_is_another_phase(
     outcome = run_text(SEARCH, SimulatedExecutor(pure_noise))
     assert outcome.trained == 12
     found = results(options)
-    assert found.history.last == 1
+    assert found.generation.number == 2
+    assert found.generation.level == pytest.approx(0.005)
     assert "not confirmed" not in findings(options)
     told = [one.text for one in review("tiny", options.url) if "seeds" in one.name]
     assert not any("Write seeds:" in text for text in told)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ablate.records import History, Looks, Phase, Status
+from ablate.records import FIRST_LEVEL, Looks, Status, next_level
 from ablate.report import noise
 from ablate.report.effects import Judge, effects
 from ablate.report.effects_table import effects_table
@@ -276,22 +276,24 @@ def test_more_seeds_are_more_likely_to_decide() -> None:
     ids=lambda looks: f"{looks.number} looks",
 )
 def test_the_shares_of_the_looks_add_up(looks: Looks) -> None:
-    shares = [level_of_look(looks, number) for number in range(looks.number)]
-    assert sum(shares) == pytest.approx(0.9 * LEVEL)
+    shares = [level_of_look(looks, look, FIRST_LEVEL) for look in range(looks.number)]
+    assert sum(shares) == pytest.approx(FIRST_LEVEL)
     assert shares == sorted(shares)
     # A clear effect can be found at the first look.
-    assert shares[0] >= 0.9 * min(0.001, LEVEL / looks.number) - 1e-9
-    assert level_of_look(None, 0) == 0.9 * LEVEL
+    assert shares[0] >= 0.8 * min(0.001, LEVEL / looks.number) - 1e-9
+    assert level_of_look(None, 0, FIRST_LEVEL) == FIRST_LEVEL
 
 
-def test_the_shares_of_the_phases_add_up() -> None:
-    """Whatever the number of phases, with looks or without."""
-    shares = [level_of_look(None, 0, phase) for phase in range(1000)]
-    assert shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(LEVEL, rel=1e-3)
-    assert sum(shares) < LEVEL
-    later = [level_of_look(Looks(3, 12, 3), look, 1) for look in range(4)]
-    assert sum(later) == pytest.approx(shares[1])
+def test_the_levels_of_a_lineage_add_up() -> None:
+    levels: list[float] = []
+    for _ in range(30):
+        levels.append(next_level(sum(levels)))
+    assert levels[:4] == pytest.approx([0.04, 0.005, 0.0025, 0.00125])
+    assert levels == sorted(levels, reverse=True)
+    assert sum(levels) <= LEVEL + 1e-12
+    # A study of an older version may have used more, and final seeds use all of it.
+    assert next_level(0.045) == pytest.approx(0.0025)
+    assert next_level(LEVEL) == 0.0
 
 
 def test_clear_effects_are_found_at_the_first_of_many_looks(trust: ModuleType) -> None:
@@ -315,7 +317,14 @@ def test_rows_without_a_difference_still_count_at_later_looks(
         states = {seed: cells[index].statuses[seed] for seed in range(3)}
         short = {seed: cells[index].values[seed] for seed in range(3)}
         cells[index] = replace(cells[index], statuses=states, values=short)
-    judge = Judge(direction="max", margin=50.0, looks=Looks(3, 6, 3), predict=False)
+    judge = Judge(
+        direction="max",
+        margin=50.0,
+        looks=Looks(3, 6, 3),
+        predict=False,
+        level=FIRST_LEVEL,
+        next_level=0.0,
+    )
     first = judge.together(cells[1:], cells[0], look=0)
     kept = [effect for effect in first if effect.verdict is Verdict.SAME]
     assert len(kept) == 3
@@ -334,8 +343,7 @@ def test_a_primary_row_whose_differences_are_equal_has_no_verdict(
     values = drawn(3, 6)
     values[1] = values[0] + 3
     results = trust.made(values, trust.names(4))
-    history = History(phases=(Phase(primary=(1, 2), looks=looks),))
-    first, second, third = effects(replace(results, history=history), 0.5, looks)
+    first, second, third = effects(replace(results, primary=(1, 2)), 0.5, looks)
     assert first.primary
     assert first.estimate is None
     assert first.verdict is Verdict.INCONCLUSIVE

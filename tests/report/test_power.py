@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from ablate.records import History, Phase, share_of_phase
+from ablate.records import FIRST_LEVEL, Generation
 from ablate.report.effects import effects
 from ablate.report.power import detectable, detectable_alone, sd_of_training
-from ablate.report.verdicts import LEVEL, Verdict
+from ablate.report.verdicts import Verdict
 from tests.benchmarks import load
 
-# The level of a study that is declared once.
-FIRST = LEVEL * share_of_phase(0)
+# The level of a study whose comparisons are new.
+FIRST = FIRST_LEVEL
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +50,18 @@ def test_more_seeds_find_smaller_differences() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", [1, 2])
-def test_a_later_declaration_finds_its_difference_with_that_probability(
-    trust: ModuleType, phase: int
+@pytest.mark.parametrize("level", [0.005, 0.0025])
+def test_a_later_generation_finds_its_difference_with_that_probability(
+    trust: ModuleType, level: float
 ) -> None:
-    history = History(phases=(Phase(),) * (phase + 1), begins=(datetime.min,) * 3)
-    size = detectable(4, 8, LEVEL * history.share)
+    size = detectable(4, 8, level)
     assert size > 1.2 * detectable(4, 8, FIRST)
     generator = np.random.default_rng(5)
     means = [0.0, size * trust.NOISE, 0.0, 0.0, 0.0]
     found = 0
     for _ in range(600):
         results = trust.made(trust.drawn(generator, means, 8), trust.names(5))
-        # All seeds ended in the present phase.
-        cells = [
-            replace(cell, phase_of=dict.fromkeys(cell.values, phase))
-            for cell in results.cells
-        ]
-        declared = replace(results, cells=tuple(cells), history=history)
+        declared = replace(results, generation=Generation(number=2, level=level))
         (effect, *_) = effects(declared, trust.MARGIN, predict=False)
         found += effect.verdict is Verdict.HELPS
     assert abs(found / 600 - 0.8) < 3 * (0.8 * 0.2 / 600) ** 0.5

@@ -79,7 +79,6 @@ WRONG_JSON: tuple[object, ...] = (
 
 # Rows of tables that the small study leaves empty.
 MORE_ROWS = (
-    "INSERT INTO known_trials SELECT 1, hash, ended_at FROM trials LIMIT 1",
     "INSERT INTO correct_images SELECT hash, 8, x'ff' FROM trials",
     (
         "INSERT INTO diagnostics SELECT hash, 3, 'rank', 0, NULL, '[1.0, 2.0]' FROM"
@@ -249,7 +248,6 @@ OTHERS = {
     "no architectures": ("DELETE FROM architectures",),
     "no provenance": ("DELETE FROM provenance",),
     "no levels": ("DELETE FROM levels",),
-    "no declarations": ("DELETE FROM declarations",),
     "no seeds": ("DELETE FROM cell_trials",),
     "no metrics": ("DELETE FROM trial_metrics",),
     "a row that repeats none": ("UPDATE cells SET same_as = 99",),
@@ -277,8 +275,15 @@ OTHERS = {
     "epochs of infinite size": ("UPDATE epoch_metrics SET value = 9e999",),
     "times of the past": (
         "UPDATE trials SET ended_at = '0001-01-01 00:00:00.000000'",
-        "UPDATE declarations SET declared_at = '0001-01-01 00:00:00.000000'",
+        "UPDATE studies SET created_at = '0001-01-01 00:00:00.000000'",
     ),
+    "a row that was shown by itself": (
+        "UPDATE cells SET standing = 'shown', earlier = '[[1, 1]]'",
+    ),
+    "a row that was shown by no study": (
+        "UPDATE cells SET standing = 'shown', earlier = '[[9, 9], [0, -1]]'",
+    ),
+    "a lineage of no study": ("UPDATE studies SET lineage = 99, generation = -3",),
     "dangling trials": ("UPDATE cell_trials SET trial_hash = 'none'",),
     "dangling architectures": ("UPDATE trials SET architecture_hash = 'none'",),
     "dangling studies": ("UPDATE provenance SET study_id = 99",),
@@ -334,7 +339,6 @@ def test_wrong_spaces(key: str, runner: Runner) -> None:
         path = f"'$.{key}', json('{json.dumps(wrong)}')"
         make = changed(
             f"UPDATE studies SET space = json_set(space, {path})",
-            f"UPDATE declarations SET space = json_set(space, {path})",
         )
         said += failures(runner, f"{key} = {wrong}", make, VERBS)
     assert said == [], "\n".join([f"{len(said)} faults", *said[:100]])

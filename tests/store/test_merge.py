@@ -4,6 +4,7 @@ trials to files.
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +49,10 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
         run(tmp_path / "here", TINY, "other"),
         run(tmp_path / "there", TINY.replace("seeds: 2", "seeds: 3")),
     )
+    # The study there was declared first, so it keeps its level.
+    with sqlite3.connect(here.url) as connection:
+        connection.execute("UPDATE studies SET created_at = '2099-01-01 00:00:00'")
+    connection.close()
     found = import_studies(there.url, here.url)
     assert (found.studies, found.trials, found.known) == (
         ("tiny",),

@@ -1,24 +1,32 @@
-"""Tables: a new store has those that the migrations make, and a kill leaves no half of
-them.
+"""Tables: a converted store has those of a new one with the same verdicts, and a kill
+leaves no half of them.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command, op
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect, text
 
-from ablate.store import database
+from ablate.errors import OldStore, StoreError
+from ablate.pipeline import Options
+from ablate.store.reader import Reader
 from ablate.store.tables import metadata
 from ablate.store.writer import Writer
-from tests.store.older import to_revision_8
+from ablate.study import Study
+from tests.store.desk import TEXT, Desk
 from tests.store.postgres import postgres
+
+REVISION_14 = Path(__file__).parent / "revision_14"
 
 
 class Killed(BaseException):
@@ -63,40 +71,93 @@ def tables(connection: Connection) -> dict[str, object]:
     return found
 
 
-def migrated(engine: Engine) -> dict[str, object]:
-    """The tables that the migrations make, from the first one on."""
-    with engine.begin() as connection:
-        command.upgrade(database.alembic_config(connection), "head")
-    with engine.connect() as connection:
-        return tables(connection)
+def older(file: str, name: str) -> None:
+    """Makes a store of revision 14."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(dump(name))
 
 
-def test_a_new_store_has_the_tables_that_the_migrations_make(file: str) -> None:
+def dump(name: str) -> str:
+    return gzip.decompress((REVISION_14 / f"{name}.sql.gz").read_bytes()).decode()
+
+
+def verdicts(study: Study) -> dict[str, list[str]]:
+    """The verdict of each row, and why there is none."""
+    return {
+        str(effect.row): [str(effect.verdict), str(effect.withheld or "")]
+        for effect in study.effects()
+    }
+
+
+@pytest.mark.parametrize("name", ["plain", "again", "known"])
+def test_a_converted_store_has_the_same_verdicts(name: str, file: str) -> None:
+    older(file, name)
+    with pytest.raises(OldStore, match="upgrade an older store"):
+        Reader(file)
     Writer(file).close()
-    with engine_of(f"sqlite:///{file}").connect() as connection:
+    before = json.loads((REVISION_14 / f"{name}.json").read_text())
+    assert {study: verdicts(Study(study, file)) for study in before} == before
+    if name == "again":
+        with Reader(file) as reader:
+            names = [study.name for study in reader.studies()]
+        assert names[:4] == ["parts", "parts@1", "parts@2", "parts@3"]
+    new = f"{file}.new"
+    Writer(new).close()
+    with engine_of(f"sqlite:///{new}").connect() as connection:
         created = tables(connection)
     assert len(created) > 100
-    assert created == migrated(engine_of(f"sqlite:///{file}.migrated"))
+    with engine_of(f"sqlite:///{file}").connect() as connection:
+        assert tables(connection) == created
+
+
+def test_a_converted_study_is_the_same_study(options: Options) -> None:
+    """It trains nothing again, and keeps its level."""
+    options.runs.mkdir()
+    older(options.url, "plain")
+    study = Desk(options).run(TEXT)
+    assert study.results().generation.number == 1
+    assert study.results().generation.level == pytest.approx(0.045)
+    # 0.5 % are left.
+    study = Desk(options).run(TEXT.replace("seeds: 4", "seeds: 6"))
+    assert study.results().generation.number == 2
+    assert study.results().generation.level == pytest.approx(0.0025)
 
 
 @pytest.mark.slow
-def test_so_has_a_new_store_on_postgresql(server: str) -> None:
+def test_so_has_a_converted_store_on_postgresql(server: str) -> None:
     administrator = engine_of(server).execution_options(isolation_level="AUTOCOMMIT")
     with administrator.connect() as connection:
-        connection.execute(text("CREATE DATABASE migrated"))
+        connection.execute(text("CREATE DATABASE converted"))
     Writer(server).close()
     with engine_of(server).connect() as connection:
         created = tables(connection)
-    assert len(created) > 100
-    other = server.removesuffix("/postgres") + "/migrated"
-    assert created == migrated(engine_of(other))
+    other = server.removesuffix("/postgres") + "/converted"
+    statements = [line for line in dump("server").splitlines() if line[:1] != "\\"]
+    with engine_of(other).connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute("\n".join(statements))
+        driver.commit()
+    Writer(other).close()
+    with engine_of(other).connect() as connection:
+        assert tables(connection) == created
+    before = json.loads((REVISION_14 / "server.json").read_text())
+    assert {study: verdicts(Study(study, other)) for study in before} == before
 
 
-def test_the_migrations_make_what_the_code_declares(file: str) -> None:
-    engine = engine_of(f"sqlite:///{file}")
-    migrated(engine)
-    with engine.connect() as connection:
+def test_the_tables_are_those_that_the_code_declares(file: str) -> None:
+    Writer(file).close()
+    with engine_of(f"sqlite:///{file}").connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_an_earlier_store_is_refused_by_its_revision(file: str) -> None:
+    older(file, "plain")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0013'")
+    for kind in (Reader, Writer):
+        with pytest.raises(StoreError, match="revision 0013.* 0014 and later"):
+            kind(file)
 
 
 @pytest.mark.parametrize("at", [1, 4, 9])
@@ -117,25 +178,22 @@ def test_a_kill_during_the_creation_leaves_nothing_behind(at: int, file: str) ->
     assert set(metadata.tables) < stored_tables(file)
 
 
-@pytest.mark.parametrize("at", [1, 2, 4])
-def test_a_kill_during_the_migrations_leaves_the_older_store(
+@pytest.mark.parametrize("at", [1, 4, 7])
+def test_a_kill_during_the_conversion_leaves_the_older_store(
     at: int, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Writer(file).close()
-    with sqlite3.connect(file) as older:
-        to_revision_8(older)
-    older.close()
+    older(file, "again")
     before = stored_tables(file)
-    original, seen = op.create_table, 0
+    original, calls = Operations.add_column, 0
 
     def die(*arguments: object, **more: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == at:
+        nonlocal calls
+        calls += 1
+        if calls == at:
             raise Killed
         return original(*arguments, **more)
 
-    monkeypatch.setattr(op, "create_table", die)
+    monkeypatch.setattr(Operations, "add_column", die)
     with pytest.raises(Killed):
         Writer(file)
     monkeypatch.undo()

@@ -22,8 +22,6 @@ from ablate.records import (
     Ended,
     Epoch,
     Event,
-    Measured,
-    Measurement,
     Place,
     Plan,
     Progressed,
@@ -35,7 +33,6 @@ from ablate.store.catalogue import MISSING
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 from ablate.study import Study
-from tests.store.older import to_revision_8
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 
@@ -173,9 +170,9 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
     newer = tmp_path / "newer.db"
     Writer(str(newer)).close()
     with sqlite3.connect(newer) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE alembic_version SET version_num = 'r9999'")
     connection.close()
-    with pytest.raises(StoreError, match="revision 9999, .* use the newer version"):
+    with pytest.raises(StoreError, match="revision r9999, .* use the newer version"):
         Reader(str(newer))
     with pytest.raises(StoreError, match="does not know; use the newer version"):
         Writer(str(newer))
@@ -531,97 +528,6 @@ def test_a_store_where_none_can_be(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as error:
         Writer("postgresql+nothing://me:secret@localhost/x")
     assert "secret" not in str(error.value)
-
-
-def test_a_store_of_the_first_revision_is_brought_up_to_date(
-    url: str, plan: Plan
-) -> None:
-    """Alembic goes back to the first revision's tables; what was stored then is read
-    after the next write.
-    """
-    with Writer(url) as writer:
-        study = writer.register(plan, "tiny.yaml", 1)
-        writer.begin(study, "document", provenance.collect())
-        writer.write(
-            Started(plan.trials[0].hash, Place("inline", "host", 1, "cpu", 1), 0)
-        )
-    with sqlite3.connect(url) as older:
-        to_revision_8(older)
-    older.close()
-    with create_engine(f"sqlite:///{url}").begin() as connection:
-        connection.execute(text("DROP TABLE diagnostics"))
-        connection.execute(text("DROP TABLE drivers"))
-        connection.execute(text("ALTER TABLE trials DROP COLUMN start"))
-        connection.execute(text("ALTER TABLE attempts DROP COLUMN weights"))
-        later = (
-            "trials.owner",
-            "trials.fence",
-            "trials.leased_until",
-            "cells.digest",
-            "cells.control_of",
-            "studies.finished_at",
-        )
-        later += (
-            "trials.selected_epoch",
-            "trials.teacher",
-            "epochs.joules",
-            "studies.space",
-        )
-        for table, column in (name.split(".") for name in later):
-            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    with pytest.raises(StoreError, match="revision 0001, .* upgrade an older store"):
-        Reader(url)
-    with Writer(url) as writer:
-        writer.register(plan, "tiny.yaml", 1)
-        writer.write(
-            Measured(
-                plan.trials[0].hash,
-                (Measurement(epoch=1, name="diversity", layer=0, value=0.5),),
-            )
-        )
-        writer.write(
-            Measured(
-                plan.trials[0].hash,
-                (
-                    Measurement(epoch=1, name="diversity", layer=0, value=0.25),
-                    Measurement(epoch=1, name="diversity", layer=1, value=0.75),
-                ),
-            )
-        )
-    assert rows(url, "SELECT layer, value FROM layer_results ORDER BY layer") == [
-        (0, 0.25),
-        (1, 0.75),
-    ]
-
-
-def test_a_store_with_a_column_for_each_metric_is_brought_up_to_date(
-    url: str, plan: Plan
-) -> None:
-    with begun(url, plan) as writer:
-        for number, trial in enumerate(plan.trials[:3]):
-            finish(writer, trial.hash, 50.0 + number)
-    views = ("results_tiny", "trial_results", "epoch_results", "metric_results")
-
-    def stored() -> list[object]:
-        with Reader(url) as reader:
-            known = reader.known([trial.hash for trial in plan.trials])
-            return [known, *(reader.query(f"SELECT * FROM {view}") for view in views)]
-
-    before = stored()
-    with sqlite3.connect(url) as older:
-        to_revision_8(older)
-    older.close()
-    Writer(url).close()
-    assert stored() == before
-    assert rows(url, "SELECT MAX(top1) FROM results_tiny") == [(52.0,)]
-    # A study of an older version names no metrics in its space.
-    with sqlite3.connect(url) as older:
-        older.execute("UPDATE studies SET space = NULL")
-        to_revision_8(older)
-    older.close()
-    Writer(url).close()
-    assert stored() == before
 
 
 def test_a_store_that_another_program_holds_is_said_in_one_message(

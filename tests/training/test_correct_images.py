@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,21 +175,6 @@ def test_an_import_brings_the_images(studied: Options, tmp_path: Path) -> None:
         wanted = reader.correct_images("tiny")
     with Reader(other.url) as reader:
         assert reader.correct_images("tiny") == wanted
-
-
-def test_a_store_of_the_revision_before_opens_and_has_none(
-    run_text: RunText, options: Options
-) -> None:
-    run_text(TINY, SimulatedExecutor())
-    file = options.runs / "ablate.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("DROP TABLE correct_images")
-        connection.execute("ALTER TABLE trials DROP COLUMN vary")
-        connection.execute("UPDATE alembic_version SET version_num = '0012'")
-    connection.close()
-    assert run_text(TINY, SimulatedExecutor()).trained == 0
-    with Reader(options.url) as reader:
-        assert reader.correct_images("tiny") == {}
 
 
 def test_a_study_without_images_says_where_they_come_from(

@@ -1,3 +1,8 @@
-"""Alembic migrations of the store. `HEAD` is the newest revision."""
+"""Alembic migrations of the store. `HEAD` is the newest revision.
 
-HEAD = "0014"
+A store of revision `OLDEST` is converted by `store.from_revision_14`; one of an earlier
+revision cannot be opened.
+"""
+
+HEAD = "r0001"
+OLDEST = "0014"

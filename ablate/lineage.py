@@ -1,0 +1,247 @@
+"""What a study may test, by the results that could be seen when it was declared.
+
+What it guarantees: at most 5 % of lineages without effects ever show a false verdict.
+A lineage is all studies of a store that are connected by a comparison (the same row and
+the same row 0, whatever the seeds), or by known trials of row 0. Its studies test at
+levels that add up to 5 %. Names, texts and orders do not matter.
+
+How: each row of a study is tested, shown, or exploratory (`Standing`). It is tested if
+it is new, or if it has all results of the comparison so far and further seeds, or fresh
+seeds only. If all of its trials were declared before, the verdict of that study is
+shown. Otherwise its results, or its seeds, may have been chosen by what they show.
+
+What would break it: a result that is known to a user but not to `trained`. Times alone
+decide, so a result never has a time before a declaration that preceded it
+(`store.moment`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from ablate.records import (
+    FIRST_LEVEL,
+    LEVEL,
+    Generation,
+    RowStanding,
+    Standing,
+    next_level,
+)
+
+# Fewer seeds say nothing of the noise, so they give no verdict.
+FEWEST_SEEDS = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a study, with what identifies its trials.
+
+    Attributes:
+        key: what identifies the trials beside their seeds.
+        trials: the hash of each declared trial, by seed.
+    """
+
+    number: int
+    key: str
+    trials: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """The comparisons that a study declares.
+
+    Attributes:
+        reference: row 0.
+        rows: the rows that are compared with it.
+        metric: the metric and its direction.
+        grows: whether rows get more of the declared seeds as results demand.
+        final: whether the study promises that its seeds are final.
+    """
+
+    reference: Row
+    rows: Sequence[Row]
+    metric: str
+    grows: bool = False
+    final: bool = False
+
+    @property
+    def pairs(self) -> set[frozenset[str]]:
+        """The comparisons by what identifies both of their rows."""
+        return {frozenset((row.key, self.reference.key)) for row in self.rows}
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A study that was declared before.
+
+    Attributes:
+        study: its number in the store.
+        lineage: the number of the first study of its lineage.
+        spent: the level that it has used; 0 if it tests no row.
+    """
+
+    study: int
+    lineage: int
+    declared: Comparisons
+    spent: float
+
+
+def generation_of(
+    declared: Comparisons,
+    earlier: Sequence[Earlier],
+    trained: Mapping[str, Mapping[int, str]],
+    number: int = 1,
+) -> Generation:
+    """Returns the place of a study in its lineage, and what it may test.
+
+    Args:
+        earlier: studies that were declared before, the latest first.
+        trained: the trials with results at the time of the declaration, by the key of
+            their row and by seed.
+        number: the number of the generation.
+    """
+    known = _Known(declared, earlier, trained)
+    standings = {row.number: known.standing(row) for row in declared.rows}
+    linked = known.linked()
+    lineages = {study.lineage for study in linked}
+    # Row 0 may be the best of several that were trained alone.
+    spent = [FIRST_LEVEL if known.row_0_is_known else 0.0]
+    for lineage in lineages:
+        spent.append(sum(study.spent for study in earlier if study.lineage == lineage))
+    level = next_level(max(spent))
+    if declared.final and not any(spent):
+        level = LEVEL
+    if not level:
+        standings = {row: _after_final(one) for row, one in standings.items()}
+    return Generation(
+        number=number,
+        level=level,
+        left_out=known.left_out(linked, standings),
+        lineage=min(lineages, default=None),
+        rows=standings,
+    )
+
+
+def _after_final(row: RowStanding) -> RowStanding:
+    if row.standing is Standing.TESTED:
+        return RowStanding(Standing.FINAL, row.earlier)
+    return row
+
+
+class _Known:
+    """What was known of the comparisons of a study when it was declared."""
+
+    def __init__(
+        self,
+        declared: Comparisons,
+        earlier: Sequence[Earlier],
+        trained: Mapping[str, Mapping[int, str]],
+    ) -> None:
+        self._declared = declared
+        self._earlier = earlier
+        self._trained = trained
+        self._reference = declared.reference
+        self._row_0 = self._known_seeds(self._reference)
+
+    @property
+    def row_0_is_known(self) -> bool:
+        """Whether results of row 0, on the declared seeds, were known."""
+        return len(self._row_0) >= FEWEST_SEEDS
+
+    def _known_seeds(self, row: Row) -> set[int]:
+        """Returns the declared seeds of a row that had results."""
+        results = self._trained.get(row.key, {})
+        return {seed for seed, key in row.trials.items() if results.get(seed) == key}
+
+    def _left_out_seeds(self, row: Row) -> set[int]:
+        """Returns the seeds of a row that had results and are not declared."""
+        return set(self._trained.get(row.key, {})) - set(row.trials)
+
+    def _pair(self, row: Row) -> frozenset[str]:
+        return frozenset((row.key, self._reference.key))
+
+    def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:
+        """Returns the rows of earlier studies that compare the same in the same way."""
+        found = []
+        for study in self._earlier:
+            if study.declared.reference.key != self._reference.key:
+                continue
+            if study.declared.metric != self._declared.metric:
+                continue
+            for other in study.declared.rows:
+                if other.key == row.key:
+                    found.append((study, other))
+        return found
+
+    def standing(self, row: Row) -> RowStanding:
+        """Returns the standing of a row."""
+        earlier = self._earlier_rows(row)
+        numbers = [(study.study, other.number) for study, other in earlier]
+        for study, other in earlier:
+            if self._declares_same(study, other, row):
+                first = (study.study, other.number)
+                others = [one for one in numbers if one != first]
+                return RowStanding(Standing.SHOWN, (first, *others))
+        return RowStanding(self._without_verdict(row, bool(earlier)), tuple(numbers))
+
+    def _declares_same(self, study: Earlier, other: Row, row: Row) -> bool:
+        """Whether an earlier study declares the same trials of a row and of row 0."""
+        if self._declared.grows or study.declared.grows:
+            # The verdicts of a study whose seeds grow depend on all of its rows.
+            return False
+        same_0 = dict(study.declared.reference.trials) == dict(self._reference.trials)
+        return same_0 and dict(other.trials) == dict(row.trials)
+
+    def _without_verdict(self, row: Row, was_compared: bool) -> Standing:
+        """Returns the standing of a row that no earlier study has a verdict for."""
+        known = self._known_seeds(row)
+        if len(known) < FEWEST_SEEDS:
+            if self.row_0_is_known and self._left_out_seeds(self._reference):
+                return Standing.PARTIAL
+            return Standing.TESTED
+        if not was_compared or len(known & self._row_0) < FEWEST_SEEDS:
+            return Standing.KNOWN
+        if self._left_out_seeds(row) | self._left_out_seeds(self._reference):
+            return Standing.PARTIAL
+        return Standing.TESTED
+
+    def linked(self) -> list[Earlier]:
+        """Returns the earlier studies that the study shares evidence with."""
+        pairs = self._declared.pairs
+        row_0 = {self._reference.trials[seed] for seed in self._row_0}
+        return [
+            study
+            for study in self._earlier
+            if pairs & study.declared.pairs
+            or (self.row_0_is_known and self._has_trials(study, row_0))
+        ]
+
+    def _has_trials(self, study: Earlier, hashes: Set[str]) -> bool:
+        """Whether an earlier study has trials of row 0 that were known."""
+        rows = (study.declared.reference, *study.declared.rows)
+        return any(
+            len(hashes & set(row.trials.values())) >= FEWEST_SEEDS for row in rows
+        )
+
+    def left_out(
+        self, linked: Sequence[Earlier], standings: Mapping[int, RowStanding]
+    ) -> int:
+        """Returns how many comparisons of earlier studies count although they are left
+        out.
+
+        Those are the ones whose results may be the reason to keep others, or to make
+        one of their rows row 0.
+        """
+        present = self._declared.pairs
+        keeps = any(
+            standings[row.number].standing is Standing.TESTED
+            and len(self._known_seeds(row) & self._row_0) >= FEWEST_SEEDS
+            for row in self._declared.rows
+        )
+        counted: set[frozenset[str]] = set()
+        for study in linked:
+            was_row_0 = study.declared.reference.key == self._reference.key
+            if keeps if was_row_0 else self.row_0_is_known:
+                counted |= study.declared.pairs - present
+        return len(counted)

@@ -1,0 +1,235 @@
+"""The results of a study: its cells, with the values of their trials."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from ablate.records import (
+    VARIED,
+    CellResult,
+    Cost,
+    Generation,
+    Level,
+    Looks,
+    Status,
+    StudyResults,
+)
+from ablate.space_data import chance_of, metrics_of
+from ablate.store.lineages import fresh_seeds, standing_of
+from ablate.store.rows import check_complete, check_metric, check_rows
+from ablate.store.tables import (
+    architectures,
+    cell_trials,
+    cells,
+    levels,
+    studies,
+    trials,
+)
+from ablate.store.trials import final_metric
+
+COSTS = tuple(field.name for field in fields(Cost))
+
+
+class _Ended(NamedTuple):
+    """What is known of the trial of a cell and a seed."""
+
+    seed: int
+    status: Status
+    value: float | None
+
+
+def read_results(
+    connection: Connection,
+    study: Mapping[str, Any],
+    read: dict[int, StudyResults] | None = None,
+) -> StudyResults:
+    """Returns the results of a study, and those of earlier ones that compare the same.
+
+    Args:
+        study: its row in the table `studies`.
+        read: the earlier studies that are read already; the others are added to it.
+    """
+    read = {} if read is None else read
+    name = study["name"]
+    mine = cells.c.study_id == study["id"]
+    rows = (
+        connection.execute(
+            select(cells, *(architectures.c[n] for n in COSTS))
+            .join(
+                architectures,
+                architectures.c.hash == cells.c.architecture_hash,
+                isouter=True,
+            )
+            .where(mine)
+            .order_by(cells.c.number)
+        )
+        .mappings()
+        .all()
+    )
+    check_rows(
+        name, [(row["number"], row["same_as"], row["control_of"]) for row in rows]
+    )
+    # A row that cannot be built has no network.
+    built = [row for row in rows if row["architecture_hash"]]
+    check_complete(name, "the costs", map(itemgetter(*COSTS), built))
+    of_cells = connection.execute(
+        select(levels.c.cell_id, levels.c.factor, levels.c.level, levels.c.read)
+        .join(cells, cells.c.id == levels.c.cell_id)
+        .where(mine)
+        .order_by(levels.c.position)
+    ).all()
+    check_complete(name, "the levels", of_cells)
+    by_cell_levels: dict[int, dict[str, Level]] = defaultdict(dict)
+    unread: dict[int, set[str]] = defaultdict(set)
+    for cell, factor, level, is_read in of_cells:
+        by_cell_levels[cell][factor] = level
+        if not is_read:
+            unread[cell].add(factor)
+    check_metric(name, study["metric"], study["space"])
+    space = study["space"] or {}
+    fresh = frozenset(fresh_seeds(space))
+    by_cell_trials = _trials(connection, study)
+    cell_results = tuple(
+        _cell_result(
+            row,
+            by_cell_levels[row["id"]],
+            unread[row["id"]],
+            by_cell_trials[row["id"]],
+            fresh,
+        )
+        for row in rows
+    )
+    generation = Generation(
+        number=study["generation"],
+        level=study["level"],
+        left_out=study["left_out"],
+        lineage=study["lineage"],
+        rows={
+            row["number"]: standing_of(row["standing"], row["earlier"]) for row in rows
+        },
+    )
+    metrics = metrics_of(study["space"])
+    return StudyResults(
+        name=name,
+        question=study["question"],
+        expect=study["expect"],
+        source=study["source"],
+        metric={one.name: one for one in metrics}[study["metric"]],
+        metrics=metrics,
+        direction=study["direction"],
+        document=study["document"],
+        factors=tuple(dict.fromkeys(factor for _, factor, _, _ in of_cells)),
+        cells=cell_results,
+        generation=generation,
+        primary=generation.primary(tuple(space.get("primary") or ())),
+        looks=_looks(space),
+        earlier=_earlier(connection, study, generation, read),
+        searching=bool(space.get("strategy")) and study["finished_at"] is None,
+        confirmation_seeds=tuple(sorted(fresh)),
+        vary=tuple(space.get("vary") or VARIED),
+        labels=space.get("labels") or {},
+        chance=chance_of(study["space"], study["metric"]),
+    )
+
+
+def _looks(space: Mapping[str, Any]) -> Looks | None:
+    looks = space.get("looks")
+    if not looks:
+        return None
+    return Looks(first=looks["first"], most=looks["most"], step=looks["step"])
+
+
+def _earlier(
+    connection: Connection,
+    study: Mapping[str, Any],
+    generation: Generation,
+    read: dict[int, StudyResults],
+) -> dict[int, StudyResults]:
+    """Returns the earlier studies that rows of a study refer to, by their numbers."""
+    numbers = {number for row in generation.rows.values() for number, _ in row.earlier}
+    # A reference to a later study would never end.
+    wanted = select(studies).where(
+        studies.c.id.in_(numbers), studies.c.created_at < study["created_at"]
+    )
+    for row in connection.execute(wanted).mappings().all():
+        if row["id"] not in read:
+            read[row["id"]] = read_results(connection, dict(row), read)
+    return {number: read[number] for number in numbers if number in read}
+
+
+def _trials(
+    connection: Connection, study: Mapping[str, Any]
+) -> dict[int, list[_Ended]]:
+    """Returns the trials of a study by the key of their cell, in the order of seeds."""
+    rows = connection.execute(
+        select(
+            cell_trials.c.cell_id,
+            cell_trials.c.seed,
+            trials.c.status,
+            final_metric(study["metric"]),
+        )
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+        .where(cells.c.study_id == study["id"])
+        .order_by(cell_trials.c.seed)
+    ).all()
+    check_complete(study["name"], "the trials", (row[:3] for row in rows))
+    by_cell: dict[int, list[_Ended]] = defaultdict(list)
+    for cell, seed, status, value in rows:
+        by_cell[cell].append(_Ended(seed=seed, status=Status(status), value=value))
+    return by_cell
+
+
+def _cell_result(
+    row: Any,
+    levels_: Mapping[str, Level],
+    unread: set[str],
+    trained: Sequence[_Ended],
+    fresh: frozenset[int] = frozenset(),
+) -> CellResult:
+    """Returns the result of a cell.
+
+    Args:
+        fresh: seeds on which a search confirms its best cells. If a cell other than
+            row 0 has some, only these are its result: the others chose it.
+    """
+    # The seeds that chose a cell favour it. They would bias its mean, so they are kept
+    # apart from those that confirm it.
+    chose: Mapping[int, float] = {}
+    if row["number"] > 0 and any(trial.seed in fresh for trial in trained):
+        chose = _values(trial for trial in trained if trial.seed not in fresh)
+        trained = [trial for trial in trained if trial.seed in fresh]
+    return CellResult(
+        index=row["number"],
+        levels=levels_,
+        unread=frozenset(unread),
+        role=row["role"],
+        note=row["note"],
+        same_as=row["same_as"],
+        control_of=row["control_of"],
+        cost=(
+            Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
+        ),
+        statuses={trial.seed: trial.status for trial in trained},
+        values=_values(trained),
+        search_values=chose,
+    )
+
+
+def _values(trained: Iterable[_Ended]) -> dict[int, float]:
+    """Returns the values of completed trials by seed."""
+    return {
+        trial.seed: trial.value
+        for trial in trained
+        # A store from elsewhere may contain what training refuses.
+        if trial.status == Status.COMPLETED
+        and trial.value is not None
+        and math.isfinite(trial.value)
+    }
