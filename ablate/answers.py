@@ -45,7 +45,9 @@ class ResultRow(_OpenRow):
     delta_low: float | None = Field(description="95 % interval")
     delta_high: float | None = Field(description="95 % interval")
     p: float | None
-    p_adjusted: float | None = Field(description="for all rows, looks and phases")
+    p_adjusted: float | None = Field(
+        description="for all rows, looks and the level of the study"
+    )
     note: str
 
 
@@ -83,6 +85,7 @@ class EffectRow(_Row):
     failed: int = 0
     diverged: int = 0
     pruned: int = 0
+    abandoned: int = 0
 
 
 class TermRow(_Row):
@@ -126,7 +129,9 @@ class TrialRow(_OpenRow):
 
     row: int
     seed: int
-    status: Literal["planned", "running", "completed", "pruned", "diverged", "failed"]
+    status: Literal[
+        "planned", "running", "completed", "pruned", "diverged", "failed", "abandoned"
+    ]
     epochs_done: int
     epochs: int
     attempts: int

@@ -106,7 +106,7 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
 def _with_defaults(record: type, value: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a part with the fields that the version that stored it did not have.
 
-    A study must not begin a new phase because a later version has a new field.
+    A later version that has a new field changes nothing.
     """
     filled: dict[str, Any] = {}
     for field in fields(record):

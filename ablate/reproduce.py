@@ -115,7 +115,7 @@ def reproduce(
     if known.status != Status.COMPLETED or before is None:
         remedy = ""
         # `resume` does not train a trial again that diverged or was stopped early.
-        if known.status not in (Status.DIVERGED, Status.PRUNED):
+        if known.status not in (Status.DIVERGED, Status.PRUNED, Status.ABANDONED):
             remedy = f"; complete it with: {advice.command('resume', study)}"
         raise AblateError(
             f"trial {key} is {known.status}, and only completed trials can be"

@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -450,6 +451,20 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
     yield from user_proofs(users)
 
 
+def printed(which: str, count: int) -> list[Proof]:
+    """Measures the promises of one kind and prints each."""
+    kinds = {"studies": study_proofs, "images": image_proofs, "users": user_proofs}
+    measured = []
+    for proof in kinds[which](count):
+        measured.append(proof)
+        print(
+            f"{'ok ' if proof.holds else 'NOT'} {100 * proof.measured:5.1f} % "
+            f" {proof.promise} ({proof.setting})",
+            flush=True,
+        )
+    return measured
+
+
 def noise_proofs(count: int, *, final: bool) -> Iterator[Proof]:
     """What is promised for eight cells under each noise."""
     for seeds, name in itertools.product((3, 5), NOISES):
@@ -786,7 +801,8 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         ),
         "",
         (
-            f"Command: `make trust REPEATS={count} WRITE=1`, {date.today()}, {seconds:.0f} s on"
+            "Command: `make trust` with the numbers of repetitions above,"
+            f" {date.today()}, {seconds:.0f} s on"
             f" {os.cpu_count()} cores ({platform.machine()}). The test suite contains a"
             " shorter run (tests/benchmarks/test_trust.py)."
         ),
@@ -803,14 +819,15 @@ def main() -> int:
     parser.add_argument("--users", type=int, default=10_000, help="the same for users")
     parser.add_argument("--write", action="store_true", help="write docs/trust.md")
     arguments = parser.parse_args()
-    start, found = time.perf_counter(), []
-    for proof in proofs(arguments.count, users=arguments.users):
-        found.append(proof)
-        print(
-            f"{'ok ' if proof.holds else 'NOT'} {100 * proof.measured:5.1f} % "
-            f" {proof.promise} ({proof.setting})",
-            flush=True,
-        )
+    start = time.perf_counter()
+    parts = {
+        "studies": arguments.count,
+        "images": arguments.users,
+        "users": arguments.users,
+    }
+    with ProcessPoolExecutor(2) as pool:
+        measured = pool.map(printed, parts.keys(), parts.values())
+    found = list(itertools.chain(*measured))
     text = report(found, arguments.count, time.perf_counter() - start)
     print(text)
     if arguments.write:

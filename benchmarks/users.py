@@ -654,7 +654,7 @@ def user_proofs(count: int) -> Iterator[Proof]:
             if rows == 1 and user not in ALSO_ONE_ROW:
                 continue
             # Estimating how many seeds are needed takes most of the time.
-            times = max(30, count // 5) if user is follows_advice else count
+            times = max(30, count // 20) if user is follows_advice else count
             yield proof(
                 f"{name}; {rows + 1} cells", fooled(times, user, rows, equal), times
             )

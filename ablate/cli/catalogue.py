@@ -63,6 +63,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("resume", "resume mine"),
         ),
         Verb(
+            stores.abandon,
+            "Stop trying trials that fail each time.",
+            ("abandon mine", "abandon mine --row 3", "abandon mine --row 3 --undo"),
+        ),
+        Verb(
             training.diagnose,
             "Measure diagnostics inside trained networks.",
             ("diagnose mine", "diagnose mine --name token_similarity"),

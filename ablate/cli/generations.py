@@ -45,6 +45,11 @@ def generation_lines(shown: Preview) -> list[str]:
             f"{_rows(rows_shown)} not tested again: {_names(studies)} the same trials,"
             " and its verdicts are shown."
         )
+    if plan.space.criterion.primary and not generation.is_first:
+        lines.append(
+            "`primary` has no effect: it counts only in the first study that compares"
+            " these rows."
+        )
     if plan.space.strategy is None:
         for standing, why in EXPLORATORY.items():
             if by_standing[standing]:

@@ -146,6 +146,47 @@ def export(
     tell(f"wrote {written} cells. View them with: optuna-dashboard {optuna}")
 
 
+def abandon(
+    study: StudyArgument,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", min=0, help="Only the failed trials of this row."),
+    ] = None,
+    undo: Annotated[
+        bool,
+        typer.Option("--undo", help="Take it back: the next run tries them again."),
+    ] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Say that no run is to try the failed trials of a study again.
+
+    Use it for a failure that comes back each time. The row has no verdict then, because
+    a mean over the other seeds may leave out the worse ones.
+    """
+    from ablate.errors import AblateError
+    from ablate.store.reader import Reader
+    from ablate.store.writer import Writer
+
+    url = url_of(store, runs)
+    with Reader(url) as reader:
+        rows = {trial["row"] for trial in reader.trials(study)}
+    if row is not None and row not in rows:
+        listed = ", ".join(map(str, sorted(rows)))
+        raise AblateError(f"{study} has no trials in row {row}; its rows are {listed}")
+    with Writer(url) as writer:
+        number = writer.abandon(study, row, undo=undo)
+    kind = "abandoned" if undo else "failed"
+    if not number:
+        where = study if row is None else f"row {row} of {study}"
+        raise AblateError(f"{where} has no {kind} trial; see: ablate status {study}")
+    trials = f"{number} trial{'' if number == 1 else 's'}"
+    if undo:
+        tell(f"The next run of {study} tries {trials} again.")
+    else:
+        tell(f"No run tries {trials} of {study} again. To take it back, add --undo.")
+
+
 def import_(
     other: Annotated[
         str,

@@ -62,7 +62,12 @@ def run(
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
-    """Train those trials of a space that have no result yet, and print the table."""
+    """Train those trials of a space that have no result yet, and print the table.
+
+    If the file has changed since results could be seen, the run makes generation 2 of
+    the study. Generation 1 stays readable as STUDY@1. Rows whose trials do not change
+    keep their verdicts; what was compared before is tested at a stricter level.
+    """
     from ablate import space
     from ablate.budget import Budget
     from ablate.pipeline import Options

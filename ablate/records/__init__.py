@@ -35,6 +35,7 @@ from ablate.records.generation import (
     Generation,
     RowStanding,
     Standing,
+    base_name,
     generation_name,
     next_level,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "Tested",
     "Trained",
     "Trial",
+    "base_name",
     "column_of",
     "confirmation_seeds",
     "epochs_of",

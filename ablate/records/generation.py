@@ -110,6 +110,12 @@ def next_level(spent: float) -> float:
     return round(max(0.0, LEVEL - spent) / 2, 12)
 
 
+def base_name(name: str) -> str:
+    """Returns the name of a study without the number of its generation."""
+    # No study has the sign in a name of its own (`space.load.study_name`).
+    return name.partition("@")[0]
+
+
 def generation_name(name: str, number: int) -> str:
     """Returns the name of an earlier generation of a study, as `mine@1`."""
     return f"{name}@{number}"

@@ -310,7 +310,7 @@ class Seeds:
     # A cell gets its next seed only while it is no worse than the cell that was the best
     # one when it was proposed.
     adaptive: bool = False
-    # No seeds will be added, so that the first declaration has the whole 5 %.
+    # No study will compare the rows again, so that this one has the whole 5 %.
     final: bool = False
     # When verdicts are taken, if seeds are added until the study is decided.
     looks: Looks | None = None

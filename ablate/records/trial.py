@@ -197,8 +197,9 @@ class Trained:
 class Status(StrEnum):
     """Where a trial stands.
 
-    Completed and diverged are results in every study, pruned only in one with a
-    scheduler. Only completed trials enter a mean.
+    Completed, diverged and abandoned are results in every study, pruned only in one with
+    a scheduler. Only completed trials enter a mean. An abandoned trial has failed, and
+    the user wants no other try.
     """
 
     PLANNED = "planned"
@@ -207,12 +208,19 @@ class Status(StrEnum):
     PRUNED = "pruned"
     DIVERGED = "diverged"
     FAILED = "failed"
+    ABANDONED = "abandoned"
 
 
 # States in which a trial has an outcome and trains no more.
-RESOLVED = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED, Status.FAILED)
+RESOLVED = (
+    Status.COMPLETED,
+    Status.DIVERGED,
+    Status.PRUNED,
+    Status.FAILED,
+    Status.ABANDONED,
+)
 
 
 # States that no further training would change. Pruned is none of them: a study without
 # a scheduler trains such a trial to its end.
-WITH_RESULT = (Status.COMPLETED, Status.DIVERGED)
+WITH_RESULT = (Status.COMPLETED, Status.DIVERGED, Status.ABANDONED)

@@ -167,8 +167,7 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         zero=True,
         note=(
             "Bars: 95 % intervals for all rows at once. Colours: verdicts. A verdict"
-            " beside a bar that crosses 0 comes from the step-down test or from an earlier"
-            " declaration."
+            " beside a bar that crosses 0 comes from the step-down test."
         ),
     )
 

@@ -112,7 +112,6 @@ def _shown(results: StudyResults, cell: CellResult, earlier: Earlier) -> Effect 
         row=cell.index,
         against=results.cells[0].index,
         labels=results.labels,
-        primary=False,
         shown_by=name,
         shown_row=effect.shown_row if effect.shown_by else number,
     )
@@ -186,6 +185,7 @@ def _tested(
 SURVIVORS = {
     Status.DIVERGED: Withheld.DIVERGED,
     Status.PRUNED: Withheld.PRUNED,
+    Status.ABANDONED: Withheld.ABANDONED,
 }
 
 

@@ -54,7 +54,12 @@ CONTRIBUTIONS = {
 }
 FULL_MODEL = "The full model has every factor at its full level."
 FULL_LEVEL = "The full level of a factor is by default the last one of its list."
-WITHOUT_RESULT = (Status.FAILED, Status.DIVERGED, Status.PRUNED)
+WITHOUT_RESULT = (
+    Status.FAILED,
+    Status.DIVERGED,
+    Status.PRUNED,
+    Status.ABANDONED,
+)
 THESE_IMAGES = "these images"
 NEW_IMAGES = "new images"
 POOLED = (

@@ -8,8 +8,8 @@ of those that have such a verdict. Below, "verdict" means such a verdict.
 It is LORD++ (Javanmard and Montanari 2018; Ramdas, Yang, Wainwright and Jordan 2017).
 Studies are tested in the order of their last results. Each has a level, which depends
 on earlier studies alone: verdicts that stand raise the next levels, and studies without
-such verdicts lower them. A row stands if its p value, which is adjusted for all rows,
-looks and phases of its study, is at most the level of the study. The levels add up to
+such verdicts lower them. A row stands if its p value, which is adjusted for all rows and
+looks of its study, is at most the level of the study. The levels add up to
 at most 5 % of the number of studies with a verdict that stands, so the expected number
 of studies with a false one is at most 5 % of the expected number of studies with one
 (or of one).

@@ -80,6 +80,7 @@ class Withheld(StrEnum):
     NOT_TESTED = "not tested"
     DIVERGED = "seeds diverged"
     PRUNED = "seeds pruned"
+    ABANDONED = "trials abandoned"
     FAILED = "trials failed"
     NOT_CONFIRMED = "not confirmed"
     BUDGET = "beyond the error budget"

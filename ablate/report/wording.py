@@ -15,6 +15,7 @@ from ablate.records import (
     Source,
     Space,
     StudyResults,
+    base_name,
     generation_name,
 )
 from ablate.report.collapse import collapsed_seeds, near_chance
@@ -251,6 +252,8 @@ WITHHELD = {
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
     " others leaves out the worse ones",
     Withheld.FAILED: "no verdict, because a trial of this row or of row 0 failed",
+    Withheld.ABANDONED: "no verdict, because a trial of this row or of row 0 failed and"
+    " is not tried again",
     Withheld.NOT_CONFIRMED: "no verdict, because the search did not choose it for"
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
@@ -280,7 +283,11 @@ WITHHELD_NOTES = {
     " 0, so a mean over the other seeds leaves out the worse ones. Train them to their end"
     " with scheduler: fifo.",
     Withheld.FAILED: "trials failed: a trial of the row or of row 0 failed. `ablate"
-    " status` shows the error, and `ablate resume` tries the trial again.",
+    " status` shows the error, and `ablate resume` tries the trial again. If it fails each"
+    " time, `ablate abandon` ends that.",
+    Withheld.ABANDONED: "trials abandoned: a trial of the row or of row 0 failed, and"
+    " `ablate abandon` says that no run tries it again, so a mean over the other seeds may"
+    " leave out the worse ones. `ablate abandon --undo` takes it back.",
     Withheld.NOT_CONFIRMED: "not confirmed: the search trains its best cells and row 0"
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
@@ -307,7 +314,7 @@ def generation_notes(results: StudyResults, effects: Sequence[Effect]) -> list[s
     """Returns which generation a table shows, and at which level it is tested."""
     generation = results.generation
     notes = []
-    base = results.name.partition("@")[0]
+    base = base_name(results.name)
     if generation.number > 1:
         before = generation_name(base, generation.number - 1)
         notes.append(

@@ -314,9 +314,8 @@ def _few_seeds_finding(
     elif declared.seeds.final:
         can_add = False
         hint = (
-            " The seeds of the study are final, so more of them give no verdict. Repeat"
-            f" the comparison under another `name:` in {study.file}, with seeds that were"
-            " not trained before."
+            " The seeds of the study are final: it has used the whole 5 %, so more seeds"
+            " give no verdict."
         )
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"

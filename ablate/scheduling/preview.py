@@ -104,7 +104,7 @@ def make_preview(
         declaration = reader.declaration(plan)
         generation = declaration.generation
         is_next = declaration.retired is not None
-        changes = tuple(reader.changes_since(space))
+        changes = declaration.changes
         names = reader.names()
     if space.seeds.looks:
         from ablate.scheduling.until_decided import granted

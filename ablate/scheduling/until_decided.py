@@ -30,6 +30,7 @@ NO_SEED_HELPS = (
     Withheld.FINAL,
     Withheld.DIVERGED,
     Withheld.PRUNED,
+    Withheld.ABANDONED,
     Withheld.FAILED,
 )
 

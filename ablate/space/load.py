@@ -48,7 +48,8 @@ from ablate.space.training import (
 
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.
-LONGEST_NAME = 200
+# An earlier generation has a number behind its name.
+LONGEST_NAME = 190
 
 
 def read(path: Path) -> Space:

@@ -316,9 +316,9 @@ class FinalForm(Form):
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
         Discriminator(_which_count),
     ]
-    """Number of seeds, or the seeds themselves. You promise to add no seeds, so
-    verdicts use the whole 5 % instead of 4.5 %. Rows that are added later get no
-    verdict, and seeds that are added later change no verdict.
+    """Number of seeds, or the seeds themselves. You promise that no later study
+    compares these rows, so verdicts use the whole 5 % instead of 4 %. Rows and seeds
+    that are added later get no verdict.
     """
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""

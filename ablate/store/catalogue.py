@@ -18,7 +18,7 @@ from ablate.errors import (
     did_you_mean,
     unknown,
 )
-from ablate.records import Space, Status
+from ablate.records import Space, Status, base_name
 from ablate.space_data import from_data
 from ablate.store.database import (
     BUSY_SECONDS,
@@ -187,12 +187,12 @@ class Catalogue:
     def study(self, name: str) -> StudyStatus:
         """Returns one study. Raises UnknownName, which suggests the nearest name."""
         by_name = {study.name: study for study in self.studies()}
-        base = name.partition("@")[0]
-        if name not in by_name and base in by_name and f"{base}@1" in by_name:
+        base = base_name(name)
+        if name not in by_name and name != base and base in by_name:
+            earlier = [one for one in by_name if one != base_name(one) == base]
             raise UnknownName(
-                f"unknown study '{name}'; earlier generations of {base} are"
-                f" {', '.join(one for one in by_name if one.startswith(f'{base}@'))}, and"
-                f" the newest one is {base}"
+                f"unknown study '{name}'; the newest generation is {base}, and the earlier"
+                f" ones are {', '.join(earlier) or 'none'}"
             )
         if name not in by_name:
             raise UnknownName(

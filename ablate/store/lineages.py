@@ -53,6 +53,7 @@ class Declaration:
         generation: its place in its lineage.
         moment: when it is declared, in UTC.
         digest: hash of what is compared.
+        changes: what differs from the stored study.
     """
 
     study: int | None
@@ -61,6 +62,7 @@ class Declaration:
     generation: Generation
     moment: datetime
     digest: str
+    changes: tuple[str, ...] = ()
 
 
 def declare(connection: Connection, plan: Plan) -> Declaration:
@@ -85,7 +87,10 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
         ).where(studies.c.name == space.name)
     ).first()
     rows = rows_of(space, plan.cells)
-    if stored is not None and _is_same(stored, space, digest):
+    changed: tuple[str, ...] = ()
+    if stored is not None and stored.space is not None:
+        changed = tuple(changes(stored.space, _plain(to_data(space))))
+    if stored is not None and _is_same(stored, space.document, digest, changed):
         return Declaration(
             study=stored.id,
             retired=None,
@@ -93,6 +98,7 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
             generation=_stored_generation(connection, stored, rows),
             moment=stored.created_at,
             digest=digest,
+            changes=changed,
         )
     number, study, retired = 1, None, None
     if stored is not None and _could_be_seen(connection, stored.id):
@@ -109,6 +115,7 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
         ),
         moment=moment,
         digest=digest,
+        changes=changed,
     )
 
 
@@ -219,14 +226,14 @@ def standing_of(standing: str, earlier: Sequence[Sequence[int]]) -> RowStanding:
     )
 
 
-def _is_same(stored: Any, space: Space, digest: str) -> bool:
+def _is_same(stored: Any, document: str, digest: str, changed: Collection[str]) -> bool:
     """Whether a space compares what a stored study compares."""
     if stored.declaration:
         return bool(stored.declaration == digest)
     # A version that did not store it ran the study.
     if stored.space is None:
-        return bool(stored.document == space.document)
-    return not changes(stored.space, _plain(to_data(space)))
+        return bool(stored.document == document)
+    return not changed
 
 
 def _could_be_seen(connection: Connection, study: int) -> bool:
@@ -262,7 +269,9 @@ def digest_of(plan: Plan) -> str:
         data = to_data(space)
         for name in ("strategy", "factors", "fixed", "baseline", "limits", "recipe"):
             compared[name] = data[name]
-        compared["keys"] = [key_of_trial(cell.trials[0]) for cell in plan.cells[:1]]
+        compared["reference"] = [
+            key_of_trial(cell.trials[0]) for cell in plan.cells[:1] if cell.trials
+        ]
         return content_hash(_plain(compared))
     keys = {
         cell.index: key_of_trial(cell.trials[0]) for cell in plan.cells if cell.trials
@@ -348,7 +357,7 @@ def placed(
         reference=rows[0],
         rows=rows[1:],
         metric=f"{space.criterion.metric} {space.criterion.direction}",
-        grows=_grows(to_data(space)),
+        grows=space.seeds.looks is not None,
         final=space.seeds.final,
     )
     return generation_of(

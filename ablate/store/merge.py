@@ -30,7 +30,13 @@ from ablate.store.tables import (
 from ablate.store.wide_views import put_stored
 
 # The states by how much they say; planned and running trials say nothing.
-RANK = {Status.COMPLETED: 3, Status.DIVERGED: 3, Status.PRUNED: 2, Status.FAILED: 1}
+RANK = {
+    Status.COMPLETED: 3,
+    Status.DIVERGED: 3,
+    Status.PRUNED: 2,
+    Status.ABANDONED: 1,
+    Status.FAILED: 1,
+}
 RESULT = (
     "status",
     "epochs_done",

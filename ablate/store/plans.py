@@ -72,7 +72,8 @@ def put_study(
 
     If it becomes a new generation, the one before gets a name of its own, as `mine@1`.
     """
-    _refuse_other_file(connection, space, file)
+    if not space.named:
+        _refuse_other_file(connection, space.name, file)
     generation = declaration.generation
     values = {
         "question": space.claim.question,
@@ -113,20 +114,20 @@ def put_study(
     return key_of(made)
 
 
-def _refuse_other_file(connection: Connection, space: Space, file: str) -> None:
+def _refuse_other_file(connection: Connection, name: str, file: str) -> None:
     """Raises StoreError if another file declares a study of this name.
 
-    That is probably a mistake if this file does not choose the name with `name:`. A file
+    That is probably a mistake, as this file does not choose the name with `name:`. A file
     that was moved or deleted is no conflict.
     """
     declared_by = connection.execute(
-        select(studies.c.file).where(studies.c.name == space.name)
+        select(studies.c.file).where(studies.c.name == name)
     ).scalar()
-    if declared_by is None or space.named or not Path(declared_by).is_file():
+    if declared_by is None or not Path(declared_by).is_file():
         return
     if Path(declared_by).resolve() != Path(file).resolve():
         raise StoreError(
-            f"{declared_by} declares a study '{space.name}' too; write `name:` in"
+            f"{declared_by} declares a study '{name}' too; write `name:` in"
             f" {file}, or use another {option('store')}"
         )
 

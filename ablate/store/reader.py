@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,13 +16,11 @@ from ablate.records import (
     Known,
     Level,
     Plan,
-    Space,
     Status,
     StudyResults,
     Trial,
+    base_name,
 )
-from ablate.redeclared import changes
-from ablate.space_data import to_data
 from ablate.store.database import patiently
 from ablate.store.images import images_of
 from ablate.store.lineages import Declaration, declare, without_split
@@ -157,36 +154,23 @@ class Reader(TrialReader):
             rows = connection.execute(select(studies.c.id, studies.c.name)).all()
         return {row.id: row.name for row in rows}
 
-    def changes_since(self, space: Space) -> list[str]:
-        """Returns what a space changes in its study as it was last run.
-
-        Empty if nothing is changed, or if there is no such study.
-        """
-        wanted = select(studies.c.space).where(studies.c.name == space.name)
-        with self._engine.connect() as connection:
-            last = connection.execute(wanted).scalar()
-        if last is None:
-            return []
-        # Tuples are lists once they are stored.
-        return changes(last, json.loads(json.dumps(to_data(space))))
-
     def generations(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Returns the names and spaces of all generations of a study, the first first."""
-        base = name.partition("@")[0]
-        wanted = (
-            select(studies.c.name, studies.c.space)
-            .where((studies.c.name == base) | studies.c.name.startswith(f"{base}@"))
-            .order_by(studies.c.generation)
-        )
+        base = base_name(name)
+        wanted = select(studies.c.name, studies.c.space).order_by(studies.c.generation)
         with self._engine.connect() as connection:
-            return [(row.name, row.space or {}) for row in connection.execute(wanted)]
+            return [
+                (row.name, row.space or {})
+                for row in connection.execute(wanted)
+                if base_name(row.name) == base
+            ]
 
     def relatives(self, name: str) -> list[str]:
         """Returns the names of the other studies that compare the same rows.
 
         Generations of the study itself are left out.
         """
-        base = name.partition("@")[0]
+        base = base_name(name)
         with self._engine.connect() as connection:
             lineage = func.coalesce(studies.c.lineage, studies.c.id)
             mine = select(lineage).where(studies.c.name == name).scalar_subquery()
@@ -194,7 +178,7 @@ class Reader(TrialReader):
                 select(studies.c.name).where(lineage == mine).order_by(studies.c.id)
             )
             names = connection.execute(wanted).scalars().all()
-        return [other for other in names if other.partition("@")[0] != base]
+        return [other for other in names if base_name(other) != base]
 
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
         """Returns which test images trials get right, by row and seed.

@@ -70,6 +70,7 @@ from ablate.store.plans import (
 )
 from ablate.store.tables import (
     attempts,
+    cell_trials,
     cells,
     drivers,
     provenance,
@@ -273,6 +274,43 @@ class Writer:
             merged = merge(theirs, connection, names)
         fold_log(self._engine)
         return merged
+
+    def abandon(self, study: str, row: int | None, *, undo: bool = False) -> int:
+        """Says of a study's failed trials that no run is to try them again.
+
+        Args:
+            row: only those of this row.
+            undo: take it back: the next run tries them again.
+
+        Returns:
+            how many trials there are.
+        """
+        before, after = Status.FAILED, Status.ABANDONED
+        if undo:
+            before, after = after, before
+        mine = (
+            select(cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .where(studies.c.name == study)
+        )
+        if row is not None:
+            mine = mine.where(cells.c.number == row)
+        with write_transaction(self._engine) as connection:
+            changed = connection.execute(
+                update(trials)
+                .where(trials.c.hash.in_(mine), trials.c.status == before)
+                .values(status=after)
+            )
+            number = changed.rowcount
+            if number and undo:
+                connection.execute(
+                    update(studies)
+                    .where(studies.c.name == study)
+                    .values(finished_at=None)
+                )
+        fold_log(self._engine)
+        return number
 
     def trim(self, study: int, count: int) -> None:
         """Removes the cells of an earlier search beyond the first `count`."""

@@ -24,7 +24,8 @@ TUTORIALS = {f"docs/{name}" for name in make_tutorials.PAGES}
 # The trials of the pages, by the first characters of their hashes.
 TRIALS = {"1f0c9a", "3f9a2c"}
 # Beside 0: `gate` has a code for each verdict, and `review` ends with 1 if it objects.
-CODES = {"gate": {0, 3, 4, 5}, "review": {0, 1}}
+# The study of the examples has no failed trial.
+CODES = {"gate": {0, 3, 4, 5}, "review": {0, 1}, "abandon": {2}}
 # What runs elsewhere.
 ELSEWHERE = {
     "ablate dashboard": "tests/browser/test_dashboard.py",

@@ -13,6 +13,7 @@ from ablate import pipeline, registry, space
 from ablate.cli.generations import generation_lines
 from ablate.cli.power import power_lines
 from ablate.cli.progress import Progress
+from ablate.errors import UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Standing, Status, Trial
@@ -648,6 +649,22 @@ def test_a_retired_generation_has_a_view_of_its_own(desk: Desk) -> None:
         _, before = reader.query("SELECT count(*) FROM results_parts_1")
     assert rows == [(48,)]
     assert before == [(32,)]
+
+
+def test_an_unknown_generation_is_named(desk: Desk) -> None:
+    desk.run(TEXT, "a@b")
+    desk.run(with_seeds("6"), "a@b")
+    with Reader(desk.options.url) as reader:
+        # No study has the sign in a name of its own.
+        assert [name for name, _ in reader.generations("a-b")] == ["a-b@1", "a-b"]
+        with pytest.raises(UnknownName, match="newest generation is a-b, .* a-b@1"):
+            reader.study("a-b@2")
+
+
+def test_primary_after_results_has_no_effect(desk: Desk) -> None:
+    desk.run(TEXT)
+    text = f"{TEXT}primary: [{{layout: parallel}}]\n"
+    assert "`primary` has no effect" in lines(desk, text)
 
 
 def test_diverged_and_pruned_are_the_only_ends_without_a_value() -> None:
