@@ -79,12 +79,14 @@ class Earlier:
         study: its number in the store.
         lineage: the number of the first study of its lineage.
         spent: the level that it has used; 0 if it tests no row.
+        open: the trials of it that have not ended. It gives no verdict before they have.
     """
 
     study: int
     lineage: int
     declared: Comparisons
     spent: float
+    open: frozenset[str] = frozenset()
 
 
 def generation_of(
@@ -143,6 +145,9 @@ class _Known:
         self._trained = trained
         self._reference = declared.reference
         self._row_0 = self._known_seeds(self._reference)
+        self._hashes = set[str]()
+        for row in (declared.reference, *declared.rows):
+            self._hashes.update(row.trials.values())
 
     @property
     def row_0_is_known(self) -> bool:
@@ -189,6 +194,9 @@ class _Known:
         """Whether an earlier study declares the same trials of a row and of row 0."""
         if self._declared.grows or study.declared.grows:
             # The verdicts of a study whose seeds grow depend on all of its rows.
+            return False
+        if study.open - self._hashes:
+            # It will never end, because rows or seeds of it are left out now.
             return False
         same_0 = dict(study.declared.reference.trials) == dict(self._reference.trials)
         return same_0 and dict(other.trials) == dict(row.trials)

@@ -133,6 +133,7 @@ class Desk:
                 lineage=one.lineage,
                 declared=one.declared,
                 spent=one.spent,
+                open=self._open(one),
             )
             for one in self.studies
         ]
@@ -151,6 +152,15 @@ class Desk:
         )
         self.studies.append(study)
         return study
+
+    def _open(self, study: Made) -> frozenset[str]:
+        """The trials of a study that have not ended."""
+        return frozenset(
+            _hash(cell, seed)
+            for cell in study.rows
+            for seed in study.seeds
+            if (cell, seed) not in self.ended | self.tried
+        )
 
     def _could_be_seen(self, study: Made) -> bool:
         return any(

@@ -18,6 +18,9 @@ from ablate.identity import content_hash
 from ablate.lineage import FEWEST_SEEDS, Comparisons, Earlier, Row, generation_of
 from ablate.primary import primary_rows
 from ablate.records import (
+    FIRST_LEVEL,
+    LEVEL,
+    RESOLVED,
     VARIED,
     Cell,
     Generation,
@@ -352,16 +355,10 @@ def placed(
         number: the number of the generation.
     """
     if not rows or rows[0].number != 0:
-        return Generation(number=number)
-    declared = Comparisons(
-        reference=rows[0],
-        rows=rows[1:],
-        metric=f"{space.criterion.metric} {space.criterion.direction}",
-        grows=space.seeds.looks is not None,
-        final=space.seeds.final,
-    )
+        level = LEVEL if space.seeds.final else FIRST_LEVEL
+        return Generation(number=number, level=level)
     return generation_of(
-        declared,
+        _comparisons_of(space, rows),
         _earlier(connection, networks[0], moment, study),
         _trained(connection, set(networks.values()), moment),
         number,
@@ -395,12 +392,20 @@ def networks_of(planned: Iterable[Cell]) -> dict[int, str]:
 
 
 def added(
-    connection: Connection, space: Space, study: int, new: Sequence[Cell]
-) -> Generation:
+    connection: Connection,
+    space: Space,
+    study: int,
+    new: Sequence[Cell],
+    earlier: dict[int, list[Earlier]],
+) -> Generation | None:
     """Returns the place of a study that a search adds cells to.
+
+    None if verdicts are taken from none of the cells' trials.
 
     Args:
         new: the cells, which may have been compared before.
+        earlier: the studies before each study; those of this one are added to it. A
+            search adds thousands of cells, one at a time.
     """
     stored = connection.execute(
         select(studies.c.generation, studies.c.created_at).where(studies.c.id == study)
@@ -410,23 +415,38 @@ def added(
             cells.c.study_id == study, cells.c.number == 0
         )
     ).scalar()
-    stored_rows = _rows(connection, study, space.confirmation_seeds)
-    by_number = {row.number: row for row in (*stored_rows, *rows_of(space, new))}
-    numbers = {0, *(cell.index for cell in new)}
-    rows = [by_number[number] for number in sorted(numbers & by_number.keys())]
-    return placed(
-        connection,
-        space,
-        rows,
-        networks_of(new) | {0: network or ""},
-        stored.created_at,
-        study,
+    networks = networks_of(new)
+    if network is not None:
+        networks[0] = network
+    row_0 = _rows(connection, study, space.confirmation_seeds, only=0)
+    by_number = {row.number: row for row in (*row_0, *rows_of(space, new))}
+    rows = [by_number[number] for number in sorted(by_number)]
+    if len(rows) < 2 or rows[0].number != 0:
+        return None
+    if study not in earlier:
+        earlier[study] = _earlier(connection, networks[0], stored.created_at, study)
+    return generation_of(
+        _comparisons_of(space, rows),
+        earlier[study],
+        _trained(connection, set(networks.values()), stored.created_at),
         stored.generation,
     )
 
 
+def _comparisons_of(space: Space, rows: Sequence[Row]) -> Comparisons:
+    """Returns the comparisons of a space, row 0 first."""
+    return Comparisons(
+        reference=rows[0],
+        rows=rows[1:],
+        metric=f"{space.criterion.metric} {space.criterion.direction}",
+        grows=space.seeds.looks is not None,
+        final=space.seeds.final,
+    )
+
+
 def _grows(space: Mapping[str, Any] | None) -> bool:
-    return bool(space and space.get("looks"))
+    """Whether the rows of a stored study, or their seeds, follow from results."""
+    return bool(space and (space.get("looks") or space.get("strategy")))
 
 
 def _trained(
@@ -482,9 +502,26 @@ def _earlier(
             lineage = row.lineage if row.lineage is not None else row.id
             spent = row.level if tests else 0.0
             earlier.append(
-                Earlier(study=row.id, lineage=lineage, declared=declared, spent=spent)
+                Earlier(
+                    study=row.id,
+                    lineage=lineage,
+                    declared=declared,
+                    spent=spent,
+                    open=_open(connection, row.id),
+                )
             )
     return earlier
+
+
+def _open(connection: Connection, study: int) -> frozenset[str]:
+    """Returns the trials of a study that have not ended."""
+    wanted = (
+        select(trials.c.hash)
+        .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study, trials.c.status.not_in(RESOLVED))
+    )
+    return frozenset(connection.execute(wanted).scalars())
 
 
 def _comparisons(connection: Connection, study: Any) -> tuple[Comparisons | None, bool]:
@@ -519,21 +556,30 @@ def fresh_seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
     return confirmation_seeds(space.get("seeds", ()), strategy.get("confirm"))
 
 
-def _rows(connection: Connection, study: int, fresh: Collection[int]) -> list[Row]:
+def _rows(
+    connection: Connection,
+    study: int,
+    fresh: Collection[int],
+    only: int | None = None,
+) -> list[Row]:
     """Returns the rows of a stored study, in their order.
 
     Args:
         fresh: the seeds that verdicts are taken from, if they are not all seeds.
+        only: the number of the one row that is read.
     """
+    mine = cells.c.study_id == study
+    if only is not None:
+        mine &= cells.c.number == only
     numbers: dict[int, dict[int, str]] = defaultdict(dict)
     for number, seed, key in connection.execute(
         select(cells.c.number, cell_trials.c.seed, cell_trials.c.trial_hash)
         .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-        .where(cells.c.study_id == study)
+        .where(mine)
     ):
         if not fresh or seed in fresh:
             numbers[number][seed] = key
-    keys = _keys(connection, cells.c.study_id == study)
+    keys = _keys(connection, mine)
     return [
         Row(number=number, key=keys[number], trials=numbers[number])
         for number in sorted(numbers)

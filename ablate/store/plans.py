@@ -27,6 +27,7 @@ from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
+from ablate.lineage import Earlier
 from ablate.records import (
     VARIED,
     Cell,
@@ -229,13 +230,22 @@ def _pairs(row: RowStanding) -> list[list[int]]:
 
 
 def put_added(
-    connection: Connection, study: int, space: Space, new: Sequence[Cell]
+    connection: Connection,
+    study: int,
+    space: Space,
+    new: Sequence[Cell],
+    earlier: dict[int, list[Earlier]],
 ) -> dict[int, RowStanding]:
     """Returns the standing of cells that a search adds to its study.
 
     If they were compared before, the study gets the level that follows.
+
+    Args:
+        earlier: as for `lineages.added`.
     """
-    generation = added(connection, space, study, new)
+    generation = added(connection, space, study, new, earlier)
+    if generation is None:
+        return {}
     values: dict[str, Any] = {
         "level": generation.level,
         "left_out": generation.left_out,

@@ -38,6 +38,7 @@ from sqlalchemy import (
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
+from ablate.lineage import Earlier
 from ablate.records import (
     Cell,
     Ended,
@@ -124,6 +125,8 @@ class Writer:
         # By trial: the fence of this driver's latest lease.
         self._fences = dict[str, int]()
         self._heart: Heart | None = None
+        # By study: those before it that compare its row 0.
+        self._earlier = dict[int, list[Earlier]]()
 
     @property
     def shared(self) -> bool:
@@ -248,7 +251,7 @@ class Writer:
             exclude_drivers(connection)
             standings = None
             if searched is not None:
-                standings = put_added(connection, study, searched, new)
+                standings = put_added(connection, study, searched, new, self._earlier)
             put_cells(
                 connection,
                 study,

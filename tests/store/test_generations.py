@@ -233,6 +233,17 @@ def test_a_row_that_is_added_in_a_run_is_tested_apart(desk: Desk) -> None:
     assert by_row(study)[1].withheld is None
 
 
+def test_rows_of_a_run_that_never_ends_are_tested_again(desk: Desk) -> None:
+    """Its verdicts would wait for the rows that are left out."""
+    desk.run(TEXT, most=20)
+    fewer = TEXT.replace("  shortcuts.count: [0, 1]\n", "")
+    study = desk.run(fewer)
+    assert with_standing(study, Standing.TESTED) == {1, 2, 3}
+    assert level(study) == pytest.approx(0.005)
+    assert study.results().generation.left_out == 4
+    assert {effect.withheld for effect in study.effects()} == {None}
+
+
 def test_a_row_that_is_added_before_results_is_one_of_the_family(desk: Desk) -> None:
     desk.run(SMALLER, most=3)
     study = desk.run(TEXT)
