@@ -2,11 +2,12 @@
 
 What it guarantees: at most 5 % of lineages without effects ever show a false verdict.
 A lineage is all studies of a store that are connected by a comparison (the same row and
-the same row 0, whatever the seeds), or by known trials of row 0. Its studies test at
-levels that add up to 5 %. Names, texts and orders do not matter.
+the same row 0, whatever the seeds), or by known trials of row 0, when the later one is
+declared. Its studies test at levels that add up to 5 %. Names, texts and orders do not
+matter.
 
 How: each row of a study is tested, shown, or exploratory (`Standing`). It is tested if
-it is new, or if it has all results of the comparison so far and further seeds, or fresh
+it is new, or if it has all seeds of the comparison so far and further ones, or fresh
 seeds only. If all of its trials were declared before, the verdict of that study is
 shown. Otherwise its results, or its seeds, may have been chosen by what they show.
 
@@ -18,7 +19,7 @@ decide, so a result never has a time before a declaration that preceded it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablate.records import (
     FIRST_LEVEL,
@@ -78,41 +79,57 @@ class Earlier:
     Attributes:
         study: its number in the store.
         lineage: the number of the first study of its lineage.
-        spent: the level that it has used; 0 if it tests no row.
         open: the trials of it that have not ended. It gives no verdict before they have.
     """
 
     study: int
     lineage: int
     declared: Comparisons
-    spent: float
     open: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class History:
+    """What was declared before a study.
+
+    Attributes:
+        studies: those that may compare the same rows, the latest first.
+        spent: the levels of each lineage, added up over all of its studies that test a
+            row; a lineage that is missing has used none.
+    """
+
+    studies: Sequence[Earlier] = ()
+    spent: Mapping[int, float] = field(default_factory=dict)
 
 
 def generation_of(
     declared: Comparisons,
-    earlier: Sequence[Earlier],
+    history: History,
     trained: Mapping[str, Mapping[int, str]],
     number: int = 1,
 ) -> Generation:
     """Returns the place of a study in its lineage, and what it may test.
 
     Args:
-        earlier: studies that were declared before, the latest first.
+        history: what was declared before.
         trained: the trials with results at the time of the declaration, by the key of
             their row and by seed.
         number: the number of the generation.
     """
-    known = _Known(declared, earlier, trained)
+    known = _Known(declared, history.studies, trained)
     standings = {row.number: known.standing(row) for row in declared.rows}
     linked = known.linked()
     lineages = {study.lineage for study in linked}
     # Row 0 may be the best of several that were trained alone.
-    spent = [FIRST_LEVEL if known.row_0_is_known else 0.0]
+    spent = FIRST_LEVEL if known.row_0_is_known else 0.0
     for lineage in lineages:
-        spent.append(sum(study.spent for study in earlier if study.lineage == lineage))
-    level = next_level(max(spent))
-    if declared.final and not any(spent):
+        used = history.spent.get(lineage, 0.0)
+        if 0 < used < FIRST_LEVEL:
+            # It began with such a row 0, whose choice has used the first level.
+            used += FIRST_LEVEL
+        spent = max(spent, used)
+    level = next_level(spent)
+    if declared.final and not spent:
         level = LEVEL
     if not level:
         standings = {row: _after_final(one) for row, one in standings.items()}
@@ -188,7 +205,7 @@ class _Known:
                 first = (study.study, other.number)
                 others = [one for one in numbers if one != first]
                 return RowStanding(Standing.SHOWN, (first, *others))
-        return RowStanding(self._without_verdict(row, bool(earlier)), tuple(numbers))
+        return RowStanding(self._without_verdict(row, earlier), tuple(numbers))
 
     def _declares_same(self, study: Earlier, other: Row, row: Row) -> bool:
         """Whether an earlier study declares the same trials of a row and of row 0."""
@@ -201,18 +218,22 @@ class _Known:
         same_0 = dict(study.declared.reference.trials) == dict(self._reference.trials)
         return same_0 and dict(other.trials) == dict(row.trials)
 
-    def _without_verdict(self, row: Row, was_compared: bool) -> Standing:
+    def _without_verdict(
+        self, row: Row, earlier: Sequence[tuple[Earlier, Row]]
+    ) -> Standing:
         """Returns the standing of a row that no earlier study has a verdict for."""
         known = self._known_seeds(row)
         if len(known) < FEWEST_SEEDS:
             if self.row_0_is_known and self._left_out_seeds(self._reference):
                 return Standing.PARTIAL
             return Standing.TESTED
-        if not was_compared or len(known & self._row_0) < FEWEST_SEEDS:
+        if not earlier or len(known & self._row_0) < FEWEST_SEEDS:
             return Standing.KNOWN
-        if self._left_out_seeds(row) | self._left_out_seeds(self._reference):
-            return Standing.PARTIAL
-        return Standing.TESTED
+        left_out = self._left_out_seeds(row) | self._left_out_seeds(self._reference)
+        for _, other in earlier:
+            # A study that is cut short when its results look well leaves them out.
+            left_out |= set(other.trials) - set(row.trials)
+        return Standing.PARTIAL if left_out else Standing.TESTED
 
     def linked(self) -> list[Earlier]:
         """Returns the earlier studies that the study shares evidence with."""

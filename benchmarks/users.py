@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 from made_up import MARGIN, NOISES, SAID, Noise, Proof, Vector, drawn, made, names
 
-from ablate.lineage import FEWEST_SEEDS, Comparisons, Earlier, Row, generation_of
+from ablate.lineage import (
+    FEWEST_SEEDS,
+    Comparisons,
+    Earlier,
+    History,
+    Row,
+    generation_of,
+)
 from ablate.records import Generation, Standing, Status, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -122,21 +129,11 @@ class Desk:
             if same:
                 return before
             number = before.generation.number
-            if self._could_be_seen(before):
+            if self._is_kept(before):
                 number += 1
             else:
                 key = before.key
                 self.studies.remove(before)
-        earlier = [
-            Earlier(
-                study=one.key,
-                lineage=one.lineage,
-                declared=one.declared,
-                spent=one.spent,
-                open=self._open(one),
-            )
-            for one in self.studies
-        ]
         trained: dict[str, dict[int, str]] = {}
         for cell, seed in self.ended:
             trained.setdefault(_key(cell), {})[seed] = _hash(cell, seed)
@@ -148,10 +145,25 @@ class Desk:
             metric=metric,
             primary=tuple(primary),
             declared=declared,
-            generation=generation_of(declared, earlier[::-1], trained, number),
+            generation=generation_of(declared, self._history(), trained, number),
         )
         self.studies.append(study)
         return study
+
+    def _history(self) -> History:
+        spent: dict[int, float] = {}
+        for study in self.studies:
+            spent[study.lineage] = spent.get(study.lineage, 0.0) + study.spent
+        earlier = [
+            Earlier(
+                study=study.key,
+                lineage=study.lineage,
+                declared=study.declared,
+                open=self._open(study),
+            )
+            for study in reversed(self.studies)
+        ]
+        return History(studies=earlier, spent=spent)
 
     def _open(self, study: Made) -> frozenset[str]:
         """The trials of a study that have not ended."""
@@ -162,10 +174,15 @@ class Desk:
             if (cell, seed) not in self.ended | self.tried
         )
 
-    def _could_be_seen(self, study: Made) -> bool:
-        return any(
+    def _is_kept(self, study: Made) -> bool:
+        has_results = any(
             sum((cell, seed) in self.ended for seed in study.seeds) >= FEWEST_SEEDS
             for cell in study.rows
+        )
+        return has_results or any(
+            row.standing is Standing.SHOWN and row.earlier[0][0] == study.key
+            for other in self.studies
+            for row in other.generation.rows.values()
         )
 
     def train(self, study: Made, most: int | None = None) -> None:
@@ -311,12 +328,12 @@ def stops_when_it_looks_well(desk: Desk) -> None:
             study = desk.declare(desk.cells, 12)
 
 
-def _looks_well(desk: Desk, seeds: int) -> bool:
-    """Whether a t test of one row, unadjusted, gives p below about 5 %."""
+def _looks_well(desk: Desk, seeds: int, limit: float = 2.5) -> bool:
+    """Whether the mean of a row, unadjusted, is so many standard errors from row 0."""
     values = desk.metrics[0][:, :seeds]
     differences = values[1:] - values[0]
     errors = differences.std(axis=1, ddof=1) / seeds**0.5
-    return bool(np.any(np.abs(differences.mean(axis=1)) > 2.5 * errors))
+    return bool(np.any(np.abs(differences.mean(axis=1)) > limit * errors))
 
 
 def selects_seeds(desk: Desk) -> None:
@@ -399,6 +416,31 @@ def goes_back(desk: Desk) -> None:
     for seeds in (6, 9, 12):
         desk.run([0, best], seeds)
         desk.run(desk.cells, 3)
+
+
+def cuts_a_long_study_short(desk: Desk) -> None:
+    """Declares 40 seeds, looks after each, and declares fewer if a row looks well."""
+    study = desk.declare(desk.cells, MOST)
+    for seeds in range(2, MOST):
+        if _looks_well(desk, seeds, limit=3.5):
+            desk.train(study, seeds * len(desk.cells))
+            desk.look(desk.declare(desk.cells, seeds))
+            return
+    desk.train(study)
+    desk.look(study)
+
+
+def moves_on_from_row_to_row(desk: Desk) -> None:
+    """Adds a row, makes it row 0 beside a new one, repeats that, and goes on from it."""
+    desk.run([0, 1], 3, "first")
+    fresh = iter([range(first, first + 3) for first in range(3, MOST + MOST_MORE, 3)])
+    row_0, row = 0, 1
+    for added in range(2, len(desk.cells) - 1, 2):
+        seeds = next(fresh)
+        desk.run([row_0, row, added], seeds, f"adds {added}")
+        row_0, row = added, added + 1
+        for again in (seeds, next(fresh), next(fresh)):
+            desk.run([row_0, row], again, f"from {added} {again}")
 
 
 def adds_rows_when_row_0_looks_bad(desk: Desk) -> None:
@@ -497,11 +539,11 @@ def compares_known_rows_with_a_new_row_0(desk: Desk) -> None:
         desk.run([0, row], 5)
 
 
-def tunes_the_baseline(count: int) -> Callable[[Desk], None]:
+def tunes_the_baseline(count: int, studies: int) -> Callable[[Desk], None]:
     """Returns a user who takes the best of equal baselines as row 0, on the same seeds.
 
-    Each baseline has a study of its own. Only the last study counts: its row 0 is the
-    luckiest one.
+    Each baseline has a study of its own. Only the studies that follow count: their row 0
+    is the luckiest one. They share the other rows.
     """
 
     def user(desk: Desk) -> None:
@@ -509,7 +551,28 @@ def tunes_the_baseline(count: int) -> Callable[[Desk], None]:
         for cell in baselines:
             desk.train(desk.declare([cell], 5, f"recipe {cell}"))
         best = max(baselines, key=lambda cell: desk.mean(cell, 5))
-        desk.run([best, *desk.cells[count:]], 5)
+        rows = desk.cells[count:]
+        for study in range(studies):
+            desk.run([best, *rows[study::studies]], 5, f"study {study}")
+
+    return user
+
+
+def tunes_the_baseline_of_declared_studies(count: int) -> Callable[[Desk], None]:
+    """Returns a user who declares a study for each baseline before any result.
+
+    Only the study of the baseline that is best is trained to its end.
+    """
+
+    def user(desk: Desk) -> None:
+        rows = desk.cells[count:]
+        made = [
+            desk.declare([cell, *rows], 5, f"recipe {cell}")
+            for cell in desk.cells[:count]
+        ]
+        best = max(range(count), key=lambda cell: desk.mean(cell, 5))
+        desk.train(made[best])
+        desk.look(made[best])
 
     return user
 
@@ -550,6 +613,8 @@ USERS: dict[str, Callable[[Desk], None]] = {
     "declares results again under other names": renames_the_study,
     "repeats the study with new seeds under five names": repeats_under_new_names,
     "goes back to the first file between others": goes_back,
+    "declares 40 seeds, and fewer when a row looks well": cuts_a_long_study_short,
+    "makes each row row 0 of the next studies": moves_on_from_row_to_row,
     "adds rows in a run if row 0 looks bad": adds_rows_when_row_0_looks_bad,
     "corrects the code of a variant until it has a verdict": corrects_a_variant,
     "does so under another name each time": corrects_a_variant_under_new_names,
@@ -595,6 +660,7 @@ ALSO_ONE_ROW = (
     follows_advice,
     adds_one_seed,
     stops_when_it_looks_well,
+    cuts_a_long_study_short,
     selects_seeds,
     swaps_the_baseline,
     swaps_the_metric,
@@ -603,8 +669,9 @@ ALSO_ONE_ROW = (
     calls_seeds_final_after_a_look,
     retries_failed_trials,
 )
-# Equal baselines that a user tries, and the rows of the study that follows.
-BASELINES = tuple(itertools.product((5, 10, 20), (1, 7)))
+# Equal baselines that a user tries, and the rows and the number of the studies that
+# follow.
+BASELINES = tuple(itertools.product((5, 10, 20), ((1, 1), (7, 1), (7, 7))))
 
 
 def fooled(
@@ -671,10 +738,12 @@ def user_proofs(count: int) -> Iterator[Proof]:
     for name, noise in UNEQUAL_USERS:
         measured = fooled(count, USERS[name], 4, NOISES[noise])
         yield proof(f"{name}; 5 cells, {noise}", measured, count)
-    for baselines, rows in BASELINES:
-        user = tunes_the_baseline(baselines)
+    for baselines, (rows, studies) in BASELINES:
+        user = tunes_the_baseline(baselines, studies)
+        each = "a study" if studies == 1 else f"{studies} studies"
         yield proof(
-            f"takes the best of {baselines} equal baselines as row 0; {rows + 1} cells",
+            f"takes the best of {baselines} equal baselines as row 0 of {each};"
+            f" {rows // studies + 1} cells",
             fooled(count, user, baselines + rows - 1, equal),
             count,
         )

@@ -13,8 +13,8 @@ from ablate.scheduling.preview import Preview
 EXPLORATORY = {
     Standing.KNOWN: "results were known before this declaration, and may be the reason"
     " for it; seeds that were not trained before give verdicts",
-    Standing.PARTIAL: "other seeds of these rows or of row 0 were trained and are left"
-    " out; declare all of them",
+    Standing.PARTIAL: "other seeds of these rows or of row 0 were trained or declared"
+    " before, and are left out; declare all of them",
     Standing.FINAL: "an earlier study of these comparisons has final seeds, which used"
     " the whole level",
 }
@@ -26,6 +26,12 @@ def generation_lines(shown: Preview) -> list[str]:
     generation = shown.generation
     rows = [cell.index for cell in plan.cells[1:] if cell.trials]
     lines = _changed(shown)
+    if not rows and plan.space.strategy is None and shown.has_work:
+        lines.append(
+            "No row is compared with row 0 yet. Rows that you add after its results are"
+            f" tested at {percent(generation.next_level)} instead of"
+            f" {percent(FIRST_LEVEL)}: declare them now, or compare them on other seeds."
+        )
     by_standing: dict[Standing, list[int]] = {standing: [] for standing in Standing}
     for row in rows:
         by_standing[generation.standing(row)].append(row)

@@ -193,7 +193,7 @@ def effects(
             "--margin",
             min=0,
             max=MOST_MARGIN,
-            help="Least difference that matters, at most the margin of the study. [default:"
+            help="Least difference that matters: what no difference means. [default:"
             " that of the study]",
         ),
     ] = None,

@@ -246,7 +246,8 @@ WITHHELD = {
     Withheld.UNFINISHED: "no verdict before all trials have ended",
     Withheld.KNOWN: "no verdict, because its results were known before the study was"
     " declared",
-    Withheld.PARTIAL: "no verdict, because the study leaves out seeds that were trained",
+    Withheld.PARTIAL: "no verdict, because the study leaves out seeds that were trained"
+    " or declared before",
     Withheld.DIVERGED: "no verdict, because seeds diverged and a mean of the others"
     " leaves out the failures",
     Withheld.PRUNED: "no verdict, because seeds were stopped early and a mean of the"
@@ -274,7 +275,7 @@ WITHHELD_NOTES = {
     " was declared, so they may be the reason to compare them. Seeds that were not"
     " trained before give verdicts.",
     Withheld.PARTIAL: "seeds left out: other seeds of these rows or of row 0 were trained"
-    " before, so these may be the ones that look well. Declare all seeds, or only seeds"
+    " or declared before, so these may be the ones that look well. Declare all seeds, or only seeds"
     " that were not trained before.",
     Withheld.DIVERGED: "seeds diverged: a seed of the row or of row 0 diverged, so a"
     " mean over the other seeds leaves out the failures. Report how often each row"

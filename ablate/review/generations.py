@@ -77,7 +77,7 @@ def left_out_seeds(study: Read) -> Iterator[Finding]:
         yield Finding(
             "seeds left out",
             f"{rows_text(rows)}: other seeds of these rows or of row 0 were trained"
-            " before the study was declared, but the study does not contain them."
+            " or declared before the study, which does not contain them."
             f" Declare all seeds in {study.file}.",
             study.again(),
         )

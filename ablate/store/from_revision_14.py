@@ -28,7 +28,7 @@ from ablate.records import (
 )
 from ablate.redeclared import changes
 from ablate.store.checked import JSON, DateTime
-from ablate.store.lineages import key_of_row
+from ablate.store.comparisons import key_of_row
 from ablate.store.plans import free_view, key_of
 from ablate.store.tables import cell_trials, cells, levels, studies, trials
 

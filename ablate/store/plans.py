@@ -27,7 +27,7 @@ from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.lineage import Earlier
+from ablate.lineage import History
 from ablate.records import (
     VARIED,
     Cell,
@@ -234,7 +234,7 @@ def put_added(
     study: int,
     space: Space,
     new: Sequence[Cell],
-    earlier: dict[int, list[Earlier]],
+    earlier: dict[int, History],
 ) -> dict[int, RowStanding]:
     """Returns the standing of cells that a search adds to its study.
 

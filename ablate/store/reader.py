@@ -21,9 +21,10 @@ from ablate.records import (
     Trial,
     base_name,
 )
+from ablate.store.comparisons import without_split
 from ablate.store.database import patiently
 from ablate.store.images import images_of
-from ablate.store.lineages import Declaration, declare, without_split
+from ablate.store.lineages import Declaration, declare
 from ablate.store.results import COSTS, read_results
 from ablate.store.tables import (
     architectures,

@@ -22,7 +22,8 @@ from ablate.records import (
     StudyResults,
 )
 from ablate.space_data import chance_of, metrics_of
-from ablate.store.lineages import fresh_seeds, standing_of
+from ablate.store.comparisons import fresh_seeds
+from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
 from ablate.store.tables import (
     architectures,

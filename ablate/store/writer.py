@@ -38,7 +38,7 @@ from sqlalchemy import (
 from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
-from ablate.lineage import Earlier
+from ablate.lineage import History
 from ablate.records import (
     Cell,
     Ended,
@@ -126,7 +126,7 @@ class Writer:
         self._fences = dict[str, int]()
         self._heart: Heart | None = None
         # By study: those before it that compare its row 0.
-        self._earlier = dict[int, list[Earlier]]()
+        self._earlier = dict[int, History]()
 
     @property
     def shared(self) -> bool:

@@ -392,7 +392,7 @@ def rest() -> Iterator[Case]:
         )
         yield Case(
             name=f"file name of {length} characters",
-            says="a name has at most 200 characters",
+            says="a name has at most 190 characters",
             argv=("plan", name),
             files={name: GOOD},
         )

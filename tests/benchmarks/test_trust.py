@@ -17,7 +17,7 @@ from ablate.report.verdicts import holm
 from tests.benchmarks import load
 
 # Studies for each promise; `make trust` takes more.
-COUNT = 2000
+COUNT = 800
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ pytestmark = pytest.mark.slow
 SMALLER = TEXT.replace("  layout: [serial, parallel]\n", "")
 # The rows with `layout: parallel`, which helps.
 NEW_ROWS = {row for row in range(1, 8) if helps(row)}
+ONE_FACTOR = SMALLER.replace("  shortcuts.count: [0, 1]\n", "")
 FINAL = with_seeds("{final: 4}")
 
 
@@ -324,7 +325,9 @@ def test_a_row_0_that_was_trained_alone_has_the_next_level(desk: Desk) -> None:
     """It may be the best of many."""
     alone = TEXT.replace("[serial, parallel]", "[serial]")
     alone = alone.replace("[0, 1]", "[0]").replace("[none, 3]", "[none]")
-    desk.run(alone.replace("question", "design: rows\nrows: [{}]\nquestion"), "alone")
+    alone = alone.replace("question", "design: rows\nrows: [{}]\nquestion")
+    assert "No row is compared with row 0 yet" in lines(desk, alone, "alone")
+    desk.run(alone, "alone")
     assert level(desk.run(TEXT)) == pytest.approx(0.005)
 
 
@@ -365,6 +368,51 @@ def test_a_known_row_0_counts_with_all_of_its_seeds(desk: Desk) -> None:
     study = desk.run(with_seeds("[1, 3]"), "selected")
     effects = by_row(study)
     assert {effects[row].withheld for row in NEW_ROWS} == {Withheld.PARTIAL}
+
+
+def test_levels_add_up_over_studies_with_another_row_0(desk: Desk) -> None:
+    """A row of a lineage that becomes row 0 continues it: its level is not new."""
+    steps = (
+        ("[none, 3]", "3"),
+        ("[none, 3, 5]", "[3, 4, 5]"),
+        ("[5, 7]", "[3, 4, 5]"),
+        ("[5, 7]", "[6, 7, 8]"),
+        ("[5, 7]", "[9, 10, 11]"),
+    )
+    levels = []
+    for number, (kernels, seeds) in enumerate(steps):
+        text = ONE_FACTOR.replace("[none, 3]", kernels).replace("4\n", f"{seeds}\n")
+        levels.append(level(desk.run(text, f"step-{number}")))
+    assert levels == pytest.approx([0.04, 0.005, 0.0025, 0.00125, 0.000625])
+
+
+def test_a_study_that_is_cut_short_has_no_verdict(desk: Desk) -> None:
+    """Results that look well may be the reason to leave out the other seeds."""
+    desk.run(with_seeds("8"), most=40)
+    study = desk.run(with_seeds("5"))
+    assert with_standing(study, Standing.PARTIAL) == set(range(1, 8))
+    again = desk.run(with_seeds("8"))
+    assert with_standing(again, Standing.SHOWN) == set(range(1, 8))
+    assert by_row(again)[HELPS].verdict is Verdict.HELPS
+
+
+def test_a_lucky_row_0_has_used_the_first_level_in_every_study(desk: Desk) -> None:
+    alone = ONE_FACTOR.replace("[none, 3]", "[none]")
+    desk.run(alone.replace("question", "design: rows\nrows: [{}]\nquestion"), "alone")
+    levels = []
+    for kernel in (3, 5, 7):
+        text = ONE_FACTOR.replace("3]", f"{kernel}]")
+        levels.append(level(desk.run(text, f"kernel-{kernel}")))
+    assert levels == pytest.approx([0.005, 0.0025, 0.00125])
+
+
+def test_a_study_whose_verdicts_another_one_shows_is_kept(desk: Desk) -> None:
+    desk.run(TEXT, "first", most=0)
+    desk.run(TEXT, "second", most=0)
+    desk.run(SMALLER, "first")
+    second = desk.run(TEXT, "second")
+    assert stored(desk).count("first@1") == 1
+    assert {effect.shown_by for effect in by_row(second).values()} == {"first@1"}
 
 
 def test_rows_that_are_dropped_still_count(desk: Desk) -> None:

@@ -1,0 +1,280 @@
+"""What the studies of a store compare, as `ablate.lineage` needs it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from ablate.identity import content_hash
+from ablate.lineage import Comparisons, Earlier, History, Row
+from ablate.records import (
+    RESOLVED,
+    VARIED,
+    Cell,
+    Space,
+    Standing,
+    Status,
+    Trial,
+    confirmation_seeds,
+)
+from ablate.store.tables import cell_trials, cells, studies, trials
+
+# What identifies a trial beside its architecture and its seed.
+IDENTITY = ("recipe", "data", "code", "start", "teacher", "vary")
+# States in which a trial shows what it measured.
+SHOWING = (Status.COMPLETED, Status.DIVERGED, Status.PRUNED)
+CHUNK = 500
+
+
+def key_of_trial(trial: Trial) -> str:
+    """Returns what identifies a planned trial beside its seed."""
+    return _key(
+        trial.architecture.hash,
+        {
+            "recipe": trial.canonical_recipe,
+            "data": trial.data.canonical(),
+            "code": dict(trial.code),
+            "start": trial.start.identity if trial.start else None,
+            "teacher": trial.teacher.identity if trial.teacher else None,
+            "vary": trial.vary if trial.vary != VARIED else None,
+        },
+    )
+
+
+def key_of_row(row: Any) -> str:
+    """Returns what identifies a stored trial beside its seed."""
+    return _key(row.architecture_hash, {name: getattr(row, name) for name in IDENTITY})
+
+
+def _key(architecture: str, identity: Mapping[str, Any]) -> str:
+    # The seed decides on the split.
+    data = without_split(identity["data"])
+    values = plain({**identity, "data": data, "code": identity["code"] or {}})
+    return content_hash([architecture, values])
+
+
+def without_split(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns data without the seed of their split."""
+    return {key: value for key, value in data.items() if key != "split"}
+
+
+def comparisons_of(space: Space, rows: Sequence[Row]) -> Comparisons:
+    """Returns the comparisons of a space, row 0 first."""
+    return Comparisons(
+        reference=rows[0],
+        rows=rows[1:],
+        metric=f"{space.criterion.metric} {space.criterion.direction}",
+        grows=space.seeds.looks is not None,
+        final=space.seeds.final,
+    )
+
+
+def rows_of(space: Space, planned: Iterable[Cell]) -> list[Row]:
+    """Returns the rows of planned cells, with the trials that verdicts are taken from.
+
+    If a search confirms its best cells, these are the trials with fresh seeds.
+    """
+    fresh = space.confirmation_seeds
+    rows = []
+    for cell in planned:
+        hashes = {
+            trial.seed: trial.hash
+            for trial in cell.trials
+            if not fresh or trial.seed in fresh
+        }
+        if hashes:
+            key = key_of_trial(cell.trials[0])
+            rows.append(Row(number=cell.index, key=key, trials=hashes))
+    return rows
+
+
+def networks_of(planned: Iterable[Cell]) -> dict[int, str]:
+    """Returns the hash of the architecture of each planned cell that has trials."""
+    return {
+        cell.index: cell.trials[0].architecture.hash for cell in planned if cell.trials
+    }
+
+
+def _grows(space: Mapping[str, Any] | None) -> bool:
+    """Whether the rows of a stored study, or their seeds, follow from results."""
+    return bool(space and (space.get("looks") or space.get("strategy")))
+
+
+def trained_before(
+    connection: Connection, networks: Iterable[str], moment: datetime
+) -> dict[str, dict[int, str]]:
+    """Returns the trials of networks that had results before a time.
+
+    They are by the key of their row and by seed.
+    """
+    listed = sorted(networks)
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for start in range(0, len(listed), CHUNK):
+        wanted = select(
+            trials.c.hash,
+            trials.c.seed,
+            trials.c.architecture_hash,
+            *(trials.c[name] for name in IDENTITY),
+        ).where(
+            trials.c.architecture_hash.in_(listed[start : start + CHUNK]),
+            trials.c.status.in_(SHOWING),
+            trials.c.ended_at < moment,
+        )
+        for row in connection.execute(wanted):
+            found[key_of_row(row)][row.seed] = row.hash
+    return found
+
+
+def history(
+    connection: Connection, network: str, moment: datetime, study: int | None
+) -> History:
+    """Returns the studies that were declared before a study.
+
+    Args:
+        network: the hash of the architecture of row 0.
+        moment: when the study was declared.
+        study: the number of the study, if it is stored.
+    """
+    having = (
+        select(cells.c.study_id)
+        .join(studies, studies.c.id == cells.c.study_id)
+        .where(cells.c.architecture_hash == network, studies.c.created_at < moment)
+        .distinct()
+    )
+    numbers = {row[0] for row in connection.execute(having)} - {study}
+    stored = connection.execute(
+        select(studies)
+        .where(studies.c.id.in_(numbers))
+        .order_by(studies.c.created_at.desc(), studies.c.id.desc())
+    )
+    earlier = []
+    for row in stored.all():
+        declared = stored_comparisons(connection, row)
+        if declared is not None:
+            earlier.append(
+                Earlier(
+                    study=row.id,
+                    lineage=row.id if row.lineage is None else row.lineage,
+                    declared=declared,
+                    open=_open(connection, row.id),
+                )
+            )
+    return History(studies=earlier, spent=_spent(connection, moment, study))
+
+
+def _spent(
+    connection: Connection, moment: datetime, study: int | None
+) -> dict[int, float]:
+    """Returns the level that each lineage has used, with studies that have other rows."""
+    tests = (
+        select(cells.c.id)
+        .where(cells.c.study_id == studies.c.id, cells.c.number > 0)
+        .where(cells.c.standing == Standing.TESTED, cells.c.same_as.is_(None))
+        .exists()
+    )
+    lineage = func.coalesce(studies.c.lineage, studies.c.id)
+    levels = (
+        select(lineage, func.sum(studies.c.level))
+        .where(studies.c.created_at < moment, tests)
+        .group_by(lineage)
+    )
+    if study is not None:
+        levels = levels.where(studies.c.id != study)
+    return {row[0]: row[1] for row in connection.execute(levels)}
+
+
+def _open(connection: Connection, study: int) -> frozenset[str]:
+    """Returns the trials of a study that have not ended."""
+    wanted = (
+        select(trials.c.hash)
+        .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study, trials.c.status.not_in(RESOLVED))
+    )
+    return frozenset(connection.execute(wanted).scalars())
+
+
+def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None:
+    """Returns the comparisons of a stored study; None: it has no row 0."""
+    rows = stored_rows(connection, study.id, fresh_seeds(study.space or {}))
+    if not rows or rows[0].number != 0:
+        return None
+    return Comparisons(
+        reference=rows[0],
+        rows=rows[1:],
+        metric=f"{study.metric} {study.direction}",
+        grows=_grows(study.space),
+    )
+
+
+def fresh_seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the fresh seeds on which a search confirms its best cells.
+
+    Args:
+        space: the space as `ablate.space_data` described it.
+    """
+    strategy = space.get("strategy")
+    if not strategy:
+        return ()
+    return confirmation_seeds(space.get("seeds", ()), strategy.get("confirm"))
+
+
+def stored_rows(
+    connection: Connection,
+    study: int,
+    fresh: Collection[int],
+    only: int | None = None,
+) -> list[Row]:
+    """Returns the rows of a stored study, in their order.
+
+    Args:
+        fresh: the seeds that verdicts are taken from, if they are not all seeds.
+        only: the number of the one row that is read.
+    """
+    mine = cells.c.study_id == study
+    if only is not None:
+        mine &= cells.c.number == only
+    numbers: dict[int, dict[int, str]] = defaultdict(dict)
+    for number, seed, key in connection.execute(
+        select(cells.c.number, cell_trials.c.seed, cell_trials.c.trial_hash)
+        .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+        .where(mine)
+    ):
+        if not fresh or seed in fresh:
+            numbers[number][seed] = key
+    keys = stored_keys(connection, mine)
+    return [
+        Row(number=number, key=keys[number], trials=numbers[number])
+        for number in sorted(numbers)
+    ]
+
+
+def stored_keys(connection: Connection, mine: ColumnElement[bool]) -> dict[int, str]:
+    """Returns what identifies the trials of each cell beside their seeds."""
+    # All trials of a cell have the same key.
+    some = (
+        select(cells.c.number, func.min(cell_trials.c.trial_hash).label("hash"))
+        .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+        .where(mine)
+        .group_by(cells.c.number)
+        .subquery()
+    )
+    wanted = select(
+        some.c.number,
+        trials.c.architecture_hash,
+        *(trials.c[name] for name in IDENTITY),
+    ).join(trials, trials.c.hash == some.c.hash)
+    return {row.number: key_of_row(row) for row in connection.execute(wanted)}
+
+
+def plain(value: Any) -> Any:
+    """Returns a value with lists in place of tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
