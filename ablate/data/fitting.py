@@ -93,12 +93,28 @@ def _refuse_rand_augment(recipe: Recipe) -> None:
             "recipe.three_augment takes the place of recipe.rand_augment; leave one of"
             " them out"
         )
+    from PIL import Image
     from timm.data.auto_augment import rand_augment_transform
 
     try:
-        rand_augment_transform(recipe.rand_augment, {})
+        policy = rand_augment_transform(recipe.rand_augment, {})
     except (AssertionError, ValueError, KeyError) as error:
         raise Infeasible(
             f"recipe.rand_augment = '{recipe.rand_augment}' is not a policy; write like"
             " rand-m9-mstd0.5-inc1"
         ) from error
+    image = Image.new("RGB", (8, 8))
+    for operation in policy.ops:
+        operation.prob = 1.0
+        # The least magnitude that the noise is likely to give.
+        operation.magnitude = max(
+            0.0, operation.magnitude - 3 * operation.magnitude_std
+        )
+        operation.magnitude_std = 0.0
+        try:
+            operation(image)
+        except ValueError as error:
+            raise Infeasible(
+                f"recipe.rand_augment = '{recipe.rand_augment}' fails in training"
+                f" ({operation.name}: {error}); take a larger magnitude, or add -inc1"
+            ) from error

@@ -42,8 +42,8 @@ RECIPES: dict[str, Recipe] = {
     # ViT-S/16 and -B/16 as AugReg trains them (arXiv 2106.10270; google-research/
     # big_vision, configs/vit_i1k.py, augmentation medium2): sigmoid loss, 10,000 warm-up
     # steps, weight decay 1e-4 / 1e-3, as it is decoupled there. ViT-Ti/16 has light1:
-    # mixup 0 and rand-m0-n2. Not here: a bias of -6.9 at the start of the head, and 99 %
-    # of the training images.
+    # mixup 0 and magnitude 0, which timm has with the suffix inc1 alone. Not here: a bias
+    # of -6.9 at the start of the head, and 99 % of the training images.
     "augreg": Recipe(
         epochs=300,
         batch_size=4096,

@@ -861,3 +861,26 @@ def test_classes_without_training_images_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         describe("npz", npz(tmp_path / "some.npz", train, test))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("rand-m0-n2", r"fails in training \(Posterize: .*add -inc1"),
+        ("rand-m9-mstd101", r"fails in training \(Posterize: .*add -inc1"),
+        ("rand-m3-mstd0.5", r"fails in training \(Posterize: .*add -inc1"),
+        ("augmix-m9", "is not a policy"),
+        ("rand-m0-n2-inc1", ""),
+        ("rand-m9-mstd0.5-inc1", ""),
+        ("rand-m15-n2-mmax15", ""),
+    ],
+)
+def test_policies_that_fail_in_training_are_refused(policy: str, message: str) -> None:
+    """Posterising to 0 bits is an error in Pillow."""
+    data = replace(describe("digits"), name="imagenet")
+    recipe = Recipe(rand_augment=policy)
+    if not message:
+        refuse_recipe(data, recipe)
+        return
+    with pytest.raises(Infeasible, match=message):
+        refuse_recipe(data, recipe)

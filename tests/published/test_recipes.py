@@ -119,7 +119,7 @@ def test_mabvit_trains_as_augreg(table: str) -> None:
     for levels, recipe in recipes(f"mabvit/{table}"):
         expected = AUGREG
         if "tiny" in str(levels["backbone"]):
-            expected = replace(AUGREG, mixup=0.0, rand_augment="rand-m0-n2")
+            expected = replace(AUGREG, mixup=0.0, rand_augment="rand-m0-n2-inc1")
         if "base" in str(levels["backbone"]):
             expected = replace(AUGREG, batch_size=2048, warmup_epochs=16)
         assert recipe == expected, levels
