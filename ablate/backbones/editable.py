@@ -42,9 +42,7 @@ class EditableViTAttention(EditableAttention, Attention):
                 "this attention takes no mask; leave out attn_mask and is_causal"
             )
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
-        merged = self.norm(
-            self.attend(self.q_norm(q) * self.scale, self.k_norm(k), v, x)
-        )
+        merged = self.norm(self.attend(self.q_norm(q), self.k_norm(k), v, x))
         if self.gate is not None:
             merged = merged * self.gate(x).sigmoid()
         return self.finish(merged)
@@ -73,7 +71,7 @@ class EditableTalkingHeadAttention(EditableAttention, TalkingHeadAttn):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = _heads(self.qkv(x), 3, self.num_heads)
-        return self.finish(self.attend(q * self.scale, k, v, x))
+        return self.finish(self.attend(q, k, v, x))
 
 
 class EditableWindowAttention(EditableAttention, WindowAttention):
@@ -93,7 +91,7 @@ class EditableWindowAttention(EditableAttention, WindowAttention):
                 .flatten(0, 1)
             )
         bias: Tensor = WindowAttention._get_rel_pos_bias(self)
-        return self.finish(self.attend(q * self.scale, k, v, x, bias=bias, mask=mask))
+        return self.finish(self.attend(q, k, v, x, bias=bias, mask=mask))
 
 
 class EditedWindows(SwinTransformerBlock):
@@ -143,4 +141,4 @@ class EditableReducedAttention(EditableAttention, ReducedAttention):
             )
             reduced = reduced if self.act is None else self.act(reduced)
         k, v = _heads(self.kv(reduced), 2, self.num_heads)
-        return self.finish(self.attend(q * self.scale, k, v, reduced))
+        return self.finish(self.attend(q, k, v, reduced))

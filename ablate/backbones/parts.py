@@ -86,7 +86,7 @@ class SelfAttention(EditableAttention):
             .permute(2, 0, 3, 1, 4)
             .unbind(0)
         )
-        return self.finish(self.attend(q * self.scale, k, v, reduced))
+        return self.finish(self.attend(q, k, v, reduced))
 
 
 def drop_path(rate: float) -> nn.Module:

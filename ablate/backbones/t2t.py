@@ -147,7 +147,7 @@ class Attention(EditableAttention):
             .permute(2, 0, 3, 1, 4)
             .unbind(0)
         )
-        return self.finish(self.attend(q * self.scale, k, v, x))
+        return self.finish(self.attend(q, k, v, x))
 
 
 class Block(nn.Module):

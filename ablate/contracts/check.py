@@ -6,10 +6,27 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from ablate.errors import Infeasible
 
 
 class BrokenContract(Exception):
     """A part does not keep what the others rely on; the message says what and why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a check ended.
+
+    Attributes:
+        result: refused: the part declares that it does not fit any network of the check
+            (`Infeasible`), so nothing was checked.
+        why: the reason, unless it is ok.
+    """
+
+    result: Literal["ok", "refused", "BROKEN"]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,18 +41,20 @@ class Check:
     what: str
     run: Callable[[], None]
 
-    def problem(self) -> str:
-        """Runs the check. Returns why it failed; empty if it passed."""
+    def outcome(self) -> Outcome:
+        """Runs the check."""
         try:
             self.run()
         except BrokenContract as error:
-            return str(error)
+            return Outcome("BROKEN", str(error))
+        except Infeasible as error:
+            return Outcome("refused", str(error))
         except Exception as error:
             # The part's own mistake: its last line says most.
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(last.filename).name}:{last.lineno}"
-            return f"{type(error).__name__}: {error} ({place})"
-        return ""
+            return Outcome("BROKEN", f"{type(error).__name__}: {error} ({place})")
+        return Outcome("ok")
 
 
 def require(condition: bool, message: str) -> None:

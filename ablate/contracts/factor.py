@@ -26,6 +26,13 @@ SMALL: dict[str, Level] = {
     "size.heads": 3,
     "size.mlp_ratio": 4.0,
 }
+# Width and heads of the small ViTs; a factor is checked on the first one that suits it.
+SHAPES: tuple[dict[str, Level], ...] = (
+    {"size.width": 24, "size.heads": 3},
+    {"size.width": 24, "size.heads": 4},
+    {"size.width": 32, "size.heads": 2},
+    {"size.width": 64, "size.heads": 4},
+)
 SIDE = 16
 CLASSES = 10
 # What the unmodified model is compared with: timm's own.
@@ -34,10 +41,33 @@ UNMODIFIED = "deit_tiny_patch16_224"
 PREFIXED = ("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224")
 
 
-def small(settings: dict[str, Level]) -> nn.Module:
-    """Returns a small ViT with these settings, always of the same initial weights."""
+def small(
+    settings: dict[str, Level], shape: dict[str, Level] | None = None
+) -> nn.Module:
+    """Returns a small ViT with these settings, always of the same initial weights.
+
+    Args:
+        shape: its width and heads; by default, the first ones that suit the settings.
+    """
+    sizes = {**SMALL, **(shaped(settings) if shape is None else shape)}
     torch.manual_seed(0)
-    return build(resolve("vit", SIDE, 3, CLASSES, {**SMALL, **settings}))
+    return build(resolve("vit", SIDE, 3, CLASSES, {**sizes, **settings}))
+
+
+def shaped(settings: dict[str, Level]) -> dict[str, Level]:
+    """Returns the first shape on which the settings can be built.
+
+    Raises Infeasible if there is none.
+    """
+    refusals = []
+    for shape in SHAPES:
+        try:
+            small(settings, shape)
+        except Infeasible as error:
+            refusals.append(error)
+        else:
+            return shape
+    raise refusals[0]
 
 
 def image(batch: int = 2, side: int = SIDE) -> Tensor:
@@ -138,7 +168,8 @@ def check_changes(factor: Factor, parameter: Parameter, level: Level) -> None:
     found = with_companions(factor, parameter, level)
     name = factor.full_name(parameter.name)
     without = {key: value for key, value in found.items() if key != name}
-    here, there = small(found).train(), small(without).train()
+    shape = shaped(found)
+    here, there = small(found, shape).train(), small(without, shape).train()
     if _shapes(here) != _shapes(there):
         # Other parameters make another model, even if a new one begins at zero.
         return
@@ -179,8 +210,9 @@ def refuse_dead(model: nn.Module, inputs: Tensor, labels: Tensor) -> None:
 def check_cost(factor: Factor, parameter: Parameter, level: Level) -> None:
     """Every operator of the network is counted."""
     found = with_companions(factor, parameter, level)
+    sizes = {**SMALL, **shaped(found)}
     try:
-        cost = count(resolve("vit", SIDE, 3, CLASSES, {**SMALL, **found}))
+        cost = count(resolve("vit", SIDE, 3, CLASSES, {**sizes, **found}))
     except UncountedOperator as error:
         raise BrokenContract(str(error)) from error
     require(cost.flops > 0, "no FLOP is counted")
@@ -205,12 +237,38 @@ def check_copies(factor: Factor, parameter: Parameter, level: Level) -> None:
     )
 
 
+def check_alone(factor: Factor, parameter: Parameter, level: Level) -> None:
+    """A pass of another network in the middle of one changes nothing.
+
+    What is stored outside of the network, for example in a module, is shared.
+    """
+    found = with_companions(factor, parameter, level)
+    model, other = small(found).eval(), small(found).eval()
+    blocks = [module for name, module in model.named_modules() if name == "blocks.1"]
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(0.1)
+        expected = model(image(1))
+        for block in blocks:
+            block.register_forward_pre_hook(lambda *_: _pass(other))
+        out = model(image(1))
+    require(
+        torch.equal(out, expected),
+        "another network, run between two of its blocks, changes the output: keep"
+        " nothing that a forward pass computes outside of the network",
+    )
+
+
+def _pass(network: nn.Module) -> None:
+    network(image(2))
+
+
 def check_prefix_tokens(
     factor: Factor, parameter: Parameter, level: Level, backbone: str
 ) -> None:
     """The factor works with no, one and two prefix tokens."""
-    sizes: dict[str, Level] = {"size.depth": 2, "size.width": 24, "size.heads": 3}
     found = with_companions(factor, parameter, level)
+    sizes = {"size.depth": 2, **shaped(found)}
     own = "distilled" if "distilled" in backbone else "token"
     for pool in (own, "mean"):
         try:
@@ -270,6 +328,9 @@ def factor_checks(factor: Factor) -> Iterator[Check]:
             yield Check(
                 f"{told}: copies and loaded states are equal",
                 partial(check_copies, *of),
+            )
+            yield Check(
+                f"{told}: two networks share nothing", partial(check_alone, *of)
             )
             for backbone in PREFIXED:
                 yield Check(

@@ -23,10 +23,23 @@ Branch = Literal["msa", "mlp"]
 # attention   softmax attention between tokens, with weights to edit
 # heads       attention whose heads do not talk to each other
 # ffn         a feed-forward network of two linear layers around a GELU
+# unscaled    branches without a scale of their own
+# norms       a norm over the channels of each token before both branches
+# positions   attention whose queries and keys are tokens of one grid
 # tokens      patch tokens of equal number and width before the first and after the
 #             last block
 # head        one linear classifier on one vector
-BackbonePart = Literal["residual", "attention", "heads", "ffn", "tokens", "head"]
+BackbonePart = Literal[
+    "residual",
+    "attention",
+    "heads",
+    "ffn",
+    "unscaled",
+    "norms",
+    "positions",
+    "tokens",
+    "head",
+]
 
 
 @dataclass(frozen=True)
@@ -156,8 +169,10 @@ class Site:
     of the feed-forward network. `grid` is the token grid (height, width); it is 0 if
     only prefix tokens pass. `prefix` is the number of class and register tokens before
     the grid tokens. `dropout` is the rate inside the feed-forward network. `norm` makes
-    a norm over a number of channels, of the backbone's class. `family` is the name of
-    the backbone's family.
+    a norm over a number of channels, of the backbone's class. `window` is the grid in
+    which tokens attend to each other, if it is smaller than `grid`; otherwise 0.
+    `scaled` says whether the backbone scales its branches, and `qk_normed` whether it
+    normalises queries and keys. `family` is the name of the backbone's family.
     """
 
     layer: int
@@ -169,6 +184,9 @@ class Site:
     prefix: int
     dropout: float
     norm: Callable[[int], nn.Module]
+    window: tuple[int, int] = (0, 0)
+    scaled: bool = False
+    qk_normed: bool = False
     family: str = ""
 
 
@@ -218,19 +236,28 @@ class Edits:
     """What a factor changes inside attention; a place that is None does not change.
 
     Shapes, for n queries, m keys and h heads:
+        query: (batch, h, n, head width) to the same, before the scale.
+        key: (batch, h, m, head width) to the same.
         value: receives the tokens that the values are projected from, (batch, m,
             width), and the values, (batch, m, h * head width); returns new values.
         logits: (batch, h, n, m) to the same, before any mask and the softmax.
         weights: (batch, h, n, m) to the same, after the softmax and before attention
             dropout.
+        attended: receives the result of attention, (batch, h, n, head width), the
+            values, and the values of the first block, both (batch, h, m, head width);
+            returns a new result, before the output projection. All blocks must have
+            tokens of equal number and width (`needs=("tokens",)`).
         output: (batch, n, width) to the same, after the output projection.
         image: (batch, height, width, channels) to the same, after the windows of an
             image are merged, on backbones whose attention has windows.
     """
 
+    query: nn.Module | None = None
+    key: nn.Module | None = None
     value: nn.Module | None = None
     logits: nn.Module | None = None
     weights: nn.Module | None = None
+    attended: nn.Module | None = None
     output: nn.Module | None = None
     image: nn.Module | None = None
 
@@ -285,8 +312,15 @@ class Factor:
             `fc1`, `act` and `fc2`; returns a module from (batch, tokens, width) to the
             same.
         edit_attention: changes the inside of attention.
+        replace_norm: replaces the norms before the branches of a block. Receives the
+            original, a layer norm over the last dimension; returns a module from
+            (..., width) to the same.
+        scale_branch: changes the output of a branch before it is added: a module from
+            (batch, tokens, width) to the same; None for no change.
         add_paths: adds paths beside a branch: modules from (batch, tokens, width) to
             the same. An empty list adds none.
+        add_tokens: adds tokens behind the class token, before the first block. Receives
+            the width; returns a parameter, (1, number of tokens, width).
         join_branches: changes how a block joins its branches.
         before_classifier: inserts a module between the pooled vector and the
             classifier, from (batch, width) to the same. Receives the width.
@@ -309,7 +343,10 @@ class Factor:
     edit_backbone: Callable[[Values, Dimensions], Dimensions] | None = None
     replace_ffn: Callable[[Values, Site, nn.Module], nn.Module] | None = None
     edit_attention: Callable[[Values, Site], Edits] | None = None
+    replace_norm: Callable[[Values, Site, nn.Module], nn.Module] | None = None
+    scale_branch: Callable[[Values, Site, Branch], nn.Module | None] | None = None
     add_paths: Callable[[Values, Site, Branch], list[Path]] | None = None
+    add_tokens: Callable[[Values, int], nn.Parameter] | None = None
     join_branches: Callable[[Values, Join], Join] | None = None
     before_classifier: Callable[[Values, int], nn.Module] | None = None
     loss_terms: LossTerms | None = None
@@ -345,7 +382,10 @@ HOOKS: dict[str, tuple[str, tuple[BackbonePart, ...]]] = {
     "edit_backbone": ("size", ()),
     "replace_ffn": ("replace", ("ffn",)),
     "edit_attention": ("edit", ("attention",)),
+    "replace_norm": ("replace", ("norms",)),
+    "scale_branch": ("edit", ("residual",)),
     "add_paths": ("path", ("residual",)),
+    "add_tokens": ("edit", ("tokens",)),
     "join_branches": ("arrange", ("residual",)),
     "before_classifier": ("head", ("head",)),
     "loss_terms": ("loss", ("tokens",)),

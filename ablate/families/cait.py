@@ -81,7 +81,10 @@ FAMILY = Family(
     algebra=Algebra,
     editable=editable,
     sizes=frozenset(("depth", "drop_path", "dropout", "attention_dropout")),
-    lacks={"heads": "its self-attention talks across heads already"},
+    lacks={
+        "heads": "its self-attention talks across heads already",
+        "unscaled": "it has LayerScale already",
+    },
     # The final norm also receives the class token; the last self-attention block does
     # not.
     last_norm="blocks",

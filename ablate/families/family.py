@@ -58,9 +58,9 @@ class BlockPlace:
     """One block of a built model: its place, and what its factors need to know.
 
     `name` is the block's dotted name in the model. `attention` and `ffn` are names
-    inside the block; None if it has none to edit or replace. `residual` says whether
-    paths can be added beside its branches. `layout` is that of the block's input,
-    `ffn_layout` that of its feed-forward network.
+    inside the block; None if it has none to edit or replace. `norms` are the names of
+    its norms. `residual` says whether paths can be added beside its branches. `layout`
+    is that of the block's input, `ffn_layout` that of its feed-forward network.
     """
 
     name: str
@@ -69,6 +69,7 @@ class BlockPlace:
     ffn_layout: Layout = "tokens"
     attention: str | None = "attn"
     ffn: str | None = "mlp"
+    norms: tuple[str, ...] = ("norm1", "norm2")
     residual: bool = True
 
 
@@ -92,6 +93,8 @@ class Family:
         lacks: what factors need and this family does not have, with the reason.
         before_head: dotted name of the parameterless module between the pooled vector
             and the classifier.
+        embedded: dotted name of the parameterless module whose output enters the first
+            block, on families with equal tokens in all blocks.
         last_norm: dotted name of the module whose output is the last layer's tokens.
         declared: whether the family's own name is a backbone too, whose numbers all
             come from `size` factors.
@@ -116,6 +119,7 @@ class Family:
     sizes: frozenset[str]
     lacks: Mapping[BackbonePart, str] = field(default_factory=dict)
     before_head: str = "head_drop"
+    embedded: str = "pos_drop"
     last_norm: str = "norm"
     declared: bool = False
     rest: bool = False

@@ -97,10 +97,11 @@ FAMILY = Family(
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "attention_dropout")),
     lacks={
+        "positions": "its keys and values come from a reduced grid",
         "tokens": (
             "its first and last layers differ in the number and the width of their"
             " tokens"
-        )
+        ),
     },
     # The final norm also receives the class token; the last block does not.
     last_norm="stages.3.blocks",

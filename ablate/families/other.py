@@ -8,10 +8,10 @@ the drop rates that the model accepts, and the factors `backbone`, `pretrained` 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Dimensions
+from ablate.factors.factor import BackbonePart, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family, factor_of
 from ablate.families.places import Nowhere, no_blocks
@@ -103,9 +103,7 @@ FAMILY = Family(
     algebra=Nowhere,
     editable=lambda attention: None,
     sizes=frozenset(ARGUMENTS),
-    lacks=dict.fromkeys(
-        ("residual", "attention", "heads", "ffn", "tokens", "head"), REASON
-    ),
+    lacks=dict.fromkeys(get_args(BackbonePart), REASON),
     before_head="",
     last_norm="",
     rest=True,

@@ -7,11 +7,11 @@ recipe and the factors `backbone` and `data.image_size` work.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from ablate import registry
 from ablate.errors import Infeasible
-from ablate.factors.factor import Dimensions
+from ablate.factors.factor import BackbonePart, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.places import Nowhere, no_blocks
@@ -97,9 +97,7 @@ FAMILY = Family(
     algebra=Nowhere,
     editable=lambda attention: None,
     sizes=frozenset(),
-    lacks=dict.fromkeys(
-        ("residual", "attention", "heads", "ffn", "tokens", "head"), REASON
-    ),
+    lacks=dict.fromkeys(get_args(BackbonePart), REASON),
     before_head="",
     last_norm="",
     own=True,

@@ -22,6 +22,7 @@ def site_of(
     prefix: int = 0,
     heads: int | None = None,
     dropout: float | None = None,
+    window: tuple[int, int] = (0, 0),
 ) -> Site:
     """The site of a block with `attn`, `mlp` and `norm1`, as timm names them.
 
@@ -31,7 +32,13 @@ def site_of(
         prefix: tokens before the patch tokens.
         heads: attention heads; by default those of `attn`.
         dropout: rate of the block's dropout; by default that of `mlp.drop1`.
+        window: rows and columns of the windows of attention; (0, 0) without windows.
     """
+    from torch import nn
+
+    identity = nn.Identity()
+    scale = getattr(block, "gamma_1", getattr(block, "ls1", identity))
+    qk_norm = getattr(getattr(block, "attn", None), "q_norm", identity)
     return Site(
         layer=layer,
         depth=depth,
@@ -42,6 +49,9 @@ def site_of(
         prefix=prefix,
         dropout=block.mlp.drop1.p if dropout is None else dropout,
         norm=norm_like(block.norm1),
+        window=window,
+        scaled=not isinstance(scale, nn.Identity),
+        qk_normed=not isinstance(qk_norm, nn.Identity),
     )
 
 

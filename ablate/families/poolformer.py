@@ -62,6 +62,7 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
             prefix=0,
             dropout=block.mlp.drop1.p,
             norm=partial(nn.LayerNorm),
+            scaled=True,
         )
         place = BlockPlace(
             name, site, layout="image", ffn_layout="image", attention=None
@@ -95,6 +96,9 @@ FAMILY = Family(
     lacks={
         "attention": "it has pooling in the place of attention",
         "heads": "it has pooling in the place of attention",
+        "positions": "it has pooling in the place of attention",
+        "unscaled": "it has LayerScale already",
+        "norms": "its norms take the mean over the whole image",
         "tokens": (
             "its first and last layers differ in the number and the width of their"
             " tokens"

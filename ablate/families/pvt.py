@@ -81,9 +81,10 @@ FAMILY = Family(
     editable=lambda attention: None,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
     lacks={
+        "positions": "its keys and values come from a reduced grid",
         "tokens": (
             "its first and last layers differ in the number and the width of their"
             " tokens"
-        )
+        ),
     },
 )

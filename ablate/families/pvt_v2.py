@@ -79,6 +79,7 @@ FAMILY = Family(
     editable=editable,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
     lacks={
+        "positions": "its keys and values come from a reduced grid",
         "ffn": (
             "its feed-forward network has a depthwise convolution of its own between"
             " the linear layers"

@@ -70,7 +70,8 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     places = []
     for layer, (_, name, block) in enumerate(staged):
         grid = tuple(block.input_resolution)
-        site = site_of(block, layer=layer, depth=len(staged), grid=grid)
+        window = tuple(block.attn.window_size)
+        site = site_of(block, layer=layer, depth=len(staged), grid=grid, window=window)
         places.append(BlockPlace(name, site, layout="grid"))
     return places
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ablate.layers.layout import OnGrid
+
+# Base of the frequencies of rotary positions on a grid (Heo et al. 2024).
+BASE = 100.0
 
 
 @dataclass(frozen=True)
@@ -27,25 +33,44 @@ class Seen:
     output: Tensor
 
 
+class FirstValues:
+    """The values of a network's first block, while its other blocks need them.
+
+    All attention modules of one network share one such record. Copies are empty.
+    """
+
+    def __init__(self) -> None:
+        self.values: Tensor | None = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> FirstValues:
+        memo[id(self)] = copied = FirstValues()
+        return copied
+
+    def __getstate__(self) -> dict[str, None]:
+        return {"values": None}
+
+
 class AttentionEdits(nn.Module):
     """The edits of one attention module, in the order in which they are applied.
 
     Without edits, nothing changes.
+
+    Attributes:
+        first: the values of the first block; None if no edit needs them.
+        is_first: whether this is the attention of the first block.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.query = nn.ModuleList()
+        self.key = nn.ModuleList()
         self.value = nn.ModuleList()
         self.logits = nn.ModuleList()
         self.weights = nn.ModuleList()
+        self.attended = nn.ModuleList()
         self.output = nn.ModuleList()
-
-    @property
-    def any(self) -> bool:
-        return any(
-            len(places)
-            for places in (self.value, self.logits, self.weights, self.output)
-        )
+        self.first: FirstValues | None = None
+        self.is_first = False
 
 
 class EditableAttention(nn.Module):
@@ -57,6 +82,7 @@ class EditableAttention(nn.Module):
     """
 
     num_heads: int
+    scale: float
     attn_drop: nn.Dropout
     proj: nn.Linear
     proj_drop: nn.Module
@@ -97,7 +123,7 @@ class EditableAttention(nn.Module):
         """Returns the attention of all heads, merged.
 
         Args:
-            q: (batch, heads, n, head width), scaled.
+            q: (batch, heads, n, head width); multiplied by `scale`.
             k, v: (batch, heads, m, head width).
             source: (batch, m, width), what v is projected from.
             bias: added to the logits before their edits; broadcast to (batch, heads, n,
@@ -108,10 +134,35 @@ class EditableAttention(nn.Module):
         Returns:
             (batch, n, heads * head width).
         """
+        for edit in self.edits.query:
+            q = edit(q)
+        q = q * self.scale
+        for edit in self.edits.key:
+            k = edit(k)
         for edit in self.edits.value:
             v = _split(edit(source, _merge(v)), self.num_heads)
         if self._can_fuse():
-            return _merge(self._fused(q, k, v, bias, mask))
+            attended = self._fused(q, k, v, bias, mask)
+        else:
+            attended = self._explicit(q, k, v, source, bias, mask)
+        first = self.edits.first
+        if first is not None:
+            if self.edits.is_first:
+                first.values = v
+            for edit in self.edits.attended:
+                attended = edit(attended, v, first.values)
+        return _merge(attended)
+
+    def _explicit(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        source: Tensor,
+        bias: Tensor | None,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """The same as `_fused`, with logits and weights, which edits can change."""
         logits = q @ k.transpose(-2, -1)
         if bias is not None:
             logits = logits + bias
@@ -127,7 +178,8 @@ class EditableAttention(nn.Module):
             weights = edit(weights)
         if self.observer is not None:
             self._seen = (source, logits, weights)
-        return _merge(self.attn_drop(weights) @ v)
+        attended: Tensor = self.attn_drop(weights) @ v
+        return attended
 
     def _can_fuse(self) -> bool:
         """Whether the fused call can be used, which never forms logits and weights.
@@ -261,6 +313,86 @@ class ScaledFrequencies(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         constant = x.mean(dim=self.dims, keepdim=True)
         return x + self.times * (constant * self.s + (x - constant) * self.t)
+
+
+class RotaryPositions(nn.Module):
+    """Rotary positions on the two axes of a grid (RoPE-Axial, Heo et al. 2024).
+
+    Let d be the head width and `theta_t = 100^(-t / (d / 4))`. In the first half of the
+    channels, pair t is rotated by the angle `row * theta_t`, in the second half by
+    `column * theta_t`. The product of a query and a key then depends on the distance of
+    their tokens. Prefix tokens are not rotated.
+
+    Args:
+        prefix: tokens before those of the grid.
+
+    Shape:
+        (batch, heads, prefix + height * width, head width) to the same.
+    """
+
+    def __init__(self, prefix: int) -> None:
+        super().__init__()
+        self.prefix = prefix
+
+    def rotated(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Returns the tokens after the rotation."""
+        quarter = x.shape[-1] // 4
+        # With autocast, angles of half precision would be wrong by several percent.
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+        axis = partial(torch.arange, dtype=exact, device=x.device)
+        frequencies = BASE ** (-axis(quarter) / quarter)
+        rows, columns = (axis(side)[:, None] * frequencies for side in grid)
+        angles = torch.cat(
+            (
+                rows[:, None].expand(-1, grid[1], -1),
+                columns[None].expand(grid[0], -1, -1),
+            ),
+            dim=-1,
+        ).flatten(0, 1)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        tokens = x[:, :, self.prefix :]
+        even, odd = tokens[..., ::2], tokens[..., 1::2]
+        turned = torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1)
+        return torch.cat((x[:, :, : self.prefix], turned.flatten(3)), dim=2)
+
+
+class GridPositions(RotaryPositions, OnGrid):
+    """Rotary positions on the token grid of the image."""
+
+    def __init__(self, grid: tuple[int, int], prefix: int) -> None:
+        super().__init__(prefix)
+        self.grid = grid
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rotated(x, self.grid)
+
+
+class WindowPositions(RotaryPositions):
+    """Rotary positions inside a window, whose size does not follow the image."""
+
+    def __init__(self, window: tuple[int, int]) -> None:
+        super().__init__(0)
+        self.window = window
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rotated(x, self.window)
+
+
+class ValueResidual(nn.Module):
+    """`A V + scale (V1 - V)`, where V1 are the values of the first block (NeuTRENO).
+
+    See Nguyen et al. 2023 (arXiv 2312.00751).
+
+    Shape:
+        three of (batch, heads, tokens, head width) to the same.
+    """
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, attended: Tensor, v: Tensor, first: Tensor) -> Tensor:
+        return attended + self.scale * (first - v)
 
 
 class TalkingHeads(nn.Module):

@@ -7,6 +7,7 @@ image    (batch, channels, height, width)
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
@@ -19,6 +20,26 @@ class OnGrid(nn.Module):
     """
 
     grid: tuple[int, int]
+
+
+class AddedTokens(nn.Module):
+    """Inserts learnt tokens behind the prefix tokens.
+
+    Args:
+        tokens: (1, number, width).
+        prefix: tokens before them.
+
+    Shape:
+        (batch, n, width) to (batch, n + number, width).
+    """
+
+    def __init__(self, tokens: nn.Parameter, prefix: int) -> None:
+        super().__init__()
+        self.tokens, self.prefix = tokens, prefix
+
+    def forward(self, x: Tensor) -> Tensor:
+        added = self.tokens.expand(len(x), -1, -1)
+        return torch.cat((x[:, : self.prefix], added, x[:, self.prefix :]), dim=1)
 
 
 def to_tokens(x: Tensor, layout: str) -> Tensor:

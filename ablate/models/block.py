@@ -14,7 +14,8 @@ from ablate.families.family import Algebra
 class Arranged(nn.Module):
     """A pre-norm block of two branches, token mixer (msa) and channel mixer (mlp).
 
-    A branch is `A(x) = drop_path(scale(mixer(norm(x))))`. Beside it are the identity
+    A branch is `A(x) = s(drop_path(scale(mixer(norm(x)))))`, where s are the scales that
+    factors add. Beside it are the identity
     shortcut (or nothing) and any number of paths, whose sum is P(x). The branches join
 
         in series:    x <- r1 ([x +] A1(x) + P1(x));   x <- r2 ([x +] A2(x) + P2(x))
@@ -37,29 +38,39 @@ class Arranged(nn.Module):
     rescale: dict[Branch, float]
     msa_paths: nn.ModuleList
     mlp_paths: nn.ModuleList
+    msa_scales: nn.ModuleList
+    mlp_scales: nn.ModuleList
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        msa = self._residual(x, "msa", self.msa_paths, context)
+        msa = self._residual(x, "msa", self.msa_paths, self.msa_scales, context)
         if self.join.layout == "parallel":
-            mlp = self._residual(x, "mlp", self.mlp_paths, context)
+            mlp = self._residual(x, "mlp", self.mlp_paths, self.mlp_scales, context)
             both = _sum([*msa, *mlp])
             return _times(
                 x + both if self.join.identity else both,
                 self.rescale["msa"] * self.rescale["mlp"],
             )
         x = _times(_sum([x, *msa] if self.join.identity else msa), self.rescale["msa"])
-        mlp = self._residual(x, "mlp", self.mlp_paths, context)
+        mlp = self._residual(x, "mlp", self.mlp_paths, self.mlp_scales, context)
         return _times(
             _sum([x, *mlp] if self.join.identity else mlp), self.rescale["mlp"]
         )
 
     def _residual(
-        self, x: Tensor, branch: Branch, paths: nn.ModuleList, context: Sequence[Any]
+        self,
+        x: Tensor,
+        branch: Branch,
+        paths: nn.ModuleList,
+        scales: nn.ModuleList,
+        context: Sequence[Any],
     ) -> list[Tensor]:
         """Returns the outputs of the branch and of the paths beside it."""
         normed = self.algebra.norm(self, branch, x)
+        mixed = self.algebra.mix(self, branch, normed, *context)
+        for scale in scales:
+            mixed = scale(mixed)
         return [
-            self.algebra.mix(self, branch, normed, *context),
+            mixed,
             *(
                 path(normed if read == "norm" else x)
                 for path, read in zip(paths, self.reads[branch], strict=True)
@@ -71,9 +82,10 @@ def arrange(
     block: nn.Module,
     algebra: type[Algebra],
     paths: dict[Branch, list[Path]],
+    scales: dict[Branch, list[nn.Module]],
     join: Join,
 ) -> None:
-    """Gives a block paths and another way of joining its branches."""
+    """Gives a block paths, scales and another way of joining its branches."""
     block.__class__ = _arranged(type(block))
     assert isinstance(block, Arranged)
     block.algebra, block.join = algebra, join
@@ -84,6 +96,8 @@ def arrange(
         block.rescale[branch] = _product(path.rescale for path in beside)
     block.msa_paths = nn.ModuleList(path.module for path in paths["msa"])
     block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
+    block.msa_scales = nn.ModuleList(scales["msa"])
+    block.mlp_scales = nn.ModuleList(scales["mlp"])
 
 
 _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}

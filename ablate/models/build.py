@@ -19,6 +19,7 @@ from ablate.errors import Infeasible
 from ablate.factors.factor import (
     Branch,
     Dimensions,
+    Edits,
     Factor,
     Join,
     LossTerms,
@@ -28,8 +29,8 @@ from ablate.factors.factor import (
 )
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, factor_of
-from ablate.layers.attention import AttentionEdits, EditableAttention
-from ablate.layers.layout import OnTokens
+from ablate.layers.attention import AttentionEdits, EditableAttention, FirstValues
+from ablate.layers.layout import AddedTokens, OnTokens
 from ablate.models.block import arrange
 from ablate.models.weights import Loaded, State, load_weights
 from ablate.records import Architecture, Settings
@@ -87,8 +88,13 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     before = load_weights(model, weights)
     # The places of blocks are read from the unmodified backbone: a factor may remove
     # what identifies them.
+    places = family.blocks(model)
+    added = _add_tokens(model, family, values)
     found: Any = model
-    found.places = tuple(family.blocks(model))
+    found.places = tuple(
+        replace(place, site=replace(place.site, prefix=place.site.prefix + added))
+        for place in places
+    )
     _attach(model, family, values)
     loaded = load_weights(model, weights, before)
     if architecture.head:
@@ -289,6 +295,25 @@ def _dimensions(
     return wanted
 
 
+def _add_tokens(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> int:
+    """Adds tokens before the first block. Returns their number."""
+    network: Any = model
+    number = 0
+    for factor in _active(values):
+        if factor.add_tokens is None:
+            continue
+        site = family.blocks(model)[0].site
+        tokens = factor.add_tokens(values[factor.name], site.width)
+        before = model.get_submodule(family.embedded)
+        module = AddedTokens(tokens, site.prefix + number)
+        model.set_submodule(family.embedded, nn.Sequential(before, module))
+        number += tokens.shape[1]
+        if hasattr(network, "num_prefix_tokens"):
+            # timm leaves out so many tokens when it averages the others.
+            network.num_prefix_tokens += tokens.shape[1]
+    return number
+
+
 def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> None:
     """Attaches all factors."""
     # All arrangements are combined first: a block gets its forward once.
@@ -298,8 +323,10 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
             join = factor.join_branches(values[factor.name], join)
     for place in places_of(model):
         _replace(model, place, values)
+        _replace_norms(model, place, values)
         _edit(model, family, place, values)
         _arrange(model, family, place, join, values)
+    _share_first_values(model)
     for factor in _active(values):
         if factor.before_classifier is not None:
             made: Any = model
@@ -328,6 +355,30 @@ def _replace(
         model.set_submodule(name, made)
 
 
+def _replace_norms(
+    model: nn.Module, place: BlockPlace, values: dict[str, ReadValues]
+) -> None:
+    for factor in _active(values):
+        if factor.replace_norm is None:
+            continue
+        for norm in place.norms:
+            name = f"{place.name}.{norm}"
+            original = model.get_submodule(name)
+            made = factor.replace_norm(values[factor.name], place.site, original)
+            model.set_submodule(name, made)
+
+
+def _share_first_values(model: nn.Module) -> None:
+    """Lets all attention modules know the values of the first one, if any needs them."""
+    modules = [m for m in model.modules() if isinstance(m, EditableAttention)]
+    if not any(len(module.edits.attended) for module in modules):
+        return
+    first = FirstValues()
+    for module in modules:
+        module.edits.first = first
+        module.edits.is_first = module is modules[0]
+
+
 def _edit(
     model: nn.Module, family: Family, place: BlockPlace, values: dict[str, ReadValues]
 ) -> None:
@@ -341,7 +392,7 @@ def _edit(
 
             edit_windows(model.get_submodule(place.name), edits.image)
         attention = make_editable(model, family, place)
-        for where in ("value", "logits", "weights", "output"):
+        for where in (field.name for field in fields(Edits) if field.name != "image"):
             module: nn.Module | None = getattr(edits, where)
             if module is not None:
                 getattr(attention.edits, where).append(module)
@@ -377,14 +428,26 @@ def _arrange(
     if not place.residual:
         return
     paths: dict[Branch, list[Path]] = {"msa": [], "mlp": []}
+    scales: dict[Branch, list[nn.Module]] = {"msa": [], "mlp": []}
     for factor in _active(values):
-        if factor.add_paths is None:
-            continue
+        read = values[factor.name]
         for branch, beside in paths.items():
-            for path in factor.add_paths(values[factor.name], place.site, branch):
-                module = path.module
-                if place.layout == "image":
-                    module = OnTokens(module, "image")
-                beside.append(Path(module, path.reads, path.rescale))
-    if paths["msa"] or paths["mlp"] or join != Join():
-        arrange(model.get_submodule(place.name), family.algebra, paths, join)
+            if factor.add_paths is not None:
+                for path in factor.add_paths(read, place.site, branch):
+                    module = _in_layout(path.module, place)
+                    beside.append(replace(path, module=module))
+            if factor.scale_branch is not None:
+                scale = factor.scale_branch(read, place.site, branch)
+                if scale is not None:
+                    scales[branch].append(_in_layout(scale, place))
+    if any((*paths.values(), *scales.values())) or join != Join():
+        block = model.get_submodule(place.name)
+        arrange(block, family.algebra, paths, scales, join)
+
+
+def _in_layout(module: nn.Module, place: BlockPlace) -> nn.Module:
+    """Returns a module on tokens as one on the block's input.
+
+    On a grid, channels are last, as in tokens.
+    """
+    return OnTokens(module, "image") if place.layout == "image" else module

@@ -674,8 +674,9 @@ def test_diagnose_and_plot(trained: Say) -> None:
 
 @pytest.mark.slow
 def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
-    code, shown, _ = say("verify-costs", "augvit/table3", "--format", "md")
+    code, shown, told = say("verify-costs", "augvit/table3", "--format", "md")
     assert code == 0
+    assert "params (M): printed 22.1, computed 22.05: equal" in told
     assert "| different  | three times one" in shown
     assert "multiplied the rounded 0.04" in shown
     assert "equal: 5 of 8;" in shown

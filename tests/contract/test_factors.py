@@ -105,6 +105,7 @@ def test_every_level_trains_costs_and_copies(
     contract.check_gradients(factor, parameter, level)
     contract.check_cost(factor, parameter, level)
     contract.check_copies(factor, parameter, level)
+    contract.check_alone(factor, parameter, level)
 
 
 @pytest.mark.slow

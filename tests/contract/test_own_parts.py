@@ -27,9 +27,9 @@ def broken(folder: Path, text: str) -> dict[str, str]:
     registry.clear()
     registry.load_file(file)
     return {
-        f"{part} {check.what}": check.problem()
+        f"{part} {check.what}": outcome.why
         for part, check in checks()
-        if check.problem()
+        if (outcome := check.outcome()).result == "BROKEN"
     }
 
 
@@ -117,3 +117,57 @@ def test_the_verb_reads_like_a_test_report(say: Say, tmp_path: Path) -> None:
     assert '"ok": false' in out
     code, _, err = say("check", "missing.py")
     assert (code, err) == (2, "error: there is no file missing.py to load parts from\n")
+
+
+SHARED = """
+from torch import nn
+
+from ablate import Factor, OneOf, Parameter
+from ablate.errors import Infeasible
+from ablate.factors.factor import Edits
+
+VALUES = {}
+
+
+class Residual(nn.Module):
+    def __init__(self, layer, depth):
+        super().__init__()
+        self.layer, self.depth = layer, depth
+
+    def forward(self, source, v):
+        if self.layer == 0:
+            VALUES[self.depth] = v
+        return v + 0.6 * (VALUES[self.depth] - v)
+
+
+def edit(values, site):
+    on = values["mine"]
+    if site.heads % MULTIPLE:
+        raise Infeasible(f"mine = {on} needs a multiple of MULTIPLE heads")
+    return Edits(value=Residual(site.layer, site.depth))
+
+
+FACTOR = Factor(
+    name="mine",
+    source="mine",
+    claim="Values of the first block help.",
+    neutral=lambda values: values["mine"] is False,
+    edit_attention=edit,
+    parameters=(Parameter("mine", OneOf((False, True)), False, "x", (True,)),),
+)
+"""
+
+
+@pytest.mark.slow
+def test_state_that_networks_share_is_found(tmp_path: Path) -> None:
+    problems = broken(tmp_path, SHARED.replace("MULTIPLE", "2"))
+    assert list(problems) == ["factor mine mine = True: two networks share nothing"]
+
+
+@pytest.mark.slow
+def test_a_refusal_is_no_broken_rule(tmp_path: Path, say: Say) -> None:
+    (tmp_path / "sevens.py").write_text(SHARED.replace("MULTIPLE", "7"))
+    code, out, _ = say("check", "sevens.py")
+    assert code == 0
+    assert "refused: the part does not fit any small network" in out
+    assert "needs a multiple of 7 heads" in out

@@ -57,6 +57,12 @@ LEVELS: dict[str, dict[str, Level]] = {
     "layout": {"layout": "parallel"},
     "patch": {"patch.cosine": 0.5, "patch.contrastive": 0.5, "patch.mixing": 0.5},
     "representation": {"representation": True},
+    "layer_scale": {"layer_scale": 0.1},
+    "norm": {"norm": "rms"},
+    "qk_norm": {"qk_norm": "layer"},
+    "registers": {"registers": 2},
+    "rotary": {"rotary": "axial"},
+    "value_residual": {"value_residual": 0.6},
     "shortcuts": {"shortcuts.count": 2},
     "size": {"size.depth": 3},
     "talking_heads": {"talking_heads": "both"},
@@ -207,6 +213,7 @@ def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) ->
                 arrange(
                     model.get_submodule(place.name),
                     record.algebra,
+                    {"msa": [], "mlp": []},
                     {"msa": [], "mlp": []},
                     Join(),
                 )

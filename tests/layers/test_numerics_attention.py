@@ -403,7 +403,7 @@ def test_bias_and_mask(name: str, added: str) -> None:
     def reference(at: Arrays) -> np.ndarray:
         tokens = at.get("source", source.detach().double().numpy())
         return merged(
-            at["q"],
+            at["q"] * layer.scale,
             at["k"],
             at["v"],
             tokens,

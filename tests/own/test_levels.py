@@ -210,7 +210,7 @@ def test_one_bad_part_does_not_block_the_others(tmp_path: Path) -> None:
         with pytest.raises(AblateError, match=re.escape(message)):
             ablate.preview(declared({"b": [1, 2]}) | {"trainer": name, "fixed": {}})
         (check,) = trainer_checks(registry.of_kind("trainer")[name])
-        assert message in check.problem()
+        assert message in check.outcome().why
     file.write_text(text)
     with pytest.raises(AblateError, match="is the name of a metric"):
         registry.load_file(file)
