@@ -129,7 +129,7 @@ def generation_of(
             used += FIRST_LEVEL
         spent = max(spent, used)
     level = next_level(spent)
-    if declared.final and not spent:
+    if declared.final and not spent and not known.any_result:
         level = LEVEL
     if not level:
         standings = {row: _after_final(one) for row, one in standings.items()}
@@ -165,6 +165,14 @@ class _Known:
         self._hashes = set[str]()
         for row in (declared.reference, *declared.rows):
             self._hashes.update(row.trials.values())
+
+    @property
+    def any_result(self) -> bool:
+        """Whether any declared trial had a result. With a single seed, too, the row that
+        looks best can be chosen.
+        """
+        rows = (self._reference, *self._declared.rows)
+        return any(self._known_seeds(row) for row in rows)
 
     @property
     def row_0_is_known(self) -> bool:

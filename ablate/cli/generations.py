@@ -56,6 +56,11 @@ def generation_lines(shown: Preview) -> list[str]:
             "`primary` has no effect: it counts only in the first study that compares"
             " these rows."
         )
+    if plan.space.seeds.final and tested and not generation.final:
+        lines.append(
+            f"`final` has no effect: results were known, so {percent(generation.level)} is"
+            " the level of this study."
+        )
     if plan.space.strategy is None:
         for standing, why in EXPLORATORY.items():
             if by_standing[standing]:

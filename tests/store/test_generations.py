@@ -472,6 +472,13 @@ def test_seeds_that_become_final_after_results_do_not_gain(desk: Desk) -> None:
     assert level(study) == pytest.approx(0.005)
 
 
+def test_final_seeds_after_a_pilot_have_the_first_level(desk: Desk) -> None:
+    """With a single seed, too, the rows that look best can be chosen."""
+    desk.run(with_seeds("1"))
+    assert "`final` has no effect" in lines(desk, FINAL)
+    assert level(desk.run(FINAL)) == pytest.approx(0.04)
+
+
 def test_verdicts_are_taken_when_all_trials_have_ended(desk: Desk) -> None:
     """Otherwise a run could be stopped when it looks well."""
     study = desk.run(TEXT, most=28)
