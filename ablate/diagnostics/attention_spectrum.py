@@ -11,21 +11,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Returns the norms of the rows of F A F^-1, averaged over heads; (batch, n).
+def response(layer: Layer) -> Tensor | None:
+    """Returns the norms of the rows of F A F^-1; (batch, heads, n).
 
-    F is the Fourier matrix over tokens.
+    F is the Fourier matrix over tokens. None if the layer has no square attention.
     """
     import torch
 
-    if (
-        layer.attention is None
-        or layer.attention[1].weights.shape[-1] != layer.attention[1].weights.shape[-2]
-    ):
-        return {}
-    weights = layer.attention[1].weights.float()
-    response = torch.fft.fft(torch.fft.ifft(weights, dim=-1), dim=-2)
-    return {"": response.abs().square().sum(-1).sqrt().mean(1)}
+    if layer.attention is None:
+        return None
+    weights = layer.attention[1].weights
+    if weights.shape[-1] != weights.shape[-2]:
+        return None
+    weights = weights.float()
+    spectrum = torch.fft.fft(torch.fft.ifft(weights, dim=-1), dim=-2)
+    norms: Tensor = spectrum.abs().square().sum(-1).sqrt()
+    return norms
+
+
+def measure(layer: Layer) -> Mapping[str, Tensor]:
+    """Returns the response, averaged over heads; (batch, n)."""
+    norms = response(layer)
+    return {} if norms is None else {"": norms.mean(1)}
 
 
 DIAGNOSTIC = Diagnostic(

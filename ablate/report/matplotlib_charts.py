@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layers import Line, are_square
 from ablate.report.palette import (
     COLOURS,
     GREY,
@@ -523,7 +523,15 @@ def _images(
     title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
 ) -> ShownFigure:
     """Draws one row of panels per cell: its first, middle and last layer."""
+    import numpy as np
+    from matplotlib.colors import LogNorm, Normalize
+
     lines = _lines(drawn)
+    square = are_square(lines)
+    norm: Normalize = Normalize(-1, 1)
+    if not square:
+        values = [np.ravel(m) for line in lines for m in line.layers.values()]
+        norm = LogNorm(max(np.concatenate(values).min(), 1e-3), clip=True)
     figure = _figure(8, 2.6 * len(lines))
     figure.suptitle(escape.figure(title), fontsize=10)
     panels: list[Any] = []
@@ -536,8 +544,8 @@ def _images(
             place = figure.add_subplot(len(lines), 3, 3 * row + column + 1)
             image = place.imshow(
                 line.layers[layer],
-                vmin=-1,
-                vmax=1,
+                norm=norm,
+                aspect="equal" if square else "auto",
                 cmap="cividis",
                 interpolation="nearest",
             )

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layers import Line, are_square
 from ablate.report.palette import (
     COLOURS,
     GREY,
@@ -274,17 +274,20 @@ def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
     There is one panel per line of the table that has this layer.
     """
     having = [line for line in lines if layer in line.layers]
+    square = are_square(having)
     figure, places = _panels([line.label for line in having])
     for number, (line, place) in enumerate(zip(having, places, strict=True)):
         figure.add_heatmap(
-            **place, z=line.layers[layer], zmin=-1, zmax=1, colorscale=SCALE
-        )
-        figure.update_yaxes(
-            autorange="reversed",
-            scaleanchor=f"x{number + 1 if number else ''}",
-            constrain="domain",
             **place,
+            z=line.layers[layer],
+            zmin=-1 if square else 0,
+            zmax=1,
+            colorscale=SCALE,
         )
+        figure.update_yaxes(autorange="reversed", constrain="domain", **place)
+        if square:
+            anchor = f"x{number + 1 if number else ''}"
+            figure.update_yaxes(scaleanchor=anchor, **place)
         figure.update_xaxes(constrain="domain", **place)
     figure.update_xaxes(title=escape.plotly(axis))
     return figure

@@ -123,6 +123,32 @@ def by_name(found: tuple[Measurement, ...], name: str) -> list[Measurement]:
     return [taken for taken in found if taken.name == name]
 
 
+def test_the_spectrum_of_each_head() -> None:
+    weights = torch.stack((UNIFORM[0, 0], IDENTITY[0, 0]))[None]
+    spectra = of_weights("attention_spectra", weights)
+    expected = torch.stack((torch.eye(8)[0], torch.ones(8)))[None]
+    assert torch.allclose(spectra, expected, atol=1e-6)
+
+
+def test_learnt_scales_are_read_from_their_layers() -> None:
+    model = network(attnscale=True, featscale="text")
+    for layer in range(3):
+        edits = model.get_submodule(f"blocks.{layer}.attn.edits")
+        edits.weights[0].w.data = torch.tensor([1.0, 4.0]) * layer
+        edits.output[0].s.data.fill_(-layer)
+        edits.output[0].t.data.fill_(2 * layer)
+    found = measure(model, "vit", [images()], ["attention_scale", "feature_scale"])
+
+    def of(name: str) -> list[float | None]:
+        return [taken.value for taken in by_name(found, name)]
+
+    assert of("attention_scale") == [0, 2.5, 5]
+    assert of("attention_scale.least") == [0, 1, 2]
+    assert of("attention_scale.largest") == [0, 4, 8]
+    assert of("feature_scale.low") == [0, -1, -2]
+    assert of("feature_scale.high") == [0, 2, 4]
+
+
 def test_measured_smoothing_keeps_theorem_3s_bound() -> None:
     model = network()
     for parameter in model.parameters():
