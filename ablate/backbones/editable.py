@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from timm.layers.attention import Attention
 from timm.models.cait import TalkingHeadAttn
 from timm.models.pvt_v2 import Attention as ReducedAttention
@@ -116,6 +117,33 @@ def edit_windows(block: nn.Module, edit: nn.Module) -> None:
         block.image_edits = nn.ModuleList()
     assert isinstance(block, EditedWindows)
     block.image_edits.append(edit)
+
+
+class AveragesWithout:
+    """The part of a ViT that leaves added tokens out of the mean over its tokens."""
+
+    added: int
+    num_prefix_tokens: int
+
+    def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
+        prefix = self.num_prefix_tokens
+        kept = torch.cat((x[:, :prefix], x[:, prefix + self.added :]), dim=1)
+        pooled: Tensor = super().pool(kept, pool_type)  # type: ignore[misc]
+        return pooled
+
+
+_AVERAGING: dict[type[nn.Module], type[nn.Module]] = {}
+
+
+def leave_out_of_mean(model: nn.Module, added: int) -> None:
+    """Makes a ViT of timm leave out tokens that stand behind its prefix tokens."""
+    kind = type(model)
+    if kind not in _AVERAGING:
+        name = f"{AveragesWithout.__name__}{kind.__name__}"
+        _AVERAGING[kind] = type(name, (AveragesWithout, kind), {"__module__": __name__})
+    model.__class__ = _AVERAGING[kind]
+    made: Any = model
+    made.added = added
 
 
 class EditableReducedAttention(EditableAttention, ReducedAttention):

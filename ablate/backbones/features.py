@@ -166,7 +166,8 @@ class PlainMap(FeatureMaps):
 
     def maps(self, images: Tensor) -> list[Tensor]:
         vit: Any = self.backbone
-        tokens = vit.forward_features(images)[:, vit.num_prefix_tokens :]
+        prefix = vit.places[0].site.prefix
+        tokens = vit.forward_features(images)[:, prefix:]
         stride = self.strides[0]
         grid = (images.shape[-2] // stride, images.shape[-1] // stride)
         return [tokens.transpose(1, 2).unflatten(2, grid)]

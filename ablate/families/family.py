@@ -95,6 +95,8 @@ class Family:
             and the classifier.
         embedded: dotted name of the parameterless module whose output enters the first
             block, on families with equal tokens in all blocks.
+        leave_out: makes a model leave out so many tokens, which were added behind its
+            prefix tokens, where it takes the mean of its tokens; None if it takes none.
         last_norm: dotted name of the module whose output is the last layer's tokens.
         declared: whether the family's own name is a backbone too, whose numbers all
             come from `size` factors.
@@ -120,6 +122,7 @@ class Family:
     lacks: Mapping[BackbonePart, str] = field(default_factory=dict)
     before_head: str = "head_drop"
     embedded: str = "pos_drop"
+    leave_out: Callable[[nn.Module, int], None] | None = None
     last_norm: str = "norm"
     declared: bool = False
     rest: bool = False

@@ -236,6 +236,12 @@ def editable(attention: nn.Module) -> type[nn.Module]:
     return EditableViTAttention
 
 
+def leave_out(model: nn.Module, added: int) -> None:
+    from ablate.backbones.editable import leave_out_of_mean
+
+    leave_out_of_mean(model, added)
+
+
 def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
     from ablate.backbones.features import PlainMap
 
@@ -252,6 +258,7 @@ FAMILY = Family(
     blocks=blocks,
     algebra=Algebra,
     features=features,
+    leave_out=leave_out,
     editable=editable,
     sizes=frozenset(
         (

@@ -297,7 +297,6 @@ def _dimensions(
 
 def _add_tokens(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> int:
     """Adds tokens before the first block. Returns their number."""
-    network: Any = model
     number = 0
     for factor in _active(values):
         if factor.add_tokens is None:
@@ -308,9 +307,8 @@ def _add_tokens(model: nn.Module, family: Family, values: dict[str, ReadValues])
         module = AddedTokens(tokens, site.prefix + number)
         model.set_submodule(family.embedded, nn.Sequential(before, module))
         number += tokens.shape[1]
-        if hasattr(network, "num_prefix_tokens"):
-            # timm leaves out so many tokens when it averages the others.
-            network.num_prefix_tokens += tokens.shape[1]
+    if number and family.leave_out is not None:
+        family.leave_out(model, number)
     return number
 
 

@@ -132,6 +132,17 @@ def test_timm_has_the_same_registers() -> None:
     torch.testing.assert_close(model(x), theirs(x), rtol=0, atol=1e-12)
 
 
+def test_registers_are_left_out_of_a_mean() -> None:
+    model = vit(**SIZES, registers=3, size__pool="mean")
+    weights = weights_of(model, {"pos_drop.1.tokens": "reg_token"})
+    theirs = timms(
+        reg_tokens=3, no_embed_class=True, class_token=False, global_pool="avg"
+    )
+    theirs.load_state_dict(weights)
+    x = images()
+    torch.testing.assert_close(model(x), theirs(x), rtol=0, atol=1e-12)
+
+
 def test_timm_has_the_same_rms_norm() -> None:
     from timm.layers import RmsNorm
 

@@ -168,29 +168,3 @@ def test_b_16_of_mabvit_trains_with_half_the_batch_and_dropout(name: str) -> Non
     assert all(t.data.mean == t.data.std == (0.5, 0.5, 0.5) for t in trials(name)), (
         "AugReg's values are from -1 to 1"
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["patchdiv/table2", "patchdiv/table3"])
-def test_rows_of_patch_diversification_have_recipes_of_their_own(name: str) -> None:
-    found = trials(name)
-    assert {
-        (t.recipe.ema, t.recipe.min_lr, t.recipe.repeats, t.recipe.mixup) for t in found
-    } == {(0.99996, 1e-7, 1, 0.0)}
-    assert {
-        t.architecture.settings["drop.path"] for t in found if t.recipe.epochs == 400
-    } == {0.75}
-    assert {
-        t.architecture.settings["drop.path"] for t in found if t.recipe.epochs < 400
-    } == {0.5}
-    assert sum(t.recipe.epochs == 400 for t in found) == 2
-
-
-def test_large_pre_trained_networks_are_fine_tuned_by_their_command() -> None:
-    recipe = trials("patchdiv/table6")[0].recipe
-    assert (recipe.rate, recipe.weight_decay, recipe.epochs, recipe.rand_augment) == (
-        5e-5,
-        1e-8,
-        40,
-        "rand-n1-m1",
-    )
