@@ -74,6 +74,16 @@ PAIRS = [
     for factor in factors.catalogue().values()
 ]
 IDS = [f"{family.name}-{factor.name}" for family, factor in PAIRS]
+# Two families of different layouts; the others are proofs.
+OFTEN = ("vit", "swin")
+SHARED_PAIRS = [
+    pytest.param(
+        *pair,
+        id=name,
+        marks=() if pair[0].name in OFTEN else pytest.mark.proof,
+    )
+    for pair, name in zip(PAIRS, IDS, strict=True)
+]
 
 
 def architecture(family: str, **settings: Level) -> Architecture:
@@ -115,7 +125,7 @@ def test_the_tests_know_every_family_and_factor() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "factor"), PAIRS, ids=IDS)
+@pytest.mark.parametrize(("family", "factor"), SHARED_PAIRS)
 def test_a_factor_trains_and_costs_or_says_why_not(
     family: Family, factor: Factor
 ) -> None:

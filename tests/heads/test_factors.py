@@ -56,7 +56,17 @@ def plain_maps_of(family: str) -> torch.Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", sorted(factors.catalogue()))
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(
+            family,
+            id=family.name,
+            marks=() if family.name == "vit" else pytest.mark.proof,
+        )
+        for family in FAMILIES
+    ],
+)
 def test_a_factor_of_blocks_changes_what_a_head_sees(
     family: families.Family, factor: str
 ) -> None:
