@@ -202,7 +202,7 @@ def report(changes: Sequence[str], values: Vector, count: int) -> str:
         (
             f"The seed's share of the variance of a training is {share:.2f}, so pairing"
             f" by seed leaves {100 * (1 - share):.0f} % of the variance of a difference"
-            " ([statistics.md](../statistics.md#pairing))."
+            " ([statistics.md](../statistics.md#noise-and-tests))."
         ),
         "",
         f"Command: `make agreement WRITE=1`, {machine_text()}.",

@@ -28,6 +28,8 @@ LONGEST_WORD = 40
 LONGEST_LINE = 72
 # The least width of a table, even in a narrower terminal.
 LEAST_ROOM = 40
+# The most characters of a title. Rich takes seconds for one of a megabyte.
+LONGEST_TITLE = 5_000
 
 
 class Format(StrEnum):
@@ -74,9 +76,12 @@ def show(grid: Table, form: str) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     # Rich prints nothing into less.
     console.width = max(console.width, LEAST_ROOM)
-    for number, places in enumerate(_blocks(grid, console.width)):
-        title = grid.title if number == 0 else ""
+    title = grid.title
+    if len(title) > LONGEST_TITLE:
+        title = f"{title[:LONGEST_TITLE]} ..."
+    for places in _blocks(grid, console.width):
         console.print(_block(grid, places, title, console.width))
+        title = ""
     for note in grid.notes_with_bold if sys.stdout.isatty() else grid.notes:
         console.print(_shown(note, "dim"), soft_wrap=True)
 

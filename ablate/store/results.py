@@ -36,6 +36,8 @@ from ablate.store.tables import (
 from ablate.store.trials import final_metric
 
 COSTS = tuple(field.name for field in fields(Cost))
+# What a study always has.
+NEEDED = ("created_at", "generation", "level", "metric", "direction")
 
 
 class _Ended(NamedTuple):
@@ -59,6 +61,7 @@ def read_results(
     """
     read = {} if read is None else read
     name = study["name"]
+    check_complete(name, "the study", [itemgetter(*NEEDED)(study)])
     mine = cells.c.study_id == study["id"]
     rows = (
         connection.execute(

@@ -22,6 +22,7 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
+from ablate.store.migrations import OLDEST
 from ablate.store.notes import notes_file
 from ablate.store.reader import Reader
 from tests.benchmarks import load
@@ -616,7 +617,7 @@ def test_stores_that_cannot_be_read_have_a_helpful_page(
     elif how == "older":
         with sqlite3.connect(finished.url) as source, sqlite3.connect(file) as target:
             source.backup(target)
-            target.execute("UPDATE alembic_version SET version_num = '0002'")
+            target.execute(f"UPDATE alembic_version SET version_num = '{OLDEST}'")
     with serving.served(Options(runs=tmp_path)) as (address, _):
         serving.sign_in(page.context, address)
         page.goto(address)
