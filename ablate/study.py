@@ -331,6 +331,7 @@ class Study:
         rows: Sequence[int] | None = None,
         metric: str = "",
         cost: str = "flops",
+        published: bool = False,
         interactive: bool = False,
     ) -> Any:
         """Returns a figure of the study, which a notebook shows.
@@ -339,11 +340,13 @@ class Study:
 
         Args:
             of: effects, factors, interactions, contributions, pareto, curves,
-                importance or parallel.
-            rows: for curves: the rows to draw; by default all.
-            metric: for curves: one of the study's metrics; by default that of the
-                study.
+                differences, importance or parallel.
+            rows: for curves and differences: the rows to draw; by default all.
+            metric: for curves and differences: one of the study's metrics; by default
+                that of the study.
             cost: for pareto: flops, params or activations.
+            published: for pareto: also draw the values that the study's published
+                table prints.
             interactive: return a figure of Plotly instead of one of matplotlib.
 
         Raises:
@@ -353,7 +356,7 @@ class Study:
         """
         from ablate.study_charts import chart
 
-        made = chart(self, of, rows=rows, metric=metric, cost=cost)
+        made = chart(self, of, rows=rows, metric=metric, cost=cost, published=published)
         if interactive:
             from ablate.report.plotly_charts import draw
 

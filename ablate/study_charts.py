@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Space, StudyResults
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates
-from ablate.report.curves import curves_chart, curves_of
+from ablate.report.curves import Curves, curves_chart, curves_of, differences_chart
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.tables import Table
@@ -23,9 +22,12 @@ KINDS = (
     "contributions",
     "pareto",
     "curves",
+    "differences",
     "importance",
     "parallel",
 )
+# Those of which single rows can be drawn.
+BY_EPOCH = ("curves", "differences")
 POOLED = ("factors", "interactions", "contributions")
 
 
@@ -48,6 +50,8 @@ class Drawable(Protocol):
 
     def pareto(self, objectives: Sequence[str]) -> Table: ...
 
+    def published(self) -> dict[int, float]: ...
+
 
 def chart(
     study: Drawable,
@@ -56,15 +60,17 @@ def chart(
     rows: Sequence[int] | None = None,
     metric: str = "",
     cost: str = "flops",
+    published: bool = False,
 ) -> Chart | Coordinates:
     """Returns one chart of a study.
 
     Args:
         of: one of `KINDS`.
-        rows: for curves: the rows to draw; by default all.
-        metric: for curves: one of the study's metrics; by default the one by which
+        rows: for curves and differences: the rows to draw; by default all.
+        metric: for curves and differences: one of the study's metrics; by default the one by which
             it compares.
         cost: for pareto: the cost on the x axis.
+        published: for pareto: also draw the values that the paper prints.
 
     Raises:
         UnknownName: there is no such chart.
@@ -78,7 +84,8 @@ def chart(
 
     def front() -> Chart:
         found = study.pareto([f"{results.metric.name}={direction}", f"{cost}=min"])
-        return charts.pareto_chart(results, found.data, cost)
+        printed = study.published() if published else None
+        return charts.pareto_chart(results, found.data, cost, printed)
 
     def terms(
         find: Callable[[Factorial], list[Term]], title: str
@@ -107,6 +114,9 @@ def chart(
         "curves": lambda: curves_chart(
             results, curves(study), metric or results.metric.name, rows
         ),
+        "differences": lambda: differences_chart(
+            results, curves(study), metric or results.metric.name, rows
+        ),
         "importance": lambda: charts.importance_chart(
             results, study.effects_table("importance").data
         ),
@@ -115,14 +125,12 @@ def chart(
     return made[of]()
 
 
-def curves(study: Drawable) -> dict[int, list[Any]]:
-    """Returns the epochs of each row's trials."""
+def curves(study: Drawable) -> Curves:
+    """Returns the epochs of the trials by row and seed."""
     with Reader(study.store) as reader:
-        cells: dict[int, list[str]] = {}
-        for trial in reader.trials(study.name):
-            cells.setdefault(trial["row"], []).append(trial["trial"])
-        known = reader.known(itertools.chain.from_iterable(cells.values()))
-    return curves_of(cells, known)
+        trials = reader.trials(study.name)
+        known = reader.known(trial["trial"] for trial in trials)
+    return curves_of(trials, known)
 
 
 def averages(study: Drawable) -> bool:

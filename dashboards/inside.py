@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import streamlit as st
@@ -31,25 +32,24 @@ def show(name: str, lines: Sequence[Line]) -> None:
     """Numbers as lines over layers; vectors and matrices as one panel per line."""
     first = next(iter(lines[0].layers.values()))
     drawn = lines[:MOST_PANELS]
-    try:
-        axis = diagnostics.find(name.partition(".")[0]).axis
-    except UnknownName:
-        axis = ""  # of a plugin that is not here
+    axis, colours = "", "panel"
+    # That of a plugin may not be here.
+    with contextlib.suppress(UnknownName):
+        diagnostic = diagnostics.find(name.partition(".")[0])
+        axis, colours = diagnostic.axis, diagnostic.colours
     if not isinstance(first, list):
         st.plotly_chart(draw(layers_chart(name, name.replace("_", " "), lines)))
         return
     if not isinstance(first[0], list):
         st.plotly_chart(draw_vectors(axis, drawn))
-        st.caption(
-            "One line per layer, from dark (first) to light (last); logarithmic scale."
-        )
+        st.caption("One line per layer, from dark (first) to light (last).")
     else:
         layers = sorted({layer for line in drawn for layer in line.layers})
         if len(layers) > 1:
             layer = st.select_slider("Layer", layers, value=layers[-1], key="layer")
         else:
             layer = layers[0]
-        st.plotly_chart(draw_matrices(axis, drawn, layer))
+        st.plotly_chart(draw_matrices(axis, colours, drawn, layer))
     if len(lines) > MOST_PANELS:
         st.caption(
             f"The first {MOST_PANELS} of {len(lines)} rows; use the filter to see"

@@ -16,9 +16,9 @@ import streamlit as st
 
 from ablate import study_charts
 from ablate.errors import StoreError
-from ablate.records import Epoch, Known, Space, StudyResults
+from ablate.records import Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates
-from ablate.report.curves import curves_of
+from ablate.report.curves import Curves, curves_of
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import mean_of
@@ -225,14 +225,9 @@ def put_note(study: str, trial: str, note: Note) -> None:
     Notes(NOTES).put(study, trial, note)
 
 
-def curves(name: str, rows: Sequence[int]) -> Mapping[int, Sequence[Sequence[Epoch]]]:
+def curves(name: str, rows: Sequence[int]) -> Curves:
     """Learning curves of some rows of a study."""
-    wanted: dict[int, list[str]] = {}
-    for trial in trials(name):
-        if trial["row"] in rows:
-            wanted.setdefault(trial["row"], []).append(trial["trial"])
+    shown = [trial for trial in trials(name) if trial["row"] in rows]
     with Reader(URL) as reader:
-        known: Mapping[str, Known] = reader.known(
-            key for keys in wanted.values() for key in keys
-        )
-    return curves_of(wanted, known)
+        known: Mapping[str, Known] = reader.known(trial["trial"] for trial in shown)
+    return curves_of(shown, known)

@@ -268,6 +268,7 @@ class Drawn(StrEnum):
     contributions = "contributions"
     pareto = "pareto"
     curves = "curves"
+    differences = "differences"
     importance = "importance"
     parallel = "parallel"
 
@@ -294,8 +295,8 @@ def plot(
         typer.Option(
             "--row",
             help=(
-                "For curves and diagnostics: a row of the table; repeatable. [default:"
-                " all]"
+                "For curves, differences and diagnostics: a row of the table; repeatable."
+                " [default: all]"
             ),
         ),
     ] = None,
@@ -303,12 +304,21 @@ def plot(
         str,
         typer.Option(
             "--metric",
-            help="For curves: one of the study's metrics. [default: that of the study]",
+            help="For curves and differences: one of the study's metrics. [default: that"
+            " of the study]",
         ),
     ] = "",
     cost: Annotated[
         str, typer.Option("--cost", help="For pareto: flops, params or activations.")
     ] = "flops",
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published",
+            help="For pareto: draw the paper's values too, if the study names the"
+            " published table.",
+        ),
+    ] = False,
     width: Annotated[
         float | None,
         typer.Option(
@@ -328,8 +338,8 @@ def plot(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Draw effects, interactions, the Pareto front, learning curves, importance,
-    parallel coordinates, or a diagnostic by layer.
+    """Draw effects, interactions, the Pareto front, learning curves and their
+    differences from row 0, importance, parallel coordinates, or a diagnostic by layer.
     """
     from ablate.cli.verb_output import drawn, drawn_layers
 
@@ -352,6 +362,7 @@ def plot(
             rows=rows,
             metric=metric,
             cost=cost,
+            published=published,
             width=width,
             title=title,
             url=url_of(store, runs),

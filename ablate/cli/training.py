@@ -292,8 +292,8 @@ def diagnose(
         typer.Option(
             "--name",
             help=(
-                "A diagnostic; repeatable. [default: all but token_similarity and"
-                " lipschitz]"
+                "A diagnostic; repeatable. [default: all but lipschitz and those that"
+                " are matrices]"
             ),
         ),
     ] = None,

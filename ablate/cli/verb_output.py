@@ -312,6 +312,7 @@ def drawn(
     rows: list[int] | None,
     metric: str,
     cost: str,
+    published: bool,
     width: float | None,
     title: bool,
     url: str,
@@ -324,26 +325,29 @@ def drawn(
         save_chart,
     )
     from ablate.study import Study
-    from ablate.study_charts import chart
+    from ablate.study_charts import BY_EPOCH, chart
 
     ending_of(to, (*FORMS, "html"))
     _check_option(
-        "--cost", cost, ("flops", "params", "activations"), reader="pareto", of=of
+        "--cost", cost, ("flops", "params", "activations"), readers=("pareto",), of=of
     )
-    if rows and of != "curves":
+    if rows and of not in BY_EPOCH:
         raise AblateError(
-            f"--row goes with --of curves or --diagnostic, not with --of {of}"
+            f"--row goes with --of {' or '.join(BY_EPOCH)} or --diagnostic, not with"
+            f" --of {of}"
         )
+    if published and of != "pareto":
+        raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
     curves = [one.name for one in results.results().metrics]
-    _check_option("--metric", metric, curves, reader="curves", of=of)
+    _check_option("--metric", metric, curves, readers=BY_EPOCH, of=of)
     missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:
         raise AblateError(
             f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
             f" {advice.command('table', study)}"
         )
-    made = chart(results, of, rows=rows, metric=metric, cost=cost)
+    made = chart(results, of, rows=rows, metric=metric, cost=cost, published=published)
     save_chart(to, made, FigureStyle(width=width, title=title))
 
 
@@ -390,15 +394,15 @@ def checked() -> tuple[Table, int]:
 
 
 def _check_option(
-    option: str, value: str, allowed: Sequence[str], *, reader: str, of: str
+    option: str, value: str, allowed: Sequence[str], *, readers: Sequence[str], of: str
 ) -> None:
     """Raises if an option has an unknown value, or if the figure does not read it."""
     if value and value not in allowed:
         raise UnknownName(unknown(option, value, allowed))
     # `flops` is the default of --cost, so it need not have been typed.
-    if value not in ("", "flops") and of != reader:
+    if value not in ("", "flops") and of not in readers:
         raise AblateError(
-            f"{option} {value} goes with --of {reader}, not with --of {of}"
+            f"{option} {value} goes with --of {' or '.join(readers)}, not with --of {of}"
         )
 
 
@@ -435,6 +439,4 @@ def drawn_layers(
             " the rows are in:"
             f" {advice.command('table', study)}"
         )
-    save_layers(
-        to, f"{study}: {record.name.replace('_', ' ')}", record.axis, record.form, shown
-    )
+    save_layers(to, f"{study}: {record.name.replace('_', ' ')}", record, shown)

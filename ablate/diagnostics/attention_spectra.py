@@ -26,4 +26,5 @@ DIAGNOSTIC = Diagnostic(
     axis="frequency",
     measure=measure,
     form="matrix",
+    colours="logarithm",
 )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ablate.layers.attention import EditableAttention, Seen
 
 Form = Literal["number", "vector", "matrix"]
+Colours = Literal["cosines", "logarithm", "panel"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Layer:
         attention: the module and what its call computed; None if the block has no
             attention to observe. Swin's batch is over windows.
         ffn: the feed-forward network and its input, (batch, n, width).
+        grid: height and width of the grid of tokens; n is their product.
     """
 
     tokens: Tensor
     attention: tuple[EditableAttention, Seen] | None
     ffn: tuple[nn.Module, Tensor] | None
+    grid: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,9 @@ class Diagnostic:
         source: paper and place.
         form: a number per layer, a vector or a matrix.
         axis: the label of a plot's axis.
+        colours: of matrices. `cosines`: from -1 to 1. `logarithm`: one logarithmic
+            scale for all layers. `panel`: from the least to the largest value of each
+            layer.
         requires: a package that it needs and that is not a dependency of this one.
         measure: returns the values of one layer by the ending of their name (`""` for
             the diagnostic's own name), each with one entry per image (or window) in its
@@ -55,5 +61,6 @@ class Diagnostic:
     axis: str
     measure: Callable[[Layer], Mapping[str, Tensor]]
     form: Form = "number"
+    colours: Colours = "cosines"
     requires: str = ""
     revision: int | str | None = None

@@ -122,8 +122,13 @@ class _Eye:
         """Returns the layers for a batch of images."""
         self._model(images)
         return [
-            Layer(self._tokens[i], self._seen.get(i), self._ffn.get(i))
-            for i in range(len(self._places))
+            Layer(
+                tokens=self._tokens[index],
+                attention=self._seen.get(index),
+                ffn=self._ffn.get(index),
+                grid=place.site.grid,
+            )
+            for index, place in enumerate(self._places)
         ]
 
     def _leave(

@@ -55,14 +55,16 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
             "the factors ffn.* work only on a feed-forward network with GELU and without"
             f" a norm inside; that of this backbone has {own}"
         )
-    act: nn.Module = ACTIVATIONS[str(values["activation"])]()
+    activation = str(values["activation"])
     if values["form"] == "sum":
         if count > 1:
             raise Infeasible(
                 "with ffn.form = sum, ffn.agelu must be 0 (plain activations) or 1"
                 f" (AGeLUs), not {count}"
             )
+        act = ACTIVATIONS[activation](site.width)
         return SummedActivations(site.width, site.hidden, act, arbitrary=bool(count))
+    act = ACTIVATIONS[activation](site.hidden)
     # A block through which only prefix tokens pass has no grid to convolve.
     kernel = values["kernel"] if site.grid != (0, 0) else "none"
     fc1 = linear(original.get_submodule("fc1"))
@@ -121,10 +123,11 @@ FACTOR = Factor(
         ),
         Parameter(
             name="activation",
-            allowed=OneOf(("gelu", "softplus", "elu", "swish")),
+            allowed=OneOf(("gelu", "softplus", "elu", "swish", "rprelu")),
             default="gelu",
-            about="base activation",
-            typical=("softplus", "elu", "swish"),
+            about="base activation; rprelu has a learnt turning point and slope for each"
+            " channel",
+            typical=("softplus", "elu", "swish", "rprelu"),
         ),
         Parameter(
             name="kernel",

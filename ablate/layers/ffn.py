@@ -5,7 +5,7 @@ See iffn, sections 4.1 and 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import torch
@@ -15,12 +15,35 @@ from torch.utils.checkpoint import checkpoint
 
 from ablate.layers.layout import OnGrid
 
-# Base activations of iffn, Table 3.
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "gelu": nn.GELU,
-    "softplus": nn.Softplus,
-    "elu": nn.ELU,
-    "swish": nn.SiLU,
+
+class RPReLU(nn.Module):
+    """A leaky ReLU whose turning point and slope are learnt for each channel.
+
+    `x - gamma + zeta` where x > gamma, else `beta (x - gamma) + zeta` (Liu et al. 2020,
+    ReActNet, equation 4). It starts as a PReLU: gamma and zeta are 0, beta is 0.25.
+
+    Shape:
+        input and output (..., width).
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.zeros(width))
+        self.zeta = nn.Parameter(torch.zeros(width))
+        self.beta = nn.Parameter(torch.full((width,), 0.25))
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved = x - self.gamma
+        return torch.where(moved > 0, moved, self.beta * moved) + self.zeta
+
+
+# The activations of iffn, Table 3 and Figure 3.
+ACTIVATIONS: dict[str, Callable[[int], nn.Module]] = {
+    "gelu": lambda width: nn.GELU(),
+    "softplus": lambda width: nn.Softplus(),
+    "elu": lambda width: nn.ELU(),
+    "swish": lambda width: nn.SiLU(),
+    "rprelu": RPReLU,
 }
 
 

@@ -27,6 +27,7 @@ from ablate.report.wording import change_text
 MOST_SPREADS = 300
 # Up to this many points of a front are labelled.
 MOST_NAMED = 20
+PRINTED = "printed"
 
 
 @dataclass(frozen=True)
@@ -334,13 +335,17 @@ def _without(key: tuple[Level, ...], *places: int) -> tuple[Level, ...]:
 
 
 def pareto_chart(
-    results: StudyResults, rows: Sequence[Mapping[str, Any]], cost: str
+    results: StudyResults,
+    rows: Sequence[Mapping[str, Any]],
+    cost: str,
+    printed: Mapping[int, float] | None = None,
 ) -> Chart:
     """Draws every completed cell by cost and metric, and joins the front.
 
     Args:
         rows: the data of `pareto_table`.
         cost: the cost on the x axis.
+        printed: the values of a paper by row, drawn at the cost that is counted here.
     """
     cells = [
         cell
@@ -364,13 +369,28 @@ def pareto_chart(
         # rest.
         cloud = _with_details(cloud, dominated, results, rows)
     heading = "FLOPs" if cost == "flops" else cost
+    # The front is drawn last, above all others.
+    series = [cloud, _named_front(front, x_of, results, rows)]
+    note = "Bars: ± sd over seeds."
+    if printed is not None:
+        shown = [row for row in x_of if row in printed]
+        series.insert(
+            0,
+            Series(
+                name=PRINTED,
+                x=[x_of[row] for row in shown],
+                y=[printed[row] for row in shown],
+                keys=shown,
+                labels=[f"row {row}" for row in shown],
+            ),
+        )
+        note += f" {PRINTED}: the value of the paper, at the cost that is counted here."
     return Chart(
         title=results.question,
         x=f"{heading} ({unit.letter})",
         y=results.metric.title,
-        # The front is drawn last, above all others.
-        series=[cloud, _named_front(front, x_of, results, rows)],
-        note="Bars: ± sd over seeds.",
+        series=series,
+        note=note,
     )
 
 

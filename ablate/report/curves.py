@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ablate import advice
 from ablate.errors import AblateError
@@ -21,8 +22,8 @@ from ablate.report.summary import shown_levels
 from ablate.report.wording import change_text
 
 BANDS = "Bands: range over seeds."
-# The epochs of each trial, by row.
-Curves = Mapping[int, Sequence[Sequence[Epoch]]]
+# The epochs of each trial, by row and seed.
+Curves = Mapping[int, Mapping[int, Sequence[Epoch]]]
 
 
 def curves_chart(
@@ -37,7 +38,7 @@ def curves_chart(
     """Draws learning curves: mean over trials by epoch, with their range.
 
     Args:
-        curves: the epochs of each trial, by row.
+        curves: the epochs of each trial, by row and seed.
         metric: the name of one of the study's metrics.
         rows: the rows to draw; all if None.
         by: a factor of which each level is one line, over the trials of all rows that
@@ -50,14 +51,16 @@ def curves_chart(
     chosen = curves.keys() if rows is None else set(rows)
     drawn = [cell for cell in results.cells if cell.index in chosen]
     grouped = _by_level(results, drawn, by) if by else _by_row(results, drawn)
-    titles = {one.name: one.title for one in results.metrics}
     series = []
     for name, cells in grouped.items():
         trials = [
-            epochs for cell in cells for epochs in curves.get(cell.index, ()) if epochs
+            _points(epochs, metric, smoothing)
+            for cell in cells
+            for epochs in curves.get(cell.index, {}).values()
+            if epochs
         ]
         if trials:
-            series.append(_curve(name, cells[0].index, trials, metric, smoothing))
+            series.append(_curve(name, cells[0].index, trials))
     if not series:
         raise AblateError(
             f"{results.name} has no epoch to draw yet; go on with:"
@@ -69,11 +72,68 @@ def curves_chart(
     return Chart(
         title=results.question,
         x="epoch",
-        y=titles.get(metric, metric),
+        y=_title(results, metric),
         series=series,
         form="lines",
         note=note,
     )
+
+
+def differences_chart(
+    results: StudyResults,
+    curves: Curves,
+    metric: str,
+    rows: Iterable[int] | None = None,
+) -> Chart:
+    """Draws by how much rows differ from row 0 after each epoch, paired by seed.
+
+    Args:
+        curves: the epochs of each trial, by row and seed.
+        metric: the name of one of the study's metrics.
+        rows: the rows to draw; all if None.
+
+    Raises:
+        AblateError: no seed has an epoch in row 0 and in one of the rows.
+    """
+    chosen = curves.keys() if rows is None else set(rows)
+    reference = curves.get(0, {})
+    series = []
+    for cell in results.cells:
+        if cell.index == 0 or cell.index not in chosen:
+            continue
+        trials = []
+        for seed, epochs in curves.get(cell.index, {}).items():
+            mine = _points(epochs, metric)
+            base = _points(reference.get(seed, ()), metric)
+            trials.append(
+                {
+                    number: mine[number] - base[number]
+                    for number in mine
+                    if number in base
+                }
+            )
+        if any(trials):
+            name = f"{cell.index}: {label(results, cell)}"
+            series.append(_curve(name, cell.index, trials))
+    if not series:
+        raise AblateError(
+            f"{results.name} has no seed yet with an epoch in row 0 and in a row to"
+            f" compare; go on with: {advice.command('resume', results.name)}"
+        )
+    return Chart(
+        title=results.question,
+        x="epoch",
+        y=f"Δ {_title(results, metric)}",
+        series=series,
+        form="lines",
+        zero=True,
+        note=f"Differences from row 0, paired by seed. {BANDS}",
+    )
+
+
+def _title(results: StudyResults, metric: str) -> str:
+    titles = {known.name: known.title for known in results.metrics}
+    return titles.get(metric, metric)
 
 
 def _by_row(
@@ -103,21 +163,22 @@ def _by_level(
     return named
 
 
-def _curve(
-    name: str,
-    row: int,
-    trials: Sequence[Sequence[Epoch]],
-    metric: str,
-    smoothing: float,
-) -> Series:
+def _points(
+    epochs: Sequence[Epoch], metric: str, smoothing: float = 0.0
+) -> dict[int, float]:
+    """Returns the values of one trial by the number of the epoch."""
+    # An older trial may lack a metric that was added later.
+    measured = [epoch for epoch in epochs if metric in epoch.metrics]
+    values = smoothed([epoch.metrics[metric] for epoch in measured], smoothing)
+    return {epoch.number: value for epoch, value in zip(measured, values, strict=True)}
+
+
+def _curve(name: str, row: int, trials: Sequence[Mapping[int, float]]) -> Series:
     """Returns the mean over trials by epoch, with their range."""
     by_epoch: dict[int, list[float]] = {}
-    for epochs in trials:
-        # An older trial may lack a metric that was added later.
-        known = [epoch for epoch in epochs if metric in epoch.metrics]
-        values = smoothed([epoch.metrics[metric] for epoch in known], smoothing)
-        for epoch, value in zip(known, values, strict=True):
-            by_epoch.setdefault(epoch.number, []).append(value)
+    for points in trials:
+        for number, value in points.items():
+            by_epoch.setdefault(number, []).append(value)
     numbers = sorted(by_epoch)
     values_of = [by_epoch[number] for number in numbers]
     return Series(
@@ -152,15 +213,21 @@ def smoothed(values: Sequence[float], weight: float) -> list[float]:
 
 
 def curves_of(
-    cells: Mapping[int, Sequence[str]], known: Mapping[str, Known]
-) -> dict[int, list[Sequence[Epoch]]]:
-    """Returns the epochs of the trials by row.
+    study: Iterable[Mapping[str, Any]], known: Mapping[str, Known]
+) -> dict[int, dict[int, Sequence[Epoch]]]:
+    """Returns the epochs of trials by row and seed.
 
     Diverged and failed trials are left out, as they would distort the mean.
+
+    Args:
+        study: the row, the seed and the hash (`trial`) of each trial.
+        known: what is stored of trials, by hash.
     """
     kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
-    curves: dict[int, list[Sequence[Epoch]]] = {}
-    for row, keys in cells.items():
-        trials = [known[key] for key in keys if key in known]
-        curves[row] = [trial.epochs for trial in trials if trial.status in kept]
+    curves: dict[int, dict[int, Sequence[Epoch]]] = {}
+    for trial in study:
+        by_seed = curves.setdefault(trial["row"], {})
+        stored = known.get(trial["trial"])
+        if stored is not None and stored.status in kept:
+            by_seed[trial["seed"]] = stored.epochs
     return curves

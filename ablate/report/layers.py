@@ -29,11 +29,6 @@ class Line:
     layers: Mapping[int, Any]
 
 
-def are_square(drawn: Sequence[Line]) -> bool:
-    """Whether matrices are square: cosines of tokens. Others are rows by heads."""
-    return all(len(m) == len(m[0]) for line in drawn for m in line.layers.values())
-
-
 def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line]:
     """Returns one line per cell that has the diagnostic, in the order of the table."""
     labels = {cell.index: _label(results, shown_levels(cell)) for cell in results.cells}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.layers import Line, are_square
+from ablate.report.layers import Line
 from ablate.report.palette import (
     COLOURS,
     GREY,
@@ -31,6 +31,7 @@ from ablate.report.row_labels import write_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ablate.diagnostics import Diagnostic
     from ablate.report.shown_figure import ShownFigure
 
 FORMS = ("svg", "png", "pdf")
@@ -78,8 +79,7 @@ PLAIN = FigureStyle()
 def save_layers(
     file: Path,
     title: str,
-    axis: str,
-    form: str,
+    diagnostic: Diagnostic,
     drawn: Sequence[tuple[str, Sequence[Line]]],
 ) -> None:
     """Draws one diagnostic to a file.
@@ -88,7 +88,6 @@ def save_layers(
     matrices are images.
 
     Args:
-        form: number, vector or matrix.
         drawn: lines by the name of the diagnostic; a second diagnostic (a bound) is
             dashed.
 
@@ -98,9 +97,13 @@ def save_layers(
     from ablate.report.shown_figure import own_settings
 
     ending = ending_of(file, FORMS)
-    draw = {"number": _over_layers, "vector": _over_entries, "matrix": _images}[form]
     with own_settings():
-        figure = draw(title, axis, drawn)
+        if diagnostic.form == "matrix":
+            figure = _images(title, diagnostic, drawn)
+        elif diagnostic.form == "vector":
+            figure = _over_entries(title, diagnostic.axis, drawn)
+        else:
+            figure = _over_layers(title, diagnostic.axis, drawn)
     _save(figure, file, ending)
 
 
@@ -513,23 +516,25 @@ def _over_entries(
                 color=str(shade),
                 label=f"layer {layer}" if rank in (0, len(line.layers) - 1) else None,
             )
-        place.set(xlabel=escape.figure(axis), yscale="log")
+        positive = all(min(values) > 0 for values in line.layers.values())
+        place.set(xlabel=escape.figure(axis), yscale="log" if positive else "linear")
         place.set_title(escape.figure(line.label), fontsize=8)
         place.legend(fontsize=7)
     return figure
 
 
 def _images(
-    title: str, axis: str, drawn: Sequence[tuple[str, Sequence[Line]]]
+    title: str, diagnostic: Diagnostic, drawn: Sequence[tuple[str, Sequence[Line]]]
 ) -> ShownFigure:
     """Draws one row of panels per cell: its first, middle and last layer."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
     lines = _lines(drawn)
-    square = are_square(lines)
-    norm: Normalize = Normalize(-1, 1)
-    if not square:
+    norm: Normalize | None = None
+    if diagnostic.colours == "cosines":
+        norm = Normalize(-1, 1)
+    elif diagnostic.colours == "logarithm":
         values = [np.ravel(m) for line in lines for m in line.layers.values()]
         norm = LogNorm(max(np.concatenate(values).min(), 1e-3), clip=True)
     figure = _figure(8, 2.6 * len(lines))
@@ -545,12 +550,14 @@ def _images(
             image = place.imshow(
                 line.layers[layer],
                 norm=norm,
-                aspect="equal" if square else "auto",
+                aspect="auto" if diagnostic.colours == "logarithm" else "equal",
                 cmap="cividis",
                 interpolation="nearest",
             )
             place.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
-            place.set(xticks=[], yticks=[], xlabel=escape.figure(axis))
+            place.set(xticks=[], yticks=[], xlabel=escape.figure(diagnostic.axis))
             panels.append(place)
-    figure.colorbar(image, ax=panels, shrink=0.8)
+    # Panels with a scale of their own have no common bar of colours.
+    if norm is not None:
+        figure.colorbar(image, ax=panels, shrink=0.8)
     return figure

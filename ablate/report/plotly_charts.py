@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
-from ablate.report.layers import Line, are_square
+from ablate.report.layers import Line
 from ablate.report.palette import (
     COLOURS,
     GREY,
@@ -264,28 +264,30 @@ def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
                 showlegend=False,
             )
     figure.update_xaxes(title=escape.plotly(axis))
-    figure.update_yaxes(type="log", dtick=1)
+    if all(min(values) > 0 for line in lines for values in line.layers.values()):
+        figure.update_yaxes(type="log", dtick=1)
     return figure
 
 
-def draw_matrices(axis: str, lines: Sequence[Line], layer: int) -> Any:
+def draw_matrices(axis: str, colours: str, lines: Sequence[Line], layer: int) -> Any:
     """Draws a diagnostic with one matrix per layer, for one layer.
 
     There is one panel per line of the table that has this layer.
     """
     having = [line for line in lines if layer in line.layers]
-    square = are_square(having)
+    limits: dict[str, Any] = {"showscale": False}
+    if colours != "panel":
+        limits = {"zmin": -1 if colours == "cosines" else 0, "zmax": 1}
     figure, places = _panels([line.label for line in having])
     for number, (line, place) in enumerate(zip(having, places, strict=True)):
         figure.add_heatmap(
             **place,
             z=line.layers[layer],
-            zmin=-1 if square else 0,
-            zmax=1,
+            **limits,
             colorscale=SCALE,
         )
         figure.update_yaxes(autorange="reversed", constrain="domain", **place)
-        if square:
+        if colours != "logarithm":
             anchor = f"x{number + 1 if number else ''}"
             figure.update_yaxes(scaleanchor=anchor, **place)
         figure.update_xaxes(constrain="domain", **place)

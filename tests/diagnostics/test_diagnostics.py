@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ablate import diagnostics
@@ -101,6 +102,52 @@ def test_the_spectrum_is_that_of_explicit_fourier_matrices() -> None:
         np.linalg.norm(response, axis=1),
         atol=1e-6,
     )
+
+
+def test_the_map_of_attention_lies_on_the_image() -> None:
+    """A class token that attends to patch (1, 2) of a grid of 2 x 3 alone."""
+    weights = torch.full((1, 2, 7, 7), 1 / 7)
+    weights[:, :, 0] = torch.eye(7)[1 + 3 + 2]
+    seen = Seen(
+        source=torch.zeros(1), logits=weights, weights=weights, output=torch.zeros(1)
+    )
+    layer = Layer(torch.zeros(1, 6, 1), (nn.Module(), seen), None, grid=(2, 3))
+    (drawn,) = diagnostics.find("attention_map").measure(layer)[""]
+    assert drawn.tolist() == [[0, 0, 0], [0, 0, 1]]
+    # Without a class token it is the mean over the patches.
+    layer = Layer(torch.zeros(1, 7, 1), (nn.Module(), seen), None, grid=(7, 1))
+    (drawn,) = diagnostics.find("attention_map").measure(layer)[""]
+    assert torch.allclose(drawn.flatten(), weights[0, 0].mean(0))
+    # Windows have no place on the image.
+    layer = Layer(torch.zeros(1, 6, 1), (nn.Module(), seen), None, grid=(4, 6))
+    assert diagnostics.find("attention_map").measure(layer) == {}
+
+
+def test_a_feature_map_has_channels_side_by_side() -> None:
+    tokens = torch.arange(6.0).unsqueeze(1) + 10 * torch.arange(8.0)
+    layer = Layer(tokens.unsqueeze(0), None, None, grid=(2, 3))
+    (drawn,) = diagnostics.find("feature_map").measure(layer)[""]
+    assert drawn.tolist() == [
+        [10 * channel + token for channel in range(4) for token in range(3)],
+        [10 * channel + token for channel in range(4) for token in range(3, 6)],
+    ]
+
+
+@pytest.mark.parametrize("activation", ["gelu", "softplus", "rprelu"])
+def test_the_shape_of_an_activation(activation: str) -> None:
+    inputs = torch.linspace(-3, 3, 25)
+    plain = {
+        "gelu": F.gelu(inputs),
+        "softplus": F.softplus(inputs),
+        "rprelu": F.leaky_relu(inputs, 0.25),
+    }[activation]
+    for settings in ({}, {"ffn.agelu": 2}):
+        model = network(**{"ffn.activation": activation, **settings})
+        taken = measure(model, "vit", [images()], ["activation_shape"])
+        shapes = [layer.values for layer in taken]
+        assert len(shapes) == 3
+        for shape in shapes:
+            assert shape == pytest.approx(plain.tolist(), abs=1e-4)
 
 
 def network(**settings: Level) -> nn.Module:

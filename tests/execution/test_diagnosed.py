@@ -27,8 +27,10 @@ from ablate.records import (
     Resources,
     Status,
 )
+from ablate.report.charts import Chart
 from ablate.store.reader import Reader
 from ablate.study import Study
+from ablate.study_charts import chart
 from tests.training.test_training import trial
 
 RunText = Callable[..., Outcome]
@@ -227,7 +229,13 @@ def test_published_top1_stands_in_a_column_of_its_own(
     with pytest.raises(AblateError, match="names no published table"):
         Study("tiny", options.url).published()
     run_text(document + "published: augvit/table3\n")
-    assert Study("tiny", options.url).published() == {0: 79.8, 1: 80.6}
+    study = Study("tiny", options.url)
+    assert study.published() == {0: 79.8, 1: 80.6}
+    drawn = chart(study, "pareto", published=True)
+    assert isinstance(drawn, Chart)
+    (printed,) = [series for series in drawn.series if series.name == "printed"]
+    assert dict(zip(printed.keys, printed.y, strict=True)) == study.published()
+    assert "printed" not in {series.name for series in chart(study, "pareto").series}
     rows = json.loads(Study("tiny", options.url).table("json"))
     assert "published_top1" not in rows[0]
 

@@ -24,6 +24,7 @@ from ablate import escape, study_charts
 from ablate.cli import main
 from ablate.cli.tables import studies_table, trials_table
 from ablate.cli.verb_output import reviewed
+from ablate.diagnostics.diagnostic import Diagnostic, Form
 from ablate.html_report import write_report
 from ablate.report.layers import Line, layers_table
 from ablate.report.matplotlib_charts import drawn, save_chart, save_layers
@@ -496,15 +497,21 @@ def test_pictures_show_text_as_text(hostile: Hostile, tmp_path: Path, of: str) -
     [("number", 1.5), ("vector", [1.0, 2.0]), ("matrix", [[1.0, 0.5], [0.5, 1.0]])],
 )
 def test_pictures_of_layers_show_text_as_text(
-    tmp_path: Path, form: str, value: object
+    tmp_path: Path, form: Form, value: object
 ) -> None:
     """A formula that is none would end in an error of the parser of formulas."""
     line = Line(cell=0, label="cell $\\foo{$ <b>", seeds=2, layers={0: value, 1: value})
     save_layers(
         tmp_path / "a.svg",
         "title $\\bar{$",
-        "axis $\\baz{$",
-        form,
+        Diagnostic(
+            name="some",
+            about="",
+            source="",
+            axis="axis $\\baz{$",
+            form=form,
+            measure=lambda layer: {},
+        ),
         [("some $x{$", [line]), ("some.bound", [line])],
     )
     comments = (tmp_path / "a.svg").read_text()

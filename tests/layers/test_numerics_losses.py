@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from ablate.layers.ffn import ACTIVATIONS, SummedActivations, linear
+from ablate.layers.ffn import ACTIVATIONS, RPReLU, SummedActivations, linear
 from ablate.layers.patch_losses import (
     PatchLosses,
     contrastive_loss,
@@ -231,13 +232,13 @@ def test_weighted_sum_of_losses(weights: tuple[float, float, float]) -> None:
     agree(lambda: layer(e, h, given), {"h": h, **parameters(layer)}, reference)
 
 
-@pytest.mark.parametrize("base", list(ACTIVATIONS))
+@pytest.mark.parametrize("base", list(BASES))
 @pytest.mark.parametrize("count", [1, 3, 18])
 def test_sum_of_arbitrary_activations(base: str, count: int) -> None:
     """sum_k beta_k phi(alpha_k x + gamma_k) + theta_k (iffn, eq. 4 and 11)."""
     torch.manual_seed(8)
     width = 2
-    layer = SummedActivations(width, count, ACTIVATIONS[base](), arbitrary=True)
+    layer = SummedActivations(width, count, ACTIVATIONS[base](width), arbitrary=True)
     assert sum(p.numel() for p in layer.parameters()) == 4 * width * count
     randomise(layer)
     x = torch.randn(2, 2, width)
@@ -257,10 +258,10 @@ def test_sum_of_arbitrary_activations(base: str, count: int) -> None:
         torch.testing.assert_close(layer(x), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("base", list(ACTIVATIONS))
+@pytest.mark.parametrize("base", list(BASES))
 def test_sum_of_plain_activations(base: str) -> None:
     torch.manual_seed(9)
-    layer = SummedActivations(3, 5, ACTIVATIONS[base](), arbitrary=False)
+    layer = SummedActivations(3, 5, ACTIVATIONS[base](3), arbitrary=False)
     assert not list(layer.parameters())
     x = torch.randn(2, 4, 3)
     agree(
@@ -270,6 +271,21 @@ def test_sum_of_plain_activations(base: str) -> None:
             (BASES[base](at["x"]) for _ in range(5)), np.zeros_like(at["x"])
         ),
     )
+
+
+def test_rprelu() -> None:
+    """Equation 4 of ReActNet, with a turning point, a shift and a slope per channel."""
+    torch.manual_seed(12)
+    layer = RPReLU(3)
+    x = torch.randn(2, 4, 3)
+    torch.testing.assert_close(layer(x), F.leaky_relu(x, 0.25))
+    randomise(layer)
+
+    def reference(at: Arrays) -> np.ndarray:
+        moved = at["x"] - at["gamma"]
+        return np.where(moved > 0, moved, at["beta"] * moved) + at["zeta"]
+
+    agree(lambda: layer(x), {"x": x, **parameters(layer)}, reference)
 
 
 def test_sum_of_arbitrary_activations_starts_near_the_plain_one() -> None:

@@ -13,7 +13,7 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.report.curves import curves_chart, smoothed
+from ablate.report.curves import curves_chart, differences_chart, smoothed
 from ablate.study import Study
 from ablate.study_charts import curves
 from tests.conftest import TINY
@@ -121,3 +121,31 @@ def test_nothing_to_draw_is_said(study: Study) -> None:
     results, _ = study.read()
     with pytest.raises(AblateError, match="no epoch to draw yet"):
         curves_chart(results, {}, "top1", by="layout")
+
+
+def test_differences_are_paired_by_seed(study: Study) -> None:
+    """Seeds differ by 1 and rows by 100, so the differences of all seeds are equal."""
+    results, _ = study.read()
+    chart = differences_chart(results, curves(study), "top1")
+    assert [series.keys[0] for series in chart.series] == [
+        cell.index for cell in results.cells if cell.index
+    ]
+    for series in chart.series:
+        cell = results.cells[series.keys[0]]
+        shortcuts = cell.levels["shortcuts.count"]
+        assert list(series.y) == [100 * int(str(shortcuts))] * len(series.x)
+        assert list(series.low or ()) == list(series.high or ()) == list(series.y)
+    assert chart.zero
+    assert chart.y == "Δ top-1 (%)"
+
+
+def test_seeds_and_epochs_without_a_partner_are_left_out(study: Study) -> None:
+    results, _ = study.read()
+    every = {row: dict(by_seed) for row, by_seed in curves(study).items()}
+    every[1][0] = every[1][0][:1]
+    del every[0][1]
+    (series,) = differences_chart(results, every, "top1", [1]).series
+    assert list(series.x) == [every[1][0][0].number]
+    del every[0][0]
+    with pytest.raises(AblateError, match="no seed yet with an epoch in row 0"):
+        differences_chart(results, every, "top1", [1])
