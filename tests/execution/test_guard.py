@@ -76,7 +76,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parts]:
 
 def guard_of(exits: Exits) -> Guard:
     return Guard(
-        message=lambda name: f"the part {name} died; go on with: ablate resume",
+        message=lambda names: (
+            f"the part {' and '.join(names)} died; go on with: ablate resume"
+        ),
         said=lambda: exits.order.append("said"),
     )
 
@@ -98,6 +100,32 @@ def test_a_part_that_dies_ends_the_driver_with_its_message(
     assert capfd.readouterr().err == (
         f"\nerror: the part {name} died; go on with: ablate resume\n"
     )
+    guard.close()
+
+
+def test_parts_that_die_together_are_all_named(
+    exits: Exits,
+    parts: Parts,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A raylet ends both agents if one of them dies, and both may be seen at once."""
+    for name in ("RuntimeEnvAgent", "DashboardAgent"):
+        parts.start(name)
+        parts.kill(name)
+    started = threading.Event()
+    by_pid = parts.by_pid()
+
+    def find() -> dict[int, str]:
+        started.wait()
+        return by_pid
+
+    monkeypatch.setattr(module, "ray_parts", find)
+    guard = guard_of(exits)
+    guard.started()
+    started.set()
+    assert exits.happened.wait(10)
+    assert "DashboardAgent and RuntimeEnvAgent died" in capfd.readouterr().err
     guard.close()
 
 

@@ -67,7 +67,7 @@ def train(
         # If a part of Ray has died, that is the cause, whatever error came first.
         parts = dead_parts()
         if parts and not (run is not None and run.has_failed):
-            raise ExecutorError(died(parts[0])) from None
+            raise ExecutorError(died(parts)) from None
         raise
     finally:
         try:

@@ -19,7 +19,7 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -43,11 +43,13 @@ class Guard:
     It runs from before the parts start until `close`.
 
     Args:
-        message: returns the message about a part, by its name.
+        message: returns the message about the parts of these names.
         said: called before the process ends.
     """
 
-    def __init__(self, message: Callable[[str], str], said: Callable[[], None]) -> None:
+    def __init__(
+        self, message: Callable[[Sequence[str]], str], said: Callable[[], None]
+    ) -> None:
         self._message, self._said = message, said
         self._ended, self._wake = os.pipe()
         self._files: dict[int, str] = {}
@@ -91,8 +93,9 @@ class Guard:
         if sys.stderr.isatty():
             # A progress bar may have hidden the cursor; show it again.
             print("\x1b[?25h", end="", file=sys.stderr)
-        name = RAYLET if RAYLET in names else names[0]
-        print(f"\nerror: {self._message(name)}", file=sys.stderr, flush=True)
+        # A raylet takes the other parts with it, and an agent the other agent.
+        dead_parts = [RAYLET] if RAYLET in names else sorted(names)
+        print(f"\nerror: {self._message(dead_parts)}", file=sys.stderr, flush=True)
         os._exit(EXIT_CODE)
 
     def _find(self) -> None:

@@ -15,6 +15,7 @@ touching the lock.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import ray
@@ -62,8 +63,9 @@ class Monitor:
         if now - self._checked_at < CHECK_SECONDS:
             return []
         self._checked_at = now
-        for name in dead_parts():
-            raise ExecutorError(died(name))
+        parts = dead_parts()
+        if parts:
+            raise ExecutorError(died(parts))
         return self.silent(running, now)
 
     def follow(self, key: str, checkpoints: str) -> None:
@@ -110,10 +112,14 @@ class Monitor:
             return 0
 
 
-def died(name: str) -> str:
-    """Returns the message for the death of one of Ray's processes."""
+def died(names: Sequence[str]) -> str:
+    """Returns the message for the death of processes of Ray.
+
+    One of them may have died because of another, so all are named.
+    """
+    who = "process" if len(names) == 1 else "processes"
     return (
-        f"Ray's process {name} has died: it was killed, or there was too little"
+        f"Ray's {who} {', '.join(names)} died: killed, or out of"
         f" memory. No stored result is lost. Go on with: {advice.command('resume')}"
     )
 
