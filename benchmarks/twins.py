@@ -21,7 +21,10 @@ from typing import Any
 import yaml
 
 from ablate import pipeline, provenance, space
+from ablate.report.matplotlib_charts import save_chart
+from ablate.report.tables import render
 from ablate.study import Study
+from ablate.study_charts import chart
 
 ROOT = Path(__file__).parents[1]
 TWINS = (
@@ -29,6 +32,10 @@ TWINS = (
     "augvit/table4-small",
     "augvit/table5-small",
     "augvit/table6-small",
+    "augvit/figure3-small",
+    "antioversmoothing/table1-small",
+    "patchdiv/figure2-small",
+    "mabvit/s16-18-small",
     "mabvit/variants-small",
     "iffn/table2-small",
     "iffn/table6-small",
@@ -63,8 +70,8 @@ def document(name: str, gpus: float, epochs: int | None, batches: int | None) ->
     return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
 
 
-def train(name: str, text: str, options: pipeline.Options) -> str:
-    """Trains a twin; its table in Markdown.
+def train(name: str, text: str, options: pipeline.Options) -> Study:
+    """Trains a twin, or goes on with it.
 
     Raises RuntimeError where a trial failed.
     """
@@ -75,11 +82,18 @@ def train(name: str, text: str, options: pipeline.Options) -> str:
             f"{name}: {outcome.failed} trials failed, {outcome.unfinished} unfinished:"
             f" ablate status {name}"
         )
-    return Study(name, options.url).table()
+    return Study(name, options.url)
 
 
-def written(name: str, table: str, text: str) -> str:
-    """The document of a result: the table, and on what and from what it was made."""
+def tables(study: Study) -> str:
+    """The table of a twin, with the paper's values where it has them, and its verdicts."""
+    published = bool(study.declared().claim.published)
+    parts = [study.results_table(published=published), study.effects_table()]
+    return "\n".join(render(part, "md") for part in parts)
+
+
+def written(name: str, study: Study, text: str, figure: str) -> str:
+    """The document of a result: the tables, and on what and from what it was made."""
     made = provenance.collect()
     said = yaml.safe_load(text)
     recipe = said["recipe"]
@@ -89,7 +103,9 @@ def written(name: str, table: str, text: str) -> str:
     )
     today = datetime.date.today().isoformat()
     return (
-        f"# {name}\n\n{table}\n`make twins`: {recipe['epochs']} epochs on"
+        f"# {name}\n\n{tables(study)}\n"
+        f"![Differences from row 0 with their intervals](../figures/{figure})\n\n"
+        f"`make twins TWINS={name}`: {recipe['epochs']} epochs on"
         f" {images_of(said['data'])}. {where}, {today}.\n"
     )
 
@@ -112,19 +128,23 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batches", type=int)
     parser.add_argument("--executor", default="ray", choices=("ray", "inline"))
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        runs = Path(folder) if chosen.batches else ROOT / "runs"
+        runs = Path(folder) if chosen.batches else chosen.runs
         for name in chosen.names:
             print(name, file=sys.stderr, flush=True)
             text = document(name, chosen.gpus, chosen.epochs, chosen.batches)
-            table = train(name, text, pipeline.Options(runs, executor=chosen.executor))
+            study = train(name, text, pipeline.Options(runs, executor=chosen.executor))
             if chosen.batches:
-                print(table)
-            else:
-                file = ROOT / "docs" / "results" / f"{name.replace('/', '-')}.md"
-                file.write_text(written(name, table, text), encoding="utf-8")
-                print(f"wrote {file.relative_to(ROOT)}", file=sys.stderr)
+                print(tables(study))
+                continue
+            docs = ROOT / "docs"
+            figure = f"{name.replace('/', '-')}-effects.svg"
+            save_chart(docs / "figures" / figure, chart(study, "effects"))
+            file = docs / "results" / f"{name.replace('/', '-')}.md"
+            file.write_text(written(name, study, text, figure), encoding="utf-8")
+            print(f"wrote {file.relative_to(ROOT)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

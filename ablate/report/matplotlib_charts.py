@@ -537,7 +537,11 @@ def _images(
     elif diagnostic.colours == "logarithm":
         values = [np.ravel(m) for line in lines for m in line.layers.values()]
         norm = LogNorm(max(np.concatenate(values).min(), 1e-3), clip=True)
-    figure = _figure(8, 2.6 * len(lines))
+    shape = np.shape(next(iter(lines[0].layers.values())))
+    flat = 1.0
+    if diagnostic.colours != "logarithm":
+        flat = min(1.0, shape[0] / shape[1])
+    figure = _figure(8, 0.6 + (0.4 + 2.2 * flat) * len(lines))
     figure.suptitle(escape.figure(title), fontsize=10)
     panels: list[Any] = []
     image: Any = None
@@ -555,7 +559,8 @@ def _images(
                 interpolation="nearest",
             )
             place.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
-            place.set(xticks=[], yticks=[], xlabel=escape.figure(diagnostic.axis))
+            place.set(xticks=[], yticks=[])
+            place.set_xlabel(escape.figure(diagnostic.axis), fontsize=7)
             panels.append(place)
     # Panels with a scale of their own have no common bar of colours.
     if norm is not None:

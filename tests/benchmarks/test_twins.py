@@ -42,7 +42,8 @@ def test_twins_train_two_batches(twins: ModuleType, tmp_path: Path) -> None:
     options = Options(tmp_path / "runs", executor="inline")
     for name in ("augvit/table3-small", "iffn/table6-small", "iffn/table8-small"):
         assert name in twins.TWINS
-        table = twins.train(name, twins.document(name, 0, None, 2), options)
+        study = twins.train(name, twins.document(name, 0, None, 2), options)
+        table = twins.tables(study)
         assert table.count("| ") > 10
         assert " failed" not in table
 

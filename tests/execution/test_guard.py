@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -115,6 +116,8 @@ def test_parts_that_die_together_are_all_named(
         parts.kill(name)
     started = threading.Event()
     by_pid = parts.by_pid()
+    for pid in by_pid:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
     def find() -> dict[int, str]:
         started.wait()
