@@ -41,7 +41,7 @@ DIAGNOSTIC = Diagnostic(
     about=f"the activation of the feed-forward network at inputs from -{FURTHEST} to"
     f" {FURTHEST} in steps of 1/{PER_UNIT}, averaged over channels",
     source="iffn, Figure 3",
-    axis=f"input, from -{FURTHEST} to {FURTHEST}",
+    axis=f"input (0: -{FURTHEST}, {2 * FURTHEST * PER_UNIT}: {FURTHEST})",
     measure=measure,
     form="vector",
 )

@@ -93,8 +93,14 @@ def differences_chart(
         rows: the rows to draw; all if None.
 
     Raises:
-        AblateError: no seed has an epoch in row 0 and in one of the rows.
+        AblateError: there is no other row than row 0, or no seed has an epoch in row 0
+            and in one of the rows.
     """
+    if len(results.cells) < 2:
+        raise AblateError(
+            f"{results.name} has one row only, so there is no difference to draw; draw"
+            " its curves"
+        )
     chosen = curves.keys() if rows is None else set(rows)
     reference = curves.get(0, {})
     series = []

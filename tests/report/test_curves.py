@@ -149,3 +149,10 @@ def test_seeds_and_epochs_without_a_partner_are_left_out(study: Study) -> None:
     del every[0][0]
     with pytest.raises(AblateError, match="no seed yet with an epoch in row 0"):
         differences_chart(results, every, "top1", [1])
+
+
+def test_one_row_has_no_differences(study: Study) -> None:
+    results, _ = study.read()
+    alone = replace(results, cells=results.cells[:1])
+    with pytest.raises(AblateError, match="one row only"):
+        differences_chart(alone, curves(study), "top1")
