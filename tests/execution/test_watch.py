@@ -76,7 +76,7 @@ def test_a_dead_part_of_ray_ends_the_run_with_its_name(
             return [("dashboard", None), ("raylet", None)]
 
     monkeypatch.setattr(ray._private.worker, "_global_node", Node())
-    with pytest.raises(ExecutorError, match="process raylet has died"):
+    with pytest.raises(ExecutorError, match="process raylet died"):
         Monitor().check([])
 
 
