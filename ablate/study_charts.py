@@ -67,18 +67,28 @@ def chart(
     Args:
         of: one of `KINDS`.
         rows: for curves and differences: the rows to draw; by default all.
-        metric: for curves and differences: one of the study's metrics; by default the one by which
-            it compares.
+        metric: for curves and differences: one of the study's metrics; by default the
+            one by which it compares.
         cost: for pareto: the cost on the x axis.
         published: for pareto: also draw the values that the paper prints.
 
     Raises:
         UnknownName: there is no such chart.
-        AblateError: there is nothing to draw yet, or the study's design does not
-            determine it.
+        AblateError: there is nothing to draw yet, the study's design does not
+            determine it, or the chart does not read an argument.
     """
     if of not in KINDS:
         raise UnknownName(unknown("chart", of, KINDS))
+    for name, is_given, readers in (
+        ("rows", rows is not None, BY_EPOCH),
+        ("metric", bool(metric), BY_EPOCH),
+        ("cost", cost != "flops", ("pareto",)),
+        ("published", published, ("pareto",)),
+    ):
+        if is_given and of not in readers:
+            raise AblateError(
+                f"{name} is for {' and '.join(readers)}, not for {of}; leave it out"
+            )
     results, declared = study.read()
     margin, direction = declared.criterion.margin, results.direction
 
@@ -150,7 +160,8 @@ def drawable(study: Drawable) -> dict[str, Chart | Coordinates]:
     """Returns all charts that can be drawn of a study now and that add information."""
     drawn = {}
     for of in KINDS:
-        if of in POOLED and not averages(study):
+        # Differences say no more than curves and effects do.
+        if of == "differences" or (of in POOLED and not averages(study)):
             continue
         try:
             drawn[of] = chart(study, of)

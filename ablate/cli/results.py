@@ -352,6 +352,13 @@ def plot(
             "--width and --no-title are for charts in .svg, .png and .pdf, not for"
             f" {what}"
         )
+    if diagnostic and (metric or published or cost != "flops"):
+        from ablate.errors import AblateError
+
+        raise AblateError(
+            "--metric, --cost and --published are for --of, not for --diagnostic; leave"
+            " them out"
+        )
     if diagnostic:
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
     else:

@@ -1,4 +1,4 @@
-"""Which patches the class token attends to."""
+"""Which patches of the image get attention."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 def measure(layer: Layer) -> Mapping[str, Tensor]:
-    """Returns the attention to each patch, as a mean over heads; (batch, h, w).
+    """Returns the attention to each patch, as a mean over queries and heads.
 
-    The query is the class token, or the mean over all patches if there is none. A layer
-    that attends within windows has no such map.
+    A layer that attends within windows, or to a coarser grid, has no such map.
+
+    Shape:
+        (batch, h, w).
     """
     if layer.attention is None:
         return {}
@@ -24,19 +26,16 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
     prefix = weights.shape[-1] - height * width
     if prefix < 0 or weights.shape[-2] != weights.shape[-1]:
         return {}
-    # A prefix begins with the class token.
-    queries = weights[..., :1, :] if prefix else weights
-    patches = queries[..., prefix:].float().mean((1, 2))
+    patches = weights[..., prefix:].float().mean((1, 2))
     return {"": patches.unflatten(-1, (height, width))}
 
 
 DIAGNOSTIC = Diagnostic(
     name="attention_map",
-    about="attention to each patch of the image: that of the class token, or of all"
-    " patches if there is none; take it of one image (--images 1)",
+    about="attention to each patch of the image, as a mean over queries and heads; take"
+    " it of one image (--images 1)",
     source="anti-oversmoothing, Figure 8",
     axis="patches",
     measure=measure,
     form="matrix",
-    colours="panel",
 )

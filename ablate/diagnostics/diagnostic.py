@@ -61,6 +61,6 @@ class Diagnostic:
     axis: str
     measure: Callable[[Layer], Mapping[str, Tensor]]
     form: Form = "number"
-    colours: Colours = "cosines"
+    colours: Colours = "panel"
     requires: str = ""
     revision: int | str | None = None

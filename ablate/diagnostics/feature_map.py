@@ -28,5 +28,4 @@ DIAGNOSTIC = Diagnostic(
     axis="patches",
     measure=measure,
     form="matrix",
-    colours="panel",
 )

@@ -36,4 +36,5 @@ DIAGNOSTIC = Diagnostic(
     axis="token",
     measure=measure,
     form="matrix",
+    colours="cosines",
 )

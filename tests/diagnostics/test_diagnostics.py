@@ -105,22 +105,31 @@ def test_the_spectrum_is_that_of_explicit_fourier_matrices() -> None:
 
 
 def test_the_map_of_attention_lies_on_the_image() -> None:
-    """A class token that attends to patch (1, 2) of a grid of 2 x 3 alone."""
-    weights = torch.full((1, 2, 7, 7), 1 / 7)
-    weights[:, :, 0] = torch.eye(7)[1 + 3 + 2]
+    """All tokens attend to patch (1, 2) of a grid of 2 x 3, behind a class token."""
+    weights = torch.eye(7)[1 + 3 + 2].expand(1, 2, 7, 7)
     seen = Seen(
         source=torch.zeros(1), logits=weights, weights=weights, output=torch.zeros(1)
     )
     layer = Layer(torch.zeros(1, 6, 1), (nn.Module(), seen), None, grid=(2, 3))
     (drawn,) = diagnostics.find("attention_map").measure(layer)[""]
     assert drawn.tolist() == [[0, 0, 0], [0, 0, 1]]
-    # Without a class token it is the mean over the patches.
-    layer = Layer(torch.zeros(1, 7, 1), (nn.Module(), seen), None, grid=(7, 1))
-    (drawn,) = diagnostics.find("attention_map").measure(layer)[""]
-    assert torch.allclose(drawn.flatten(), weights[0, 0].mean(0))
     # Windows have no place on the image.
     layer = Layer(torch.zeros(1, 6, 1), (nn.Module(), seen), None, grid=(4, 6))
     assert diagnostics.find("attention_map").measure(layer) == {}
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "settings", [{}, {"registers": 4}, {"registers": 4, "size.pool": "mean"}], ids=str
+)
+def test_maps_lie_on_the_patches_whatever_stands_before_them(
+    settings: dict[str, Level],
+) -> None:
+    names = ["attention_map", "feature_map"]
+    for taken in measure(network(**settings), "vit", [images()], names):
+        assert taken.layer >= 0
+        columns = 4 if taken.name == "attention_map" else 16
+        assert np.shape(taken.values) == (4, columns)
 
 
 def test_a_feature_map_has_channels_side_by_side() -> None:

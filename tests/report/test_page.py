@@ -42,9 +42,11 @@ def test_every_chart_is_drawn_still_and_interactive(
     study: Study, tmp_path: Path
 ) -> None:
     found = study_charts.drawable(study)
-    assert list(found) == list(study_charts.KINDS)
-    for name, chart in found.items():
-        assert svg(chart) == svg(study_charts.chart(study, name)), "equal bytes"
+    assert {*found, "differences"} == set(study_charts.KINDS)
+    for name in study_charts.KINDS:
+        chart = study_charts.chart(study, name)
+        if name in found:
+            assert svg(chart) == svg(found[name]), "equal bytes"
         figure = draw(chart)
         assert figure.data, name
     for ending in ("svg", "pdf", "png", "html"):
@@ -107,6 +109,24 @@ def test_what_cannot_be_drawn_is_said(
         assert (code, words in err) == (2, True)
     code, _, err = say("plot", "tiny", "--to", "x.svg", "--row", "1", *where)
     assert (code, "--row goes with --of curves" in err) == (2, True)
+    code, _, err = say("plot", "tiny", "--to", "x.svg", "--published", *where)
+    assert (code, "--published goes with --of pareto" in err) == (2, True)
+    for option in (("--published",), ("--metric", "top1"), ("--cost", "params")):
+        code, _, err = say(
+            "plot",
+            "tiny",
+            "--to",
+            "x.svg",
+            "--diagnostic",
+            "diversity",
+            *option,
+            *where,
+        )
+        assert (code, "are for --of, not for --diagnostic" in err) == (2, True)
+    study = Study("tiny", options.url)
+    for argument in ({"rows": [0]}, {"metric": "top1"}, {"cost": "params"}):
+        with pytest.raises(AblateError, match="not for effects; leave it out"):
+            study.plot("effects", **argument)
     code, _, err = say(
         "plot", "tiny", "--of", "curves", "--row", "17", "--to", "x.svg", *where
     )
