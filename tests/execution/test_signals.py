@@ -20,6 +20,8 @@ import os, signal, threading, time
 from ablate.execution import signals
 
 for number in signals.STOPS:
+    # nohup starts the tests with an ignored SIGHUP.
+    signal.signal(number, signal.SIG_DFL)
     signals.keep(number, lambda *_: os.write(1, b"heard"))
 
 
