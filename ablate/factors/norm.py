@@ -15,12 +15,14 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     """Returns an RMS norm with the scales of the original."""
     from torch import nn
 
+    from ablate.layers.rms_norm import RmsNorm
+
     if not isinstance(original, nn.LayerNorm):
         raise Infeasible(
             f"norm = {values['norm']}: the backbone's own norm is a"
             f" {type(original).__name__}, not a layer norm"
         )
-    kinds = {"rms": nn.RMSNorm}
+    kinds = {"rms": RmsNorm}
     norm = kinds[str(values["norm"])](original.normalized_shape[-1], eps=original.eps)
     norm.weight = original.weight
     return norm

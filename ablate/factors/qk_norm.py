@@ -9,11 +9,13 @@ from ablate.factors.factor import Edits, Factor, OneOf, Parameter, Site, Values
 def make(values: Values, site: Site) -> Edits:
     from torch import nn
 
+    from ablate.layers.rms_norm import RmsNorm
+
     if site.qk_normed:
         raise Infeasible(
             "qk_norm: the backbone normalises its queries and keys already"
         )
-    norms: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+    norms: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "rms": RmsNorm}
     norm = norms[str(values["qk_norm"])]
     channels = site.width // site.heads
     return Edits(query=norm(channels, eps=1e-6), key=norm(channels, eps=1e-6))
