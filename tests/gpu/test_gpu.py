@@ -200,7 +200,7 @@ def job(wanted: Trial, folder: Path) -> Job:
 def test_a_trial_without_enough_memory_fails_and_the_next_one_trains(
     tmp_path: Path,
 ) -> None:
-    wide = {"size.width": 4096, "size.depth": 24, "size.heads": 32}
+    wide = {"size.width": 2048, "size.depth": 12, "size.heads": 16}
     small = trial(epochs=1)
     network = resolve("vit", 8, 1, 10, {"size.patch_size": 2, **wide})
     large = Trial(network, small.recipe, small.data, seed=0)
