@@ -15,9 +15,10 @@ class CirculantProjection(nn.Module):
 
     There is no bias unless it is asked for. Theta_t is a b x b grid of circulant blocks
     of size w = width / b (eq. 12); block (i, j) has the entries `c[t, i, j, (r - s) mod
-    w]` at row r and column s (eq. 13). Each projection has `b * width` parameters. The
-    product is computed in the Fourier domain (eq. 14), with one forward transform that
-    all projections share.
+    w]` at row r and column s (eq. 13). Each projection has `b * width` parameters. On a
+    CPU, the product is computed in the Fourier domain (eq. 14), with one forward
+    transform that all projections share. On a GPU, the matrices are written out,
+    because one matrix product is much faster there than three transforms.
 
     Args:
         width: channels of the input, d.
@@ -27,8 +28,9 @@ class CirculantProjection(nn.Module):
             start from the wider, uniform distribution of that code.
 
     Shape:
-        input (..., width), output (..., count, width), in the dtype of the input;
-            transforms run in at least float32.
+        input (..., width), output (..., count, width). In the Fourier domain, the
+            output has the dtype of the input, and transforms run in at least float32. A
+            matrix product has the dtype that autocast gives it.
     """
 
     DECAYS_AS_PUBLISHED: ClassVar[Mapping[str, bool]] = {"c": False}
@@ -71,6 +73,26 @@ class CirculantProjection(nn.Module):
         return torch.roll(grid.flip(-1), 1, dims=-1)
 
     def forward(self, z: Tensor) -> Tensor:
+        if z.is_cuda:
+            product = z @ self.matrices().to(z.dtype)
+            projected: Tensor = product.unflatten(-1, (self.count, self.width))
+        else:
+            projected = self._by_transforms(z)
+        if self.bias is None:
+            return projected
+        return projected + self.bias
+
+    def matrices(self) -> Tensor:
+        """Returns all Theta_t side by side, shape (width, count * width)."""
+        size = self.width // self.blocks
+        # Row r of a block is the reversed vector, moved by r places: a window of the
+        # doubled vector.
+        reversed_ = self.c.flip(-1).roll(1, -1)
+        windows = torch.cat((reversed_, reversed_), -1).unfold(-1, size, 1)
+        blocks = windows[..., 1:, :].flip(-2)
+        return blocks.permute(1, 3, 0, 2, 4).reshape(self.width, -1)
+
+    def _by_transforms(self, z: Tensor) -> Tensor:
         size, lead = self.width // self.blocks, z.shape[:-1]
         # The FFT has no bfloat16 version, and half precision only for some sizes.
         with torch.autocast(z.device.type, enabled=False):
@@ -84,10 +106,8 @@ class CirculantProjection(nn.Module):
                 spectrum.permute(2, 0, 1), kernels.permute(3, 1, 0, 2).flatten(2)
             )
             slices = torch.fft.irfft(mixed.permute(1, 2, 0), n=size)
-        projected: Tensor = slices.reshape(*lead, self.count, self.width).to(z.dtype)
-        if self.bias is None:
-            return projected
-        return projected + self.bias
+        projected: Tensor = slices.reshape(*lead, self.count, self.width)
+        return projected.to(z.dtype)
 
     def paper_flops(self, rows: int) -> float:
         """Returns multiply-adds by the paper's formula for `rows` input vectors.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 
@@ -15,5 +14,4 @@ class RmsNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: (..., channels) in, the same out, in the precision of the scales."""
-        with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.to(self.weight.dtype))
+        return super().forward(x.to(self.weight.dtype))

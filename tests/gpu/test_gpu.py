@@ -73,11 +73,12 @@ def trial(precision: str = "float32", epochs: int = 4, batch: int = 50) -> Trial
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_a_trial_learns_in_each_precision(precision: str, tmp_path: Path) -> None:
-    training = Training(trial(precision, epochs=8), tmp_path, device=DEVICE)
+    training = Training(trial(precision, epochs=20), tmp_path, device=DEVICE)
     while not training.finished:
         training.epoch()
     training.close()
-    assert training.epochs[-1].metrics["top1"] > 20, "chance is 10"
+    # On a CPU, five seeds, and five runs from slightly different weights, reach 81 to 88.
+    assert training.epochs[-1].metrics["top1"] > 60, "chance is 10"
 
 
 @pytest.mark.usefixtures("exact")

@@ -44,15 +44,20 @@ def dense_theta(c: np.ndarray) -> np.ndarray:
     ("width", "blocks", "count"),
     [(8, 1, 1), (8, 2, 3), (12, 4, 2), (15, 3, 2), (6, 6, 1), (7, 1, 2)],
 )
+@pytest.mark.parametrize("matrices", [False, True])
 def test_circulant_projection_is_a_product_with_theta(
-    width: int, blocks: int, count: int
+    width: int, blocks: int, count: int, *, matrices: bool
 ) -> None:
+    """Also as on a GPU, by matrices that are written out."""
     torch.manual_seed(0)
     layer = CirculantProjection(width, blocks, count)
     assert sum(p.numel() for p in layer.parameters()) == count * blocks * width
     z = torch.randn(2, 5, width, requires_grad=True)
     weight = torch.randn(2, 5, count, width)
-    out = layer(z)
+    if matrices:
+        out = (z @ layer.matrices()).unflatten(-1, (count, width))
+    else:
+        out = layer(z)
     (out * weight).sum().backward()
 
     thetas = [dense_theta(layer.c[t].detach().double().numpy()) for t in range(count)]
