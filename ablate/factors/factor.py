@@ -213,10 +213,14 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Join:
-    """How a block joins its branches, and whether it has the identity shortcut."""
+    """How a block joins its branches, and whether it has the identity shortcut.
+
+    Without `mlp`, a block has one branch, MSA.
+    """
 
     layout: Literal["serial", "parallel"] = "serial"
     identity: bool = True
+    mlp: bool = True
 
 
 @dataclass(frozen=True)

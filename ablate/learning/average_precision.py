@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# The numbers of COCO's summary: AP, AP at 0.5, AP at 0.75.
-NUMBERS = {"ap": 0, "ap50": 1, "ap75": 2}
+# Positions in COCO's summary: AP, AP at 0.5, AP at 0.75, AP by size of objects.
+NUMBERS = {"ap": 0, "ap50": 1, "ap75": 2, "ap_small": 3, "ap_medium": 4, "ap_large": 5}
+# Areas in pixels of the original image, both limits included.
+AREAS = {
+    "ap_small": (0, 32**2),
+    "ap_medium": (32**2, 96**2),
+    "ap_large": (96**2, math.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -41,21 +48,34 @@ class Found:
 
 
 def average_precision(found: Sequence[Found], classes: int) -> dict[str, float]:
-    """Returns `box_ap`, `box_ap50`, `box_ap75` in per cent, and those of masks if any.
+    """Returns `box_` and each name of `NUMBERS`, in per cent, and those of masks if any.
 
-    A network that sees nothing has 0.
+    A network that sees nothing has 0. A size that no object has is left out.
     """
     kinds = {"box": "bbox"}
     if all(one.masks is not None for one in found):
         kinds["mask"] = "segm"
     truth = truth_of(found, classes)
     predicted = predictions_of(found)
+    names = [name for name in NUMBERS if _occurs(name, truth)]
     values = {}
     for kind, by in kinds.items():
         summary = _summary(truth, predicted, by)
-        for name, position in NUMBERS.items():
-            values[f"{kind}_{name}"] = 100 * max(0.0, float(summary[position]))
+        for name in names:
+            values[f"{kind}_{name}"] = 100 * max(0.0, float(summary[NUMBERS[name]]))
     return values
+
+
+def _occurs(name: str, truth: dict[str, Any]) -> bool:
+    """Whether there is an object that this number is about."""
+    if name not in AREAS:
+        return True
+    low, high = AREAS[name]
+    return any(
+        low <= annotation["area"] <= high
+        for annotation in truth["annotations"]
+        if not annotation.get("iscrowd")
+    )
 
 
 def truth_of(found: Sequence[Found], classes: int) -> dict[str, Any]:

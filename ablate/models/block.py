@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from ablate.factors.factor import Branch, Join, Path
 from ablate.families.family import Algebra
 
+# What families call the norm before the MLP, the MLP, and its scale.
+PARTS_OF_MLP = ("norm2", "mlp", "ls2", "gamma_2", "layer_scale2")
+
 
 class Arranged(nn.Module):
     """A pre-norm block of two branches, token mixer (msa) and channel mixer (mlp).
@@ -21,8 +24,9 @@ class Arranged(nn.Module):
         in series:    x <- r1 ([x +] A1(x) + P1(x));   x <- r2 ([x +] A2(x) + P2(x))
         in parallel:  x <- r1 r2 ([x +] A1(x) + P1(x) + A2(x) + P2(x))
 
-    where r is the product of the paths' `rescale`, or 1 without paths. The stochastic
-    depth of a branch does not affect paths: like the identity, they bypass it.
+    or the first one is all (a block without MLP). Here r is the product of the paths'
+    `rescale`, or 1 without paths. The stochastic depth of a branch does not affect
+    paths: like the identity, they bypass it.
 
     `arrange` gives this forward to a block that a library built. The block stays the
     same object with the same parameters under the same keys, so the library's
@@ -51,6 +55,8 @@ class Arranged(nn.Module):
                 self.rescale["msa"] * self.rescale["mlp"],
             )
         x = _times(_sum([x, *msa] if self.join.identity else msa), self.rescale["msa"])
+        if not self.join.mlp:
+            return x
         mlp = self._residual(x, "mlp", self.mlp_paths, self.mlp_scales, context)
         return _times(
             _sum([x, *mlp] if self.join.identity else mlp), self.rescale["mlp"]
@@ -98,6 +104,10 @@ def arrange(
     block.mlp_paths = nn.ModuleList(path.module for path in paths["mlp"])
     block.msa_scales = nn.ModuleList(scales["msa"])
     block.mlp_scales = nn.ModuleList(scales["mlp"])
+    if not join.mlp:
+        for name in PARTS_OF_MLP:
+            if hasattr(block, name):
+                delattr(block, name)
 
 
 _CLASSES: dict[type[nn.Module], type[nn.Module]] = {}

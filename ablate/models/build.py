@@ -319,11 +319,19 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
     for factor in _active(values):
         if factor.join_branches is not None:
             join = factor.join_branches(values[factor.name], join)
+    if not join.mlp:
+        _refuse_without_mlp(values)
     for place in places_of(model):
         _replace(model, place, values)
         _replace_norms(model, place, values)
         _edit(model, family, place, values)
         _arrange(model, family, place, join, values)
+    if not join.mlp:
+        built: Any = model
+        built.places = tuple(
+            replace(place, ffn=None) if place.residual else place
+            for place in places_of(model)
+        )
     _share_first_values(model)
     for factor in _active(values):
         if factor.before_classifier is not None:
@@ -331,6 +339,16 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
             module = factor.before_classifier(values[factor.name], made.num_features)
             before = model.get_submodule(family.before_head)
             model.set_submodule(family.before_head, nn.Sequential(module, before))
+
+
+def _refuse_without_mlp(values: dict[str, ReadValues]) -> None:
+    """Raises Infeasible if a factor changes the MLP that blocks do not have."""
+    for factor in _active(values):
+        if factor.replace_ffn is not None:
+            raise Infeasible(
+                f"mlp = false leaves no feed-forward network that {factor.name} could"
+                " replace"
+            )
 
 
 def _replace(
@@ -431,10 +449,16 @@ def _arrange(
         read = values[factor.name]
         for branch, beside in paths.items():
             if factor.add_paths is not None:
-                for path in factor.add_paths(read, place.site, branch):
+                added = factor.add_paths(read, place.site, branch)
+                if added and branch == "mlp" and not join.mlp:
+                    raise Infeasible(
+                        f"mlp = false leaves no MLP beside which {factor.name} could"
+                        f" add a path; {factor.name} can be beside MSA only"
+                    )
+                for path in added:
                     module = _in_layout(path.module, place)
                     beside.append(replace(path, module=module))
-            if factor.scale_branch is not None:
+            if factor.scale_branch is not None and (branch == "msa" or join.mlp):
                 scale = factor.scale_branch(read, place.site, branch)
                 if scale is not None:
                     scales[branch].append(_in_layout(scale, place))

@@ -471,7 +471,7 @@ def _over_layers(
 ) -> ShownFigure:
     from matplotlib.ticker import MaxNLocator
 
-    figure = _figure(7, 4)
+    figure = _figure(WIDTH, 4)
     place = figure.add_subplot()
     for number, (name, found) in enumerate(drawn):
         for index, line in enumerate(found):
@@ -495,7 +495,7 @@ def _over_layers(
     place.xaxis.set_major_locator(MaxNLocator(integer=True))
     place.set(xlabel="layer", ylabel=escape.figure(axis), title=escape.figure(title))
     place.grid(alpha=0.3)
-    place.legend(fontsize=8)
+    _add_legend(place, WIDTH)
     return figure
 
 

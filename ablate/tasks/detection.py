@@ -16,23 +16,46 @@ if TYPE_CHECKING:
     from ablate.records import Trial
 
 
-def _precision(name: str, title: str) -> Metric:
+def _precision(name: str, title: str, *, compared: bool = True) -> Metric:
     return Metric(
-        name, title=title, unit=" points", digits=1, margin=0.5, direction="max"
+        name,
+        title=title,
+        unit=" points",
+        digits=1,
+        margin=0.5,
+        direction="max",
+        compared=compared,
+    )
+
+
+def _precisions(kind: str) -> tuple[Metric, ...]:
+    """The average precision of boxes or masks: in all, by overlap, by size of objects.
+
+    Only the data tell whether there are objects of a size, so no study compares by it.
+    """
+    sizes = ("small", "medium", "large")
+    return (
+        _precision(f"{kind}_ap", f"{kind} AP (%)"),
+        _precision(f"{kind}_ap50", f"{kind} AP50 (%)"),
+        _precision(f"{kind}_ap75", f"{kind} AP75 (%)"),
+        *(
+            _precision(
+                f"{kind}_ap_{size}",
+                f"{kind} AP of {size} objects (%)",
+                compared=False,
+            )
+            for size in sizes
+        ),
     )
 
 
 METRICS = (
-    _precision("box_ap", "box AP (%)"),
-    _precision("box_ap50", "box AP50 (%)"),
-    _precision("box_ap75", "box AP75 (%)"),
-    _precision("mask_ap", "mask AP (%)"),
-    _precision("mask_ap50", "mask AP50 (%)"),
-    _precision("mask_ap75", "mask AP75 (%)"),
+    *_precisions("box"),
+    *_precisions("mask"),
     Metric("train_loss", digits=4, direction="min", compared=False),
 )
 WITHOUT_MASKS = ("detr", "detr-small")
-OF_MASKS = frozenset(("mask_ap", "mask_ap50", "mask_ap75"))
+OF_MASKS = frozenset(metric.name for metric in _precisions("mask"))
 
 
 def work(trial: Trial, device: torch.device, share: Share) -> Work:

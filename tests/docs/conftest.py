@@ -27,13 +27,17 @@ STUDIES = (
     "search_spaces/augvit/table3-small.yaml",
     "search_spaces/augvit/figure3-small.yaml",
     "search_spaces/patchdiv/figure2-small.yaml",
+    "search_spaces/antioversmoothing/figure1-small.yaml",
+    "search_spaces/mabvit/s16-18-small.yaml",
 )
 SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
     "test_images: 50", "test_images: 300"
 )
 MORE = """
 control: iso-flops
-diagnostics: {names: [diversity, token_cosine, feature_map], every: 3}
+diagnostics:
+  names: [diversity, token_cosine, feature_map, high_frequency, smoothing]
+  every: 3
 published: augvit/table3
 """
 

@@ -58,6 +58,7 @@ LEVELS: dict[str, dict[str, Level]] = {
     "patch": {"patch.cosine": 0.5, "patch.contrastive": 0.5, "patch.mixing": 0.5},
     "representation": {"representation": True},
     "layer_scale": {"layer_scale": 0.1},
+    "mlp": {"mlp": False},
     "norm": {"norm": "rms"},
     "qk_norm": {"qk_norm": "layer"},
     "registers": {"registers": 2},

@@ -11,7 +11,7 @@ from ablate import factors
 from ablate.errors import AblateError, Infeasible, UnknownName, UnreadParameter
 from ablate.families import resolve
 from ablate.models import build
-from ablate.records import Architecture
+from ablate.records import Architecture, Level
 
 
 def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +112,33 @@ def test_without_identity_only_the_branches_remain() -> None:
     block, x = model.blocks[0], torch.randn(1, 5, 192)
     first = block.attn(block.norm1(x))
     assert torch.equal(block(x), block.mlp(block.norm2(first)))
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_without_mlp_a_block_is_attention_alone(identity: bool) -> None:
+    settings: dict[str, Level] = {"mlp": False, "size.depth": 1}
+    if not identity:
+        settings["identity"] = False
+    model = build(resolve("deit_tiny_patch16_224", 32, 3, 10, settings)).eval()
+    block, x = model.blocks[0], torch.randn(1, 5, 192)
+    expected = block.attn(block.norm1(x))
+    if identity:
+        expected = x + expected
+    assert torch.equal(block(x), expected)
+    assert not [name for name, _ in block.named_parameters() if "2" in name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"layout": "parallel"}, "layout must be serial"),
+        ({"ffn.kernel": 3}, "no feed-forward network that ffn could replace"),
+        ({"shortcuts.count": 1}, "shortcuts can be beside MSA only"),
+    ],
+)
+def test_what_needs_the_mlp_says_so(settings: dict[str, Level], reason: str) -> None:
+    with pytest.raises(Infeasible, match=reason):
+        build(resolve("deit_tiny_patch16_224", 32, 3, 10, {"mlp": False, **settings}))
 
 
 @pytest.mark.parametrize("variant", ["text", "code"])

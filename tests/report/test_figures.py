@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 
+from ablate.diagnostics import catalogue
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.matplotlib_charts import FigureStyle, drawn, save_chart, svg
+from ablate.report.layers import Line
+from ablate.report.matplotlib_charts import (
+    FigureStyle,
+    drawn,
+    save_chart,
+    save_layers,
+    svg,
+)
 from ablate.report.palette import COLOURS, GREY
 from ablate.report.plotly_charts import draw as interactive
 
@@ -51,6 +59,24 @@ def test_text_is_text(tmp_path: Path) -> None:
     content = (tmp_path / "a.pdf").read_bytes()
     assert b"/Type3" not in content, "publishers refuse such fonts"
     assert b"/FontFile2" in content, "fonts are embedded"
+
+
+def test_the_legend_of_a_diagnostic_is_below_its_axes(tmp_path: Path) -> None:
+    lines = [
+        Line(cell=cell, label=f"row {cell}", seeds=2, layers={0: 1.0, 1: 2.0})
+        for cell in range(8)
+    ]
+    file = tmp_path / "layers.svg"
+    save_layers(file, "title", catalogue()["token_cosine"], [("a", lines)])
+    texts = re.findall(r"<text([^>]*)>([^<]*)</text>", file.read_text())
+    height = {text: float(_y_of(attributes)) for attributes, text in texts}
+    assert all(height[f"row {cell}"] > height["layer"] for cell in range(8))
+
+
+def _y_of(attributes: str) -> str:
+    found = re.search(r'\by="([\d.]+)"|translate\([\d.]+ ([\d.]+)\)', attributes)
+    assert found is not None
+    return found[1] or found[2]
 
 
 def test_width_and_title() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from ablate.data.digit_scenes import DigitScenes
 from ablate.data.masks import decoded, encoded
 from ablate.data.scene import IGNORED
 from ablate.learning.average_precision import (
+    NUMBERS,
     Found,
     average_precision,
     predictions_of,
@@ -95,7 +97,11 @@ def test_it_is_that_of_pycocotools(seed: int) -> None:
             judged.evaluate()
             judged.accumulate()
             judged.summarize()
-            for name, position in (("ap", 0), ("ap50", 1), ("ap75", 2)):
+            for name, position in NUMBERS.items():
+                # pycocotools has -1 for a size that no object has.
+                if judged.stats[position] < 0:
+                    assert f"{kind}_{name}" not in ours
+                    continue
                 assert ours[f"{kind}_{name}"] == pytest.approx(
                     100 * judged.stats[position], abs=1e-9
                 )
@@ -121,7 +127,79 @@ def test_a_network_without_mistakes_has_all_and_one_that_sees_nothing_none() -> 
 
 def test_a_network_without_masks_has_no_value_for_them() -> None:
     found = [replace(one, masks=None) for one in perfect(5)]
-    assert set(average_precision(found, CLASSES)) == {"box_ap", "box_ap50", "box_ap75"}
+    assert set(average_precision(found, CLASSES)) == {
+        "box_ap",
+        "box_ap50",
+        "box_ap75",
+        "box_ap_small",
+    }
+
+
+def of_sizes(sides: Sequence[int], seed: int) -> list[Found]:
+    """Squares of these sides in images of their own, each seen twice, with errors."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for side in sides:
+        boxes = np.array([[10, 10, side, side]] * 2, np.float32)
+        boxes += draw.normal(0, side / 20, boxes.shape).astype(np.float32)
+        boxes[:, 2:] += boxes[:, :2]
+        square = {
+            "category_id": 1,
+            "bbox": [10, 10, side, side],
+            "area": side * side,
+            "iscrowd": 0,
+        }
+        found.append(
+            Found(
+                size=(300, 300),
+                annotations=[square],
+                boxes=boxes,
+                labels=np.array([1, 1 + int(draw.random() < 0.3)]),
+                scores=draw.random(2).astype(np.float32),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_are_those_of_pycocotools(seed: int) -> None:
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    found = of_sizes([8, 20, 31, 32, 33, 60, 95, 96, 97, 150, 200] * 3, seed)
+    ours = average_precision(found, 2)
+    with contextlib.redirect_stdout(io.StringIO()):
+        known = COCO()
+        known.dataset = truth_of(found, 2)
+        known.createIndex()
+        judged = COCOeval(known, known.loadRes(predictions_of(found)), "bbox")
+        judged.evaluate()
+        judged.accumulate()
+        judged.summarize()
+    for name, position in NUMBERS.items():
+        assert ours[f"box_{name}"] == pytest.approx(100 * judged.stats[position])
+    assert len({round(value, 3) for value in ours.values()}) == len(NUMBERS)
+
+
+def test_a_size_has_a_value_where_objects_have_it() -> None:
+    found = of_sizes([20, 40], seed=0)
+    assert "box_ap_large" not in average_precision(found, 2)
+    blind = [
+        replace(
+            image,
+            boxes=image.boxes[:0],
+            labels=image.labels[:0],
+            scores=image.scores[:0],
+        )
+        for image in found
+    ]
+    assert average_precision(blind, 2) == {
+        "box_ap": 0,
+        "box_ap50": 0,
+        "box_ap75": 0,
+        "box_ap_small": 0,
+        "box_ap_medium": 0,
+    }
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -125,7 +125,14 @@ def test_what_an_epoch_measures_is_what_the_task_says(
     with contextlib.closing(Training(trial(head, epochs=1), tmp_path)) as training:
         measured = trained(training, 1).epochs[0].metrics
         task = of(training._trial.architecture)
-        assert set(measured) == {one.name for one in task.metrics_with(head)}
+        # The digits of these scenes are small.
+        absent = {
+            f"{kind}_ap_{size}"
+            for kind in ("box", "mask")
+            for size in ("medium", "large")
+        }
+        names = {metric.name for metric in task.metrics_with(head)}
+        assert set(measured) == names - absent
         taken = training.diagnose(Diagnostics(("high_frequency",), images=4))
         assert [one.layer for one in taken] == [0, 1]
 

@@ -1,0 +1,37 @@
+"""The MLP branch of a block, present or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ablate.errors import Infeasible
+from ablate.factors.factor import Factor, Join, OneOf, Parameter, Values
+
+
+def join(values: Values, before: Join) -> Join:
+    """Raises Infeasible if the branches are parallel: one branch is parallel to none."""
+    if before.layout == "parallel":
+        raise Infeasible("mlp = false leaves one branch, so layout must be serial")
+    return replace(before, mlp=bool(values["mlp"]))
+
+
+FACTOR = Factor(
+    name="mlp",
+    source="anti-oversmoothing, Figure 1",
+    claim=(
+        "Without MLP and without identity shortcut, the high frequencies of tokens"
+        " vanish exponentially with depth."
+    ),
+    neutral=lambda values: values["mlp"] is True,
+    join_branches=join,
+    parameters=(
+        Parameter(
+            name="mlp",
+            allowed=OneOf((True, False)),
+            default=True,
+            about="whether a block has its MLP (FFN) with the norm before it; without"
+            " them, tokens pass unchanged from MSA to the next block",
+            typical=(False,),
+        ),
+    ),
+)
