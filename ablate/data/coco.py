@@ -286,7 +286,7 @@ def _problem(item: Any, fields: Mapping[str, type | tuple[type, ...]]) -> str:
         if side in fields and item[side] < 1:
             return f"has the {side} {item[side]}; it must be 1 or more"
     if "bbox" in fields:
-        return _box_problem(item["bbox"])
+        return _box_problem(item["bbox"]) or _area_problem(item)
     return ""
 
 
@@ -296,6 +296,16 @@ def _box_problem(box: list[Any]) -> str:
     if box[2] < 0 or box[3] < 0:
         return f"has a bbox of negative size: {box}; it is left, top, width, height"
     return ""
+
+
+def _area_problem(item: Mapping[str, Any]) -> str:
+    area = item.get("area", 0)
+    if _is_finite(area) and area >= 0:
+        return ""
+    return (
+        f"has the area {shortened(str(area))}; it must be a number from 0 up, or left"
+        " out: then it is that of the bbox"
+    )
 
 
 def _is_finite(number: Any) -> bool:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.errors import Infeasible
 from ablate.factors.factor import Factor, Join, OneOf, Parameter, Values
 
 
 def join(values: Values, before: Join) -> Join:
-    """Raises Infeasible if the branches are parallel: one branch is parallel to none."""
-    if before.layout == "parallel":
-        raise Infeasible("mlp = false leaves one branch, so layout must be serial")
     return replace(before, mlp=bool(values["mlp"]))
 
 

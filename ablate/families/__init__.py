@@ -148,6 +148,9 @@ def resolve(
         for name, level in factors.canonical(settings).items()
         if name not in sizes or sizes[name] != level
     }
+    if kept.get("mlp") is False:
+        # Without an MLP, nothing reads its width.
+        kept.pop("size.mlp_ratio", None)
     return Architecture(
         backbone=backbone,
         image_size=image_size,

@@ -86,7 +86,16 @@ def truth_of(found: Sequence[Found], classes: int) -> dict[str, Any]:
         height, width = one.size
         images.append({"id": number, "height": height, "width": width})
         for told in one.annotations:
-            annotations.append({**told, "id": len(annotations) + 1, "image_id": number})
+            width_of_box, height_of_box = told["bbox"][2:]
+            annotations.append(
+                {
+                    # An annotation may have no area.
+                    "area": width_of_box * height_of_box,
+                    **told,
+                    "id": len(annotations) + 1,
+                    "image_id": number,
+                }
+            )
     categories = [{"id": label, "name": str(label)} for label in range(1, classes + 1)]
     return {"images": images, "annotations": annotations, "categories": categories}
 

@@ -320,7 +320,7 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
         if factor.join_branches is not None:
             join = factor.join_branches(values[factor.name], join)
     if not join.mlp:
-        _refuse_without_mlp(values)
+        _refuse_without_mlp(join, values)
     for place in places_of(model):
         _replace(model, place, values)
         _replace_norms(model, place, values)
@@ -341,13 +341,15 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
             model.set_submodule(family.before_head, nn.Sequential(module, before))
 
 
-def _refuse_without_mlp(values: dict[str, ReadValues]) -> None:
+def _refuse_without_mlp(join: Join, values: dict[str, ReadValues]) -> None:
     """Raises Infeasible if a factor changes the MLP that blocks do not have."""
+    if join.layout == "parallel":
+        raise Infeasible("mlp = false leaves one branch; write layout: serial")
     for factor in _active(values):
         if factor.replace_ffn is not None:
             raise Infeasible(
-                f"mlp = false leaves no feed-forward network that {factor.name} could"
-                " replace"
+                f"mlp = false leaves no feed-forward network to replace; leave"
+                f" {factor.name} out, or write mlp: true"
             )
 
 
@@ -452,8 +454,9 @@ def _arrange(
                 added = factor.add_paths(read, place.site, branch)
                 if added and branch == "mlp" and not join.mlp:
                     raise Infeasible(
-                        f"mlp = false leaves no MLP beside which {factor.name} could"
-                        f" add a path; {factor.name} can be beside MSA only"
+                        f"mlp = false leaves no MLP for {factor.name} to add a path"
+                        " beside; write mlp: true, or place paths beside MSA only"
+                        " (shortcuts.placement: msa)"
                     )
                 for path in added:
                     module = _in_layout(path.module, place)

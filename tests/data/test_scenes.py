@@ -303,6 +303,14 @@ def rewritten(
             r"annotations\[1\] must have a bbox of four finite numbers",
         ),
         (
+            lambda content: content["annotations"][1].update(area=None),
+            r"annotations\[1\] has the area None; it must be a number from 0 up",
+        ),
+        (
+            lambda content: content["annotations"][1].update(area=-1),
+            r"annotations\[1\] has the area -1; it must be a number from 0 up, or",
+        ),
+        (
             lambda content: content["annotations"][0].update(image_id=1234),
             r"annotations\[0\] has the image_id 1234, which is not in images",
         ),

@@ -128,12 +128,23 @@ def test_without_mlp_a_block_is_attention_alone(identity: bool) -> None:
     assert not [name for name, _ in block.named_parameters() if "2" in name]
 
 
+def test_without_mlp_its_width_makes_no_other_network() -> None:
+    networks = [
+        resolve(
+            "deit_tiny_patch16_224", 32, 3, 10, {"mlp": False, "size.mlp_ratio": ratio}
+        )
+        for ratio in (2.0, 3.0)
+    ]
+    assert networks[0] == networks[1]
+    assert networks[0].settings == {"mlp": False}
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"layout": "parallel"}, "layout must be serial"),
-        ({"ffn.kernel": 3}, "no feed-forward network that ffn could replace"),
-        ({"shortcuts.count": 1}, "shortcuts can be beside MSA only"),
+        ({"layout": "parallel"}, "write layout: serial"),
+        ({"ffn.kernel": 3}, "leave ffn out, or write mlp: true"),
+        ({"shortcuts.count": 1}, "shortcuts.placement: msa"),
     ],
 )
 def test_what_needs_the_mlp_says_so(settings: dict[str, Level], reason: str) -> None:
