@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -76,18 +77,24 @@ def until(holds: Callable[[], bool], seconds: float = 30) -> bool:
 
 def processes(nursery: Nursery) -> list[psutil.Process]:
     """The nursery and its workers."""
-    found = []
+    alive = []
     for process in psutil.process_iter(["name", "ppid"]):
         if process.info["name"] not in ("ablate-nursery", "ablate-worker"):
             continue
-        mine = nursery.process_id in (process.pid, process.info["ppid"])
-        if mine and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    return found
+        belongs = nursery.process_id in (process.pid, process.info["ppid"])
+        # A process may end between any two of these lines.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if belongs and process.status() != psutil.STATUS_ZOMBIE:
+                alive.append(process)
+    return alive
 
 
 def workers(nursery: Nursery) -> list[psutil.Process]:
-    return [one for one in processes(nursery) if one.name() == "ablate-worker"]
+    return [
+        process
+        for process in processes(nursery)
+        if process.info["name"] == "ablate-worker"
+    ]
 
 
 def vit(width: int) -> Architecture:
@@ -203,6 +210,7 @@ def test_costs_are_counted_in_a_worker(nursery: Nursery) -> None:
 def test_the_nursery_has_one_thread_and_never_touches_cuda() -> None:
     """A fork copies only one thread, and cannot use the CUDA of its parent."""
     program = """
+import contextlib
 import os
 from ablate.data import arrays
 from ablate.execution import nursery_process as nursery

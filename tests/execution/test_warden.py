@@ -58,7 +58,10 @@ def left_behind(**environment: str) -> Iterator[psutil.Process]:
 
 
 def is_gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_a_killed_driver_leaves_a_message_and_nothing_else(private: Path) -> None:
