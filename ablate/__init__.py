@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         trainer,
     )
     from ablate.records import Metric
-    from ablate.study import Study
+    from ablate.results.study import Study
 
 # The module of each public name. It is imported when the name is first used.
 _HOMES = {
@@ -57,7 +57,7 @@ _HOMES = {
         "trainer",
     ),
     "ablate.records": ("Metric",),
-    "ablate.study": ("Study",),
+    "ablate.results.study": ("Study",),
 }
 
 __all__ = [

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import advice, factors, pipeline, registry, space
+from ablate import factors, pipeline, space
 from ablate.budget import Budget
 from ablate.errors import AblateError
+from ablate.own import registry
 from ablate.pipeline import Options, Preview
 from ablate.progress_bar import ProgressBar, in_notebook
 from ablate.records import Cost, Settings, Space, python_values
-from ablate.study import Study
+from ablate.results.study import Study
+from ablate.text import advice
 
 if TYPE_CHECKING:
     from torch import nn

@@ -16,9 +16,9 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ablate.advice import option
 from ablate.errors import AblateError
 from ablate.records import Event, Progressed
+from ablate.text.advice import option
 
 SECONDS_PER_HOUR = 3600.0
 

@@ -18,19 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from ablate import registry
-from ablate.advice import option
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
-from ablate.part_records import (
-    OwnBackbone,
-    OwnData,
-    OwnLoss,
-    OwnMetric,
-    OwnOperator,
-    Revision,
-    Shapes,
-)
+from ablate.own import registry
 from ablate.records import (
     LOSSES,
     METRIC_NAME,
@@ -41,6 +31,16 @@ from ablate.records import (
     Settings,
     python_values,
 )
+from ablate.records.own_parts import (
+    OwnBackbone,
+    OwnData,
+    OwnLoss,
+    OwnMetric,
+    OwnOperator,
+    Revision,
+    Shapes,
+)
+from ablate.text.advice import option
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -25,12 +25,12 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ablate import execution, provenance, registry
+from ablate import execution
 from ablate.budget import BudgetMeter
-from ablate.declared import validated_space, was_search, with_last_until_decided
 from ablate.errors import StoreError
-from ablate.filesystems import remove_checkpoint
-from ablate.options import Options
+from ablate.machine import provenance
+from ablate.machine.filesystems import remove_checkpoint
+from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
     WITH_RESULT,
@@ -47,10 +47,16 @@ from ablate.records import (
 )
 from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.first_failures import FirstFailures
+from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview, make_preview, propose
 from ablate.scheduling.queue import Queue, Searched, Source
 from ablate.scheduling.sources import StoredTrials, make_source
+from ablate.scheduling.stored_space import (
+    validated_space,
+    was_search,
+    with_last_until_decided,
+)
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import exists
 from ablate.store.reader import Reader

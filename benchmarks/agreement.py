@@ -31,7 +31,7 @@ from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.pairing import seed_share
 from ablate.report.verdicts import Verdict
-from ablate.study import Study
+from ablate.results.study import Study
 
 HERE = Path(__file__).parent
 FILE = HERE / "agreement.csv"

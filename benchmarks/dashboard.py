@@ -26,7 +26,8 @@ from typing import Any
 import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from ablate import pipeline, provenance, space
+from ablate import pipeline, space
+from ablate.machine import provenance
 from ablate.pipeline import Options
 from ablate.records import COST_REVISION
 from ablate.store.reader import Reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ablate import provenance
+from ablate.machine import provenance
 
 
 def machine_text() -> str:

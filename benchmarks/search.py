@@ -27,7 +27,7 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Recipe, StudyResults, Trial
-from ablate.study import Study
+from ablate.results.study import Study
 
 REPEATS = 30
 LEVELS: dict[str, list[float]] = {

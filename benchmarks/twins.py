@@ -20,11 +20,12 @@ from typing import Any
 
 import yaml
 
-from ablate import pipeline, provenance, space
+from ablate import pipeline, space
+from ablate.machine import provenance
 from ablate.report.matplotlib_charts import save_chart
 from ablate.report.tables import render
-from ablate.study import Study
-from ablate.study_charts import chart
+from ablate.results.study import Study
+from ablate.results.study_charts import chart
 
 ROOT = Path(__file__).parents[1]
 TWINS = (

@@ -2,7 +2,7 @@
 
 Each works in a store without any effect, or with effects as large as the margin, and
 declares studies again and again. What a study may test follows from the function that
-the store uses (`ablate.lineage`), and the verdicts from that of the tables. A user is
+the store uses (`ablate.store.lineage`), and the verdicts from that of the tables. A user is
 fooled if any study ever shows `helps`, `hurts` or, where effects exist, `no
 difference`.
 """
@@ -17,7 +17,11 @@ from typing import Any
 import numpy as np
 from made_up import MARGIN, NOISES, SAID, Noise, Proof, Vector, drawn, made, names
 
-from ablate.lineage import (
+from ablate.records import Generation, Standing, Status, StudyResults
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
+from ablate.report.verdicts import Verdict
+from ablate.store.lineage import (
     FEWEST_SEEDS,
     Comparisons,
     Earlier,
@@ -25,10 +29,6 @@ from ablate.lineage import (
     Row,
     generation_of,
 )
-from ablate.records import Generation, Standing, Status, StudyResults
-from ablate.report.effect import Effect
-from ablate.report.effects import effects
-from ablate.report.verdicts import Verdict
 
 # The most seeds that a user trains.
 MOST = 40

@@ -23,7 +23,7 @@ from machine import machine_text
 
 from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.options import Options
+from ablate.scheduling.options import Options
 
 SPACE = Path(__file__).parents[1] / "search_spaces" / "quickstart.yaml"
 LIBRARIES = [sys.executable, "-c", "import sqlalchemy, pydantic, rich.table, typer"]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import streamlit as st
 import words
 
-from ablate import escape
 from ablate.errors import AblateError, MissingStore, OldStore
+from ablate.text import escape
 
 
 def tell(error: Exception) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ablate import study_charts
 from ablate.errors import StoreError
 from ablate.records import Known, Space, StudyResults
 from ablate.report.charts import Chart, Coordinates
@@ -23,11 +22,12 @@ from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import mean_of
 from ablate.report.tables import Table
+from ablate.results import study_charts
+from ablate.results.study import Study
 from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
 from ablate.store.notes import STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
-from ablate.study import Study
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")

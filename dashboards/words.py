@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import streamlit as st
 from markupsafe import Markup
 
-from ablate import escape
 from ablate.records import Status
 from ablate.store.catalogue import StudyStatus
+from ablate.text import escape
 
 COLOURS = {"info": "#0072B2", "warning": "#E69F00", "error": "#D55E00"}
 SMALL = "font-size: .875rem; opacity: .65; overflow-wrap: anywhere; margin: 0"

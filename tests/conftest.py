@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ablate import cache, pipeline, space
+from ablate import pipeline, space
 from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
+from ablate.machine import cache
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Event
-from ablate.study import Study
+from ablate.results.study import Study
 
 # A machine that is busy with something else fails no test. A test takes the same
 # examples each time, so that a run that fails can be repeated; `make fuzz` takes others.

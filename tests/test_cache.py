@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ablate import cache
+from ablate.machine import cache
 
 MADE = np.arange(12, dtype=np.float32).reshape(3, 4)
 

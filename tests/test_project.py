@@ -10,9 +10,9 @@ import pytest
 from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
-from ablate.project import budget_of
 from ablate.records import Epoch, Trial
-from ablate.study import Study
+from ablate.results.project import budget_of
+from ablate.results.study import Study
 from tests.conftest import TINY, Say
 from tests.store.desk import HELPS, TEXT, Desk
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, provenance, space
+from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
+from ablate.machine import provenance
 from ablate.pipeline import Options
 from ablate.records import Epoch, Provenance, Trial
-from ablate.reproduce import reproduce
-from ablate.review import Finding, review
+from ablate.results.review import Finding, review
 from ablate.store.reader import Reader
+from ablate.trained.reproduce import reproduce
 from tests.conftest import TINY, Say
 
 CLEAN = replace(provenance.collect(), commit="c0ffee", dirty=False)

@@ -45,8 +45,8 @@ def main() -> None:
 
     A user error ends with one message and exit code 2, an interruption with code 130.
     """
-    from ablate import advice
-    from ablate.timm_imports import refuse_wandb
+    from ablate.machine.timm_imports import refuse_wandb
+    from ablate.text import advice
 
     refuse_wandb()
     if len(sys.argv) == 1:

@@ -27,7 +27,8 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, Field
 
-from ablate import answers, budget
+from ablate import budget
+from ablate.cli import answers
 from ablate.errors import AblateError, shortened
 from ablate.report.tables import Table
 
@@ -221,8 +222,8 @@ class Tools:
         `errors` says which verdicts also hold if all studies share one error budget.
         """
         from ablate.cli.tables import studies_table
-        from ablate.project import budget_of, budget_table
         from ablate.report.error_budget import error_budget
+        from ablate.results.project import budget_of, budget_table
         from ablate.store.database import exists
 
         rows: list[Any] = []
@@ -329,7 +330,7 @@ class Tools:
             self._run.wait()
 
     def _read(self, study: str) -> Any:
-        from ablate.study import Study
+        from ablate.results.study import Study
 
         return Study(study, self.url)
 

@@ -11,7 +11,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ablate import advice
 from ablate.cli.options import (
     DEFAULT_RUNS,
     CpusOption,
@@ -24,6 +23,7 @@ from ablate.cli.options import (
     url_of,
 )
 from ablate.records import MOST_WHOLE
+from ablate.text import advice
 
 
 def mcp(
@@ -68,7 +68,7 @@ def mcp(
     """
     from ablate.budget import Budget
     from ablate.errors import AblateError
-    from ablate.provenance import install_extra, installed_version
+    from ablate.machine.provenance import install_extra, installed_version
 
     limits = Budget(trials=max_trials, hours=max_hours, joules=max_joules)
     if max_trials is None and max_hours is None:

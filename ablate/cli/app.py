@@ -64,7 +64,7 @@ app = typer.Typer(
 def _print_version(asked: bool) -> None:
     if asked:
         from ablate.errors import AblateError
-        from ablate.provenance import DISTRIBUTION, installed_version
+        from ablate.machine.provenance import DISTRIBUTION, installed_version
 
         if not installed_version():
             raise AblateError(

@@ -333,7 +333,7 @@ def one_architecture(
 
 def _level(text: str) -> Level:
     """A level as YAML reads it."""
-    from ablate.document import parse
+    from ablate.text.document import parse
 
     level: Level = parse(f"level: {text}", "--set").values["level"]
     return level

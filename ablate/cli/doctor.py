@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ablate import provenance
-from ablate.masking import masked
-from ablate.provenance import install_extra
+from ablate.machine import provenance
+from ablate.machine.provenance import install_extra
+from ablate.text.masking import masked
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate import advice
 from ablate.cli.options import (
     DEFAULT_RUNS,
     FormatOption,
@@ -17,6 +16,7 @@ from ablate.cli.options import (
 )
 from ablate.cli.output import Format, say, show
 from ablate.errors import AblateError
+from ablate.text import advice
 
 if TYPE_CHECKING:
     from ablate.report.effect import Effect
@@ -53,7 +53,7 @@ def gate(
     from ablate.report.effects_table import effects_table
     from ablate.report.verdicts import Withheld
     from ablate.report.wording import sentence
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     url = url_of(store, runs)
     results, declared = Study(study, url).read()
@@ -72,8 +72,8 @@ def _stands(study: str, effect: Effect, url: str) -> bool:
 
     Verdicts that claim no effect need none.
     """
-    from ablate.project import budget_of
     from ablate.report.verdicts import Verdict
+    from ablate.results.project import budget_of
 
     if effect.verdict not in (Verdict.HELPS, Verdict.HURTS):
         return True
@@ -90,8 +90,8 @@ def _effect(study: str, row: int, url: str) -> Effect:
     Raises:
         AblateError: the study has no such row to compare, or its rows are exploratory.
     """
-    from ablate.primary import CONTROLS, primary_factors, primary_is_elsewhere
-    from ablate.study import Study
+    from ablate.records.primary import CONTROLS, primary_factors, primary_is_elsewhere
+    from ablate.results.study import Study
 
     stored = Study(study, url)
     declared = stored.read()[1]

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ablate.cli.shipped import shipped
-from ablate.document import parse
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.report.tables import Table
 from ablate.space.load import study_name
+from ablate.text.document import parse
 
 # The commented space. Its commands and its study are those of a file of this name.
 TEMPLATE = Path(__file__).with_name("space.yaml")

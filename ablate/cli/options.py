@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from typer import CallbackParam
 
-from ablate import advice
 from ablate.cli.output import Format
 from ablate.records import MOST_AT_ONCE, MOST_WHOLE
+from ablate.text import advice
 
 
 class ExecutorName(StrEnum):
@@ -79,7 +79,7 @@ def load_parts(
     context: typer.Context, parameter: CallbackParam, files: list[Path] | None
 ) -> list[Path]:
     """Loads the user's own parts, before the verb looks for any name."""
-    from ablate import registry
+    from ablate.own import registry
 
     named = [str(file) for file in files or ()]
     advice.keep(advice.WITH, *named)
@@ -230,7 +230,7 @@ DEFAULT_RUNS = Path("runs")
 
 
 def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
-    from ablate.options import Options
+    from ablate.scheduling.options import Options
 
     return Options(runs=runs, store=store).url
 
@@ -240,7 +240,7 @@ def place_of(store: str, runs: Path) -> str:
 
     A password is masked, and a store that the environment names needs no option.
     """
-    from ablate.masking import masked
+    from ablate.text.masking import masked
 
     said = f" --runs {shlex.quote(str(runs))}" if runs != DEFAULT_RUNS else ""
     if store and store != os.environ.get(STORE_VARIABLE):

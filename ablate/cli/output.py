@@ -8,8 +8,8 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ablate import escape
-from ablate.masking import masked
+from ablate.text import escape
+from ablate.text.masking import masked
 
 # An estimate in seconds for which it matters whether the machine is busy.
 LONG = 60

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from ablate import escape
 from ablate.cli.generations import generation_lines
 from ablate.cli.output import busy_note, duration, tell_line
 from ablate.execution.signals import STOPS, give_back, keep
@@ -25,6 +24,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.report.numbers import fixed
+from ablate.text import escape
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

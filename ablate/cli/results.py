@@ -46,7 +46,7 @@ def status(
 
     url = url_of(store, runs)
     if errors:
-        from ablate.project import budget_of, budget_table
+        from ablate.results.project import budget_of, budget_table
 
         if study:
             from ablate.errors import AblateError
@@ -127,7 +127,7 @@ def table(
     ablate table mine --format latex --labels shortcuts.count='$T$' > table.tex
     """
     from ablate.errors import AblateError
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     stored = Study(study, url_of(store, runs))
     if form is Format.latex:
@@ -205,7 +205,7 @@ def effects(
 
     Differences are paired by seed and have 95 % intervals.
     """
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     show(
         Study(study, url_of(store, runs)).effects_table(kind.value, margin), form.value
@@ -251,7 +251,7 @@ def pareto(
     form: FormatOption = Format.table,
 ) -> None:
     """List the cells that no other cell dominates, and their hypervolume."""
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     show(
         Study(study, url_of(store, runs)).pareto(objectives or (), history=history),
@@ -398,8 +398,8 @@ def report(
     A browser opens it without an internet connection.
     """
     from ablate.errors import AblateError
-    from ablate.html_report import write_report
-    from ablate.study import Study
+    from ablate.results.html_report import write_report
+    from ablate.results.study import Study
 
     file = to or Path(study.replace("/", "-") + ".html")
     if file.suffix != ".html":

@@ -20,9 +20,9 @@ from urllib.parse import quote
 
 from ablate.cli.shipped import shipped
 from ablate.errors import AblateError
-from ablate.masking import masked
-from ablate.provenance import install_extra
+from ablate.machine.provenance import install_extra
 from ablate.store.database import sqlite_file
+from ablate.text.masking import masked
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ALL_ADDRESSES = ("0.0.0.0", "::")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ablate
 from ablate.errors import AblateError
-from ablate.provenance import DISTRIBUTION
+from ablate.machine.provenance import DISTRIBUTION
 
 
 def shipped(installed: str, checkout: str) -> Path:

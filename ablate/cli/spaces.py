@@ -339,7 +339,7 @@ def schema(
 
         print(json.dumps(json_schema(), indent=1))
         return
-    from ablate.answers import ANSWERS
+    from ablate.cli.answers import ANSWERS
 
     if of not in ANSWERS:
         raise UnknownName(unknown("--of", of, ANSWERS))

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ablate import escape
 from ablate.cli.options import (
     DEFAULT_RUNS,
     CheckpointsOption,
@@ -20,6 +19,7 @@ from ablate.cli.options import (
     url_of,
 )
 from ablate.cli.output import Format, show, tell
+from ablate.text import escape
 
 
 def query(
@@ -87,10 +87,10 @@ def disk(
 
     The checkpoints of unfinished trials of this store are always kept.
     """
-    from ablate import disk as on_disk
     from ablate.cli.tables import disk_table
     from ablate.pipeline import Options
     from ablate.report.units import size_text
+    from ablate.trained import disk as on_disk
 
     options = Options(runs, store, checkpoints=checkpoints)
     if free:
@@ -129,7 +129,7 @@ def export(
     The file is for pandas and other tools; optuna-dashboard shows the storage.
     """
     from ablate.errors import AblateError
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     if (to is None) == (not optuna):
         raise AblateError(

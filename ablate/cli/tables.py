@@ -16,10 +16,10 @@ from ablate.report.tables import Table, plain
 from ablate.report.units import Unit, cost_text, cost_units, size_text
 
 if TYPE_CHECKING:
-    from ablate.disk import Place
     from ablate.families.family import Family
     from ablate.pipeline import Preview
     from ablate.store.catalogue import StudyStatus
+    from ablate.trained.disk import Place
 
 
 def plan_table(shown: Preview) -> Table:
@@ -360,7 +360,7 @@ def factors_table(name: str | None) -> Table:
 
 def disk_table(places: list[Place], where: str) -> Table:
     """The disk space of checkpoints, by purpose and study."""
-    from ablate.disk import FREEABLE, NEEDED_FOR
+    from ablate.trained.disk import FREEABLE, NEEDED_FOR
 
     sums: dict[tuple[str, str], list[int]] = {}
     for place in places:

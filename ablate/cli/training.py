@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ablate import advice
 from ablate.cli.options import (
     DEFAULT_RUNS,
     AddressOption,
@@ -34,10 +33,11 @@ from ablate.cli.options import (
 )
 from ablate.cli.output import Format, show, tell
 from ablate.records import MOST_WHOLE
+from ablate.text import advice
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
-    from ablate.study import Study
+    from ablate.results.study import Study
 
 # The exit code of a run that its budget ended.
 EXHAUSTED = 3
@@ -163,7 +163,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
     """Runs with a progress display, prints the table, and suggests the next command."""
     from ablate import pipeline
     from ablate.cli.progress import Progress
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     for command in _followed(options):
         tell(f"View the log with: {command}")

@@ -8,10 +8,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate import advice
 from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, counted, unknown
 from ablate.report.tables import Table
+from ablate.text import advice
 
 if TYPE_CHECKING:
     from ablate.cost.verify import Checked
@@ -206,10 +206,11 @@ def diagnosed(
     targets: tuple[str, ...], names: tuple[str, ...], images: int, options: Options
 ) -> Iterator[Table]:
     """Takes diagnostics, and yields one table per study and stored diagnostic."""
-    from ablate import diagnosis, diagnostics
+    from ablate import diagnostics
     from ablate.records import Diagnostics
     from ablate.report.layers import layers_table
-    from ablate.study import Study
+    from ablate.results.study import Study
+    from ablate.trained import diagnosis
 
     chosen = tuple(diagnostics.find(name).name for name in names) or diagnostics.usual()
     looked = diagnosis.diagnose(
@@ -242,7 +243,7 @@ def _stored(study: object, name: str) -> list[str]:
 
     These are its own name, or that name with endings such as `.bound`.
     """
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     assert isinstance(study, Study)
     return [
@@ -254,7 +255,7 @@ def _stored(study: object, name: str) -> list[str]:
 
 def reviewed(study: str, url: str, where: str) -> Table:
     """A referee's findings."""
-    from ablate.review import review
+    from ablate.results.review import review
 
     findings = review(study, url, where)
     rows = [[finding.name, finding.text, finding.command] for finding in findings]
@@ -278,7 +279,7 @@ def reviewed(study: str, url: str, where: str) -> Table:
 
 def reproduced(trial: str, options: Options) -> bool:
     """Trains a trial again and prints the comparison. Returns whether both agree."""
-    from ablate.reproduce import reproduce
+    from ablate.trained.reproduce import reproduce
 
     outcome = reproduce(trial, options, Steps("epoch"))
     for name, (before, now) in outcome.changed.items():
@@ -324,8 +325,8 @@ def drawn(
         ending_of,
         save_chart,
     )
-    from ablate.study import Study
-    from ablate.study_charts import BY_EPOCH, chart
+    from ablate.results.study import Study
+    from ablate.results.study_charts import BY_EPOCH, chart
 
     ending_of(to, (*FORMS, "html"))
     _check_option(
@@ -412,7 +413,7 @@ def drawn_layers(
     """Draws a stored diagnostic; measured values and their bound share a figure."""
     from ablate import diagnostics
     from ablate.report.matplotlib_charts import save_layers
-    from ablate.study import Study
+    from ablate.results.study import Study
 
     results = Study(study, url)
     record = diagnostics.find(diagnostic.partition(".")[0])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ablate import registry
 from ablate.contracts.check import Check
 from ablate.contracts.factor import factor_checks
 from ablate.contracts.others import (
@@ -21,6 +20,7 @@ from ablate.contracts.others import (
     operator_checks,
 )
 from ablate.contracts.trainer import trainer_checks
+from ablate.own import registry
 
 CHECKS: Mapping[str, Callable[[Any], Iterator[Check]]] = {
     "factor": factor_checks,

@@ -21,7 +21,13 @@ from ablate.diagnostics.observe import measure
 from ablate.errors import UncountedOperator
 from ablate.families import resolve
 from ablate.models import build
-from ablate.part_records import OwnBackbone, OwnData, OwnLoss, OwnMetric, OwnOperator
+from ablate.records.own_parts import (
+    OwnBackbone,
+    OwnData,
+    OwnLoss,
+    OwnMetric,
+    OwnOperator,
+)
 
 CLASSES = 7
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ablate import registry
 from ablate.contracts.check import BrokenContract, Check, require
 from ablate.cost import count
 from ablate.errors import Infeasible
 from ablate.factors.factor import OneOf, Whole
+from ablate.own import registry
 from ablate.parts import Trainer, trainer_named
 from ablate.records import TRAINER, Architecture, Data, Epoch, Level, Recipe, Trial
 from ablate.training.checkpoint import read_checkpoint

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ablate import families, heads
-from ablate.advice import option
 from ablate.cost.alike import Alike
 from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
@@ -23,6 +22,7 @@ from ablate.layers.circulant import CirculantProjection
 from ablate.models import build
 from ablate.parts import trainer_named
 from ablate.records import UNCOUNTED, Architecture, Cost
+from ablate.text.advice import option
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)

@@ -30,9 +30,9 @@ with warnings.catch_warnings():
     from fvcore.nn import jit_handles as fvcore_rules
     from fvcore.nn.jit_handles import get_shape
 
-from ablate import registry
 from ablate.errors import UncountedOperator
-from ablate.part_records import OwnOperator
+from ablate.own import registry
+from ablate.records.own_parts import OwnOperator
 
 CountingRule = Callable[[list[Any], list[Any]], Any]
 Handle = Callable[[list[Any], list[Any]], Counter[str]]

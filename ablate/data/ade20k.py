@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ablate import cache
 from ablate.data.files import picture
 from ablate.data.index import ENDINGS, OTHER_ENDINGS, THREADS, listed
 from ablate.data.scene import IGNORED, Scene
 from ablate.errors import DataError, shortened
+from ablate.machine import cache
 
 CLASSES = 150
 SPLITS = {"train": "training", "test": "validation"}

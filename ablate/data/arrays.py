@@ -18,10 +18,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ablate import registry
 from ablate.data.splits import held_out
 from ablate.errors import AblateError, DataError, shortened
 from ablate.identity import DIGITS
+from ablate.own import registry
 from ablate.records import MOST_CLASSES, MOST_SIDE, Data
 
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")

@@ -9,14 +9,14 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from ablate import registry
 from ablate.errors import (
     DataError,
     UnknownName,
     unknown,
 )
-from ablate.part_records import OwnData
+from ablate.own import registry
 from ablate.records import Recipe
+from ablate.records.own_parts import OwnData
 
 # Image files are normalised with these values unless the data specify others.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

@@ -335,7 +335,7 @@ def _read_in_another_way(index: Index) -> bool:
     ]
     import numpy as np
 
-    from ablate import cache
+    from ablate.machine import cache
 
     key = hashlib.sha256()
     for file, image in pairs:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ablate.errors import DataError
-from ablate.provenance import install_extra
+from ablate.machine.provenance import install_extra
 
 
 def _coder() -> Any:

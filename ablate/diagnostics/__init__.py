@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from ablate import discovery, registry
 from ablate.diagnostics.diagnostic import Diagnostic
 from ablate.errors import DiagnosticError, UnknownName, unknown
-from ablate.provenance import install_extra
+from ablate.machine.provenance import install_extra
+from ablate.own import discovery, registry
 
 HELPERS = ("diagnostic", "observe")
 

@@ -6,7 +6,6 @@ and decides nothing.
 
 from __future__ import annotations
 
-from ablate.advice import option
 from ablate.errors import ExecutorError, UnknownName, unknown
 from ablate.execution.executor import (
     EXECUTORS,
@@ -17,6 +16,7 @@ from ablate.execution.executor import (
     Logs,
     Stop,
 )
+from ablate.text.advice import option
 
 __all__ = [
     "EXECUTORS",

@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from ablate.advice import option
 from ablate.errors import ExecutorError
-from ablate.provenance import install_extra
+from ablate.machine.provenance import install_extra
 from ablate.records import Architecture, Cost, Data, Event, Order, Resources
+from ablate.text.advice import option
 
 Emit = Callable[[Event], None]
 Stop = Callable[[], bool]

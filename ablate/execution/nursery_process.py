@@ -33,12 +33,12 @@ from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from ablate import registry
 from ablate.data import catalogue
 from ablate.execution.nursery import FORK, HOLD, LOAD, remove_dead_folders
 from ablate.execution.signals import STOPS, leave_to_driver
+from ablate.machine.timm_imports import refuse_wandb
+from ablate.own import registry
 from ablate.records import Data
-from ablate.timm_imports import refuse_wandb
 
 # A nursery without clients ends after so long, in milliseconds. The first client may
 # take longer.

@@ -9,9 +9,9 @@ import time
 import traceback
 from collections.abc import Iterator
 
-from ablate import registry
-from ablate.environment import seconds
 from ablate.errors import ExecutorError, TrialBusy
+from ablate.machine.environment import seconds
+from ablate.own import registry
 from ablate.records import (
     Ended,
     Event,

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, NoReturn
 
-from ablate import main_thread, registry
 from ablate.errors import Infeasible
+from ablate.machine import main_thread
+from ablate.own import registry
 from ablate.records import Architecture, Cost, Event, Job, Status
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from ablate import discovery, registry
-from ablate.advice import option
 from ablate.errors import AblateError, UnknownName, did_you_mean, unknown
 from ablate.factors.factor import Factor, Parameter, Values, explain_refusal
+from ablate.own import discovery, registry
 from ablate.records import Level, Settings
+from ablate.text.advice import option
 
 
 @cache

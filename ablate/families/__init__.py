@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 
-from ablate import discovery, factors, registry
+from ablate import factors
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.own import family_like
+from ablate.own import discovery, registry
 from ablate.records import Architecture, Settings
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from ablate import registry
 from ablate.errors import Infeasible
 from ablate.factors.factor import BackbonePart, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.places import Nowhere, no_blocks
+from ablate.own import registry
 
 if TYPE_CHECKING:
     from torch import nn

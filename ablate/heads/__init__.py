@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from ablate import discovery
 from ablate.errors import UnknownName, unknown
 from ablate.heads.head import Head
+from ablate.own import discovery
 
 
 @cache

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ablate.errors import Infeasible
-from ablate.provenance import install_extra
+from ablate.machine.provenance import install_extra
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
 from ablate.learning.patches import PatchMixup
-from ablate.part_records import OwnLoss
 from ablate.parts import own_loss
 from ablate.records import LOSSES, Recipe
+from ablate.records.own_parts import OwnLoss
 
 
 class OffsetCrossEntropy(nn.Module):

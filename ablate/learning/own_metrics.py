@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ablate import registry
 from ablate.errors import AblateError
-from ablate.part_records import OwnMetric
+from ablate.own import registry
 from ablate.records import Trial
+from ablate.records.own_parts import OwnMetric
 
 
 def metrics_of(trial: Trial) -> list[OwnMetric]:

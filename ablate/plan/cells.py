@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ablate import data, factors, families, heads, registry
+from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
+from ablate.own import registry
 from ablate.parts import own_loss, trainer_named
 from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.limits import violated, violations

@@ -156,7 +156,7 @@ class PublishedTable:
 @cache
 def tables() -> Mapping[str, PublishedTable]:
     """Returns every table by name, such as `augvit/table3`, paper by paper."""
-    from ablate.document import parse
+    from ablate.text.document import parse
 
     by_name: dict[str, PublishedTable] = {}
     for paper in PAPERS:
@@ -173,7 +173,7 @@ def tables() -> Mapping[str, PublishedTable]:
 @cache
 def sources() -> Mapping[str, Source]:
     """Returns the numbers of other publications, by key."""
-    from ablate.document import parse
+    from ablate.text.document import parse
 
     text = (
         resources.files(__name__).joinpath("sources.yaml").read_text(encoding="utf-8")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ablate.own.user_modules import Source
 from ablate.records.events import Epoch
 from ablate.records.sections import Diagnostics, Keep, Resources, Scheduler
 from ablate.records.trial import Trial
-from ablate.user_modules import Source
 
 EarlyStop = Literal["allowed", "compared", "apart"]
 

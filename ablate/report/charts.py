@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, Level, StudyResults, level_text
 from ablate.report.blocks import representatives
@@ -22,6 +21,7 @@ from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text
+from ablate.text import advice
 
 # Up to this many points of a cloud have error bars; of a larger cloud, only the front.
 MOST_SPREADS = 300

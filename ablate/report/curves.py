@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import (
     CellResult,
@@ -20,6 +19,7 @@ from ablate.report.charts import Chart, Series, label
 from ablate.report.numbers import mean_of
 from ablate.report.summary import shown_levels
 from ablate.report.wording import change_text
+from ablate.text import advice
 
 BANDS = "Bands: range over seeds."
 # The epochs of each trial, by row and seed.

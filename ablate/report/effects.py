@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ablate.primary import CONTROLS, primary_rows
 from ablate.records import (
     LEVEL,
     RESOLVED,
@@ -28,6 +27,7 @@ from ablate.records import (
     Status,
     StudyResults,
 )
+from ablate.records.primary import CONTROLS, primary_rows
 from ablate.report.confirmation import confirmed_study, unconfirmed_effect
 from ablate.report.effect import Before, Effect, paired
 from ablate.report.judge import Judge

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.primary import CONTROLS, primary_factors
 from ablate.records import LEVEL, Level, Looks, Metric, Status, StudyResults, level_text
+from ablate.records.primary import CONTROLS, primary_factors
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term

@@ -27,7 +27,6 @@ from functools import cached_property
 import numpy as np
 
 from ablate.errors import AblateError
-from ablate.primary import primary_factors
 from ablate.records import (
     LEVEL,
     RESOLVED,
@@ -37,6 +36,7 @@ from ablate.records import (
     Status,
     StudyResults,
 )
+from ablate.records.primary import primary_factors
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.confirmation import with_all_seeds
 from ablate.report.effects import SURVIVORS, WITHHELD

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
@@ -27,6 +26,7 @@ from ablate.report.palette import (
     mark_index,
 )
 from ablate.report.row_labels import write_rows
+from ablate.text import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

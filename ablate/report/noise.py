@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from ablate import cache
+from ablate.machine import cache
 from ablate.report import student
 from ablate.report.numbers import scale_of
 

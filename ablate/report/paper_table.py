@@ -14,10 +14,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ablate import escape
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.primary import primary_is_elsewhere
 from ablate.records import Looks, Metric, StudyResults, level_text
+from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -32,6 +31,7 @@ from ablate.report.summary import Row, summarise
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory
+from ablate.text import escape
 
 # The names of columns beside factors, the metric and costs.
 ROW, DELTA, GAIN, SEEDS, PUBLISHED = "row", "delta", "gain", "n", "published"

@@ -13,7 +13,6 @@ from typing import Any
 import moocore
 import numpy as np
 
-from ablate import advice
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
@@ -21,6 +20,7 @@ from ablate.report.numbers import fixed, mean_of
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
 from ablate.report.tables import Table
 from ablate.report.units import Unit, cost_units
+from ablate.text import advice
 
 # Cells with at least this probability of being on the front are shown.
 WORTH_SHOWING = 0.05

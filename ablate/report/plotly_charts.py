@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from ablate import escape
 from ablate.report.charts import Chart, Coordinates, Series
 from ablate.report.layers import Line
 from ablate.report.palette import (
@@ -22,6 +21,7 @@ from ablate.report.palette import (
     SCALE_TO,
     mark_index,
 )
+from ablate.text import escape
 
 SYMBOLS = (
     "circle",

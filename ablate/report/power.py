@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ablate import cache
+from ablate.machine import cache
 from ablate.records import StudyResults
 from ablate.report import student, verdicts
 from ablate.report.noise import (

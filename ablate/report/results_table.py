@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.errors import UnknownName, unknown
-from ablate.primary import primary_is_elsewhere
 from ablate.records import Level, Looks, Metric, StudyResults
+from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape
 from ablate.report.charts import Chart, Series
+from ablate.text import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape
+from ablate.text import escape
 
 if TYPE_CHECKING:
     from markupsafe import Markup

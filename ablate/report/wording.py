@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ablate.primary import primary_factors, primary_is_elsewhere
 from ablate.records import (
     FIRST_LEVEL,
     CellResult,
@@ -18,6 +17,7 @@ from ablate.records import (
     base_name,
     generation_name,
 )
+from ablate.records.primary import primary_factors, primary_is_elsewhere
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import Effect
 from ablate.report.numbers import fixed, mean_of

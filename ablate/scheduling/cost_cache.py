@@ -9,8 +9,8 @@ from functools import cache as cache_once
 from importlib.metadata import version
 from pathlib import Path
 
-from ablate import registry
 from ablate.errors import Infeasible
+from ablate.own import registry
 from ablate.parts import trainer_named
 from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
 
@@ -80,7 +80,7 @@ def _kept(architecture: Architecture, count: Count) -> Cost:
     """Returns the cost from the cache folder; counts it if it is not there."""
     import numpy as np
 
-    from ablate import cache
+    from ablate.machine import cache
 
     numbers = cache.array(
         f"cost {_revision()} {architecture.hash}",

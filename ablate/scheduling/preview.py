@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
-from ablate.options import Options
-from ablate.primary import primary_is_elsewhere, primary_rows
 from ablate.records import (
     COST_REVISION,
     LEVEL,
@@ -21,7 +19,9 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.records.primary import primary_is_elsewhere, primary_rows
 from ablate.scheduling.cost_cache import CostCache, Count
+from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
 from ablate.store.reader import Reader

@@ -156,8 +156,8 @@ def make_search(
     If the study was a design when it was last run, only cells with a result are
     taken over.
     """
-    from ablate.declared import was_search
     from ablate.scheduling.search import Search
+    from ablate.scheduling.stored_space import was_search
 
     if reader is None:
         return Search(space, CostCache({}, count), results)

@@ -31,10 +31,10 @@ from optuna.importance import (
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
-from ablate.advice import option
 from ablate.errors import AblateError
 from ablate.records import Level, Settings, Strategy
 from ablate.report.numbers import scale_of
+from ablate.text.advice import option
 
 # Population of the genetic strategies. A search has tens of cells, so Optuna's default
 # of 50 would make it one random generation.

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args, get_type_hints
 
-from ablate.document import Document, Where
 from ablate.errors import Problem, UnknownName, shortened
 from ablate.parts import Trainer, trainer_named
 from ablate.records import Level
 from ablate.space.schema import SpaceForm
+from ablate.text.document import Document, Where
 
 
 @dataclass

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from ablate import factors
-from ablate.document import Where
 from ablate.errors import unknown
 from ablate.records import Design, Factors, Level
 from ablate.space.context import Context, level_key, shown
 from ablate.space.levels import check_names
+from ablate.text.document import Where
 
 
 def read_factors(

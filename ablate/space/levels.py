@@ -10,7 +10,6 @@ from functools import partial
 from pydantic import ValidationError
 
 from ablate import factors, families
-from ablate.document import Where
 from ablate.errors import (
     UnknownName,
     shortened,
@@ -31,6 +30,7 @@ from ablate.records import (
 from ablate.space.context import Context, level_key, shown
 from ablate.space.own import check_own_levels, unread_field
 from ablate.space.schema import RecipeForm
+from ablate.text.document import Where
 
 
 def check_listed(context: Context, factors: Factors) -> None:

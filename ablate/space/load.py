@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ablate import registry
-from ablate.document import parse, read_text
 from ablate.errors import SpaceError
+from ablate.own import registry
 from ablate.records import Space
 from ablate.space.cells import (
     read_control,
@@ -45,6 +44,7 @@ from ablate.space.training import (
     read_scheduler,
     warmup_fits,
 )
+from ablate.text.document import parse, read_text
 
 # The longest name of a study, which is the size of the column in the store. Not every
 # database enforces that size.

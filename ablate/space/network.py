@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate import factors, families
-from ablate.document import Where
 from ablate.errors import (
     UnknownName,
     shortened,
@@ -25,6 +24,7 @@ from ablate.space.context import Context
 from ablate.space.levels import check_levels, check_weights
 from ablate.space.schema import BackboneForm
 from ablate.tasks import Task
+from ablate.text.document import Where
 
 
 def read_network(context: Context, backbone: str, task: Task, head: str) -> Network:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ablate.document import Where
 from ablate.errors import did_you_mean, unknown
 from ablate.factors.factor import OneOf
 from ablate.parts import Trainer
 from ablate.records import TRAINER, Data, Level, Recipe
 from ablate.space.context import Context, shown
+from ablate.text.document import Where
 
 # Sections that only built-in training reads.
 BUILT_IN = (

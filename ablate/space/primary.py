@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ablate.document import Where
 from ablate.errors import unknown
-from ablate.primary import CONTROLS
 from ablate.records import Level, Primary
+from ablate.records.primary import CONTROLS
 from ablate.space.context import Context, level_key
 from ablate.space.factors import not_listed, not_varied
+from ablate.text.document import Where
 
 EXAMPLE = (
     "primary: [{FACTOR: LEVEL}], primary: [1], primary: [FACTOR] or primary: [controls]"

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
-from ablate import factors, registry
+from ablate import factors
 from ablate.data import SETS, own_sets
 from ablate.families import families
 from ablate.heads import heads
+from ablate.own import registry
 from ablate.records import (
     LOSSES,
     MOST_SIDE,

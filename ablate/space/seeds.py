@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.advice import option
 from ablate.errors import AblateError
 from ablate.records import SOURCES, VARIED, Looks, Seeds, Source, Space
 from ablate.space.context import Context
@@ -15,6 +14,7 @@ from ablate.space.schema import (
     SeedsForm,
     UntilDecidedForm,
 )
+from ablate.text.advice import option
 
 # The forms that say more than a number of seeds.
 FULL = (SeedsForm, AdaptiveForm, UntilDecidedForm, FinalForm)

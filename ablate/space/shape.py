@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.document import Document, Where, unknown_key
 from ablate.errors import Problem, did_you_mean, shortened
 from ablate.space.schema import SpaceForm
+from ablate.text.document import Document, Where, unknown_key
 
 
 def shape_problems(document: Document, error: ValidationError) -> list[Problem]:

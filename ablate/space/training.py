@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, cast
 
 from ablate import data, diagnostics
-from ablate.document import Where
 from ablate.errors import (
     AblateError,
     DataError,
@@ -30,6 +29,7 @@ from ablate.space.own import own_data, own_recipe
 from ablate.space.recipes import RECIPES, preset
 from ablate.space.task import check_data, unread_of
 from ablate.tasks import Task
+from ablate.text.document import Where
 
 
 def read_diagnostics(context: Context) -> Diagnostics:

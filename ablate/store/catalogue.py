@@ -19,7 +19,6 @@ from ablate.errors import (
     unknown,
 )
 from ablate.records import Space, Status, base_name
-from ablate.space_data import from_data
 from ablate.store.database import (
     BUSY_SECONDS,
     LostConnection,
@@ -33,6 +32,7 @@ from ablate.store.questions import (
     refuse_writing_role,
     writing_role,
 )
+from ablate.store.space_data import from_data
 from ablate.store.tables import cell_trials, cells, stores, studies, trials
 from ablate.store.values import check_values
 from ablate.store.wide_views import query_of

@@ -1,4 +1,4 @@
-"""What the studies of a store compare, as `ablate.lineage` needs it."""
+"""What the studies of a store compare, as `ablate.store.lineage` needs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from ablate.identity import content_hash
-from ablate.lineage import Comparisons, Earlier, History, Row
 from ablate.records import (
     RESOLVED,
     VARIED,
@@ -21,6 +20,7 @@ from ablate.records import (
     Trial,
     confirmation_seeds,
 )
+from ablate.store.lineage import Comparisons, Earlier, History, Row
 from ablate.store.tables import cell_trials, cells, studies, trials
 
 # What identifies a trial beside its architecture and its seed.
@@ -215,7 +215,7 @@ def fresh_seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the fresh seeds on which a search confirms its best cells.
 
     Args:
-        space: the space as `ablate.space_data` described it.
+        space: the space as `ablate.store.space_data` described it.
     """
     strategy = space.get("strategy")
     if not strategy:

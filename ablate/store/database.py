@@ -29,17 +29,17 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ablate import advice
-from ablate.advice import option
-from ablate.environment import seconds
 from ablate.errors import DamagedStore, MissingStore, OldStore, StoreError, shortened
-from ablate.masking import masked
-from ablate.provenance import install_extra
+from ablate.machine.environment import seconds
+from ablate.machine.provenance import install_extra
 from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD, OLDEST
 from ablate.store.questions import address
 from ablate.store.tables import metadata
+from ablate.text import advice
+from ablate.text.advice import option
+from ablate.text.masking import masked
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -30,7 +30,6 @@ from sqlalchemy import (
     update,
 )
 
-from ablate.masking import masked
 from ablate.records import (
     WITH_RESULT,
     Ended,
@@ -51,6 +50,7 @@ from ablate.store.tables import (
     trial_metrics,
     trials,
 )
+from ablate.text.masking import masked
 
 TRIAL: BindParameter[str] = bindparam("of_trial")
 # The most characters of an error that are stored.

@@ -6,8 +6,8 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from ablate import space_data
 from ablate.records import SOURCES, Recipe
+from ablate.store import space_data
 
 RECIPE = frozenset(field.name for field in fields(Recipe))
 

@@ -18,7 +18,6 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Connection, text
 
-from ablate.lineage import FEWEST_SEEDS
 from ablate.records import (
     LEVEL,
     Standing,
@@ -26,9 +25,10 @@ from ablate.records import (
     confirmation_seeds,
     generation_name,
 )
-from ablate.redeclared import changes
+from ablate.records.changes import changes
 from ablate.store.checked import JSON, DateTime
 from ablate.store.comparisons import key_of_row
+from ablate.store.lineage import FEWEST_SEEDS
 from ablate.store.plans import free_view, key_of
 from ablate.store.tables import cell_trials, cells, levels, studies, trials
 

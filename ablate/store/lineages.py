@@ -1,7 +1,7 @@
 """What a study that is declared now may test, from what the store holds.
 
 A declaration replaces its study, goes on with it, or becomes the next generation of it.
-`ablate.lineage` decides what follows for each row.
+`ablate.store.lineage` decides what follows for each row.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from ablate.identity import content_hash
-from ablate.lineage import FEWEST_SEEDS, History, Row, generation_of
-from ablate.primary import primary_rows
 from ablate.records import (
     FIRST_LEVEL,
     LEVEL,
@@ -26,8 +24,8 @@ from ablate.records import (
     Space,
     Standing,
 )
-from ablate.redeclared import changes
-from ablate.space_data import to_data
+from ablate.records.changes import changes
+from ablate.records.primary import primary_rows
 from ablate.store.comparisons import (
     SHOWING,
     comparisons_of,
@@ -41,7 +39,9 @@ from ablate.store.comparisons import (
     stored_rows,
     trained_before,
 )
+from ablate.store.lineage import FEWEST_SEEDS, History, Row, generation_of
 from ablate.store.moment import after_results
+from ablate.store.space_data import to_data
 from ablate.store.tables import cell_trials, cells, studies, trials
 
 

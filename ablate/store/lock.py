@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from ablate import advice
-from ablate.advice import option
 from ablate.errors import StoreError
+from ablate.text import advice
+from ablate.text.advice import option
 
 
 def check_file(file: Path) -> None:

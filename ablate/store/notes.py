@@ -35,9 +35,9 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateTable
 
 from ablate.errors import AblateError, StoreError
-from ablate.masking import masked
 from ablate.store.database import BUSY_SECONDS, sqlite_file
 from ablate.store.moment import now
+from ablate.text.masking import masked
 
 MOST_TAGS = 20
 LONGEST_TAG = 40

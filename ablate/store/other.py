@@ -20,12 +20,12 @@ from ablate.errors import (
     shortened,
     unknown,
 )
-from ablate.masking import masked
 from ablate.store.database import open_reader, sqlite_file
 from ablate.store.merge import Merged
 from ablate.store.tables import studies
 from ablate.store.values import check_values
 from ablate.store.writer import Writer
+from ablate.text.masking import masked
 
 # The most characters of a text from outside in a message.
 LONGEST = 200

@@ -24,10 +24,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 
-from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
-from ablate.lineage import History
 from ablate.records import (
     VARIED,
     Cell,
@@ -37,10 +35,11 @@ from ablate.records import (
     Trial,
     generation_name,
 )
-from ablate.space_data import to_data
 from ablate.store import views
+from ablate.store.lineage import History
 from ablate.store.lineages import Declaration, added, standings_of
 from ablate.store.moment import now
+from ablate.store.space_data import to_data
 from ablate.store.tables import (
     architectures,
     cell_trials,
@@ -50,6 +49,7 @@ from ablate.store.tables import (
     trials,
 )
 from ablate.store.wide_views import is_number, put_stored
+from ablate.text.advice import option
 
 CHUNK = 500
 # What happens to stored cells that the plan does not have.

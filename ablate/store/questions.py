@@ -32,11 +32,11 @@ from urllib.parse import quote
 
 from sqlalchemy import Engine, text
 
-from ablate.advice import option
 from ablate.errors import StoreError
 from ablate.store import question_process
 from ablate.store.question_process import LENGTH, Frame, Question
 from ablate.store.tables import metadata
+from ablate.text.advice import option
 
 Rows = list[tuple[Any, ...]]
 Answer = tuple[list[str], Rows]

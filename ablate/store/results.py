@@ -21,10 +21,10 @@ from ablate.records import (
     Status,
     StudyResults,
 )
-from ablate.space_data import chance_of, metrics_of
 from ablate.store.comparisons import fresh_seeds
 from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
+from ablate.store.space_data import chance_of, metrics_of
 from ablate.store.tables import (
     architectures,
     cell_trials,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablate.errors import DamagedStore, shortened
-from ablate.space_data import metrics_of
+from ablate.store.space_data import metrics_of
 
 # The number of a row, that of the row it repeats, and that of the row it controls.
 Numbers = tuple[int, int | None, int | None]

@@ -8,13 +8,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
-from ablate import advice
 from ablate.budget import Used
 from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
-from ablate.space_data import metrics_of
 from ablate.store.catalogue import Catalogue
 from ablate.store.rows import check_complete
+from ablate.store.space_data import metrics_of
 from ablate.store.tables import (
     architectures,
     attempts,
@@ -27,6 +26,7 @@ from ablate.store.tables import (
     trial_metrics,
     trials,
 )
+from ablate.text import advice
 
 PROVENANCE = (
     "command",

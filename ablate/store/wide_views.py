@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from ablate.records import Level, Space
-from ablate.space_data import metrics_of
 from ablate.store import views
+from ablate.store.space_data import metrics_of
 from ablate.store.tables import cells, levels, studies
 
 

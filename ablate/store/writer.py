@@ -35,10 +35,9 @@ from sqlalchemy import (
     update,
 )
 
-from ablate.environment import seconds
 from ablate.errors import StoreError
 from ablate.identity import text_hash
-from ablate.lineage import History
+from ablate.machine.environment import seconds
 from ablate.records import (
     Cell,
     Ended,
@@ -58,6 +57,7 @@ from ablate.store.database import (
     write_transaction,
 )
 from ablate.store.events import EventStore
+from ablate.store.lineage import History
 from ablate.store.lineages import declare, renumber
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge

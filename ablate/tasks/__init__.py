@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from ablate import discovery
 from ablate.errors import UnknownName, unknown
+from ablate.own import discovery
 from ablate.records import Architecture
 from ablate.tasks.task import Task
 

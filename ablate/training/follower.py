@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ablate import registry
+from ablate.own import registry
 from ablate.training.errors import Diverged
 from ablate.training.loop import Training
 from ablate.training.parallel import UNMENDABLE, Follower, Task

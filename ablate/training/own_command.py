@@ -36,8 +36,8 @@ from typing import IO, Any
 
 import psutil
 
-from ablate import registry
 from ablate.errors import AblateError, CheckpointError
+from ablate.own import registry
 from ablate.records import Epoch, Trial
 from ablate.training.checkpoint import epoch_of
 from ablate.training.energy import EnergyMeter

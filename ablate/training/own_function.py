@@ -30,8 +30,8 @@ from typing import Any
 
 import torch
 
-from ablate import main_thread
 from ablate.errors import AblateError, CheckpointError
+from ablate.machine import main_thread
 from ablate.records import Epoch, Trial
 from ablate.training.checkpoint import (
     State,

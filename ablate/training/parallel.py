@@ -42,13 +42,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import Store, TCPStore
 
-from ablate import registry
 from ablate.data.share import Share
 from ablate.errors import ExecutorError
+from ablate.own import registry
+from ablate.own.user_modules import Source
 from ablate.records import Trial
 from ablate.training.batchnorm import synchronise
 from ablate.training.checkpoint import State
-from ablate.user_modules import Source
 
 # How long a process waits for the others within a step before the trial fails.
 TIMEOUT = timedelta(minutes=10)

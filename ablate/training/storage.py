@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from ablate.advice import option
 from ablate.errors import CheckpointError, TrialBusy
-from ablate.filesystems import OBJECT_STORES, system_of
+from ablate.machine.filesystems import OBJECT_STORES, system_of
+from ablate.text.advice import option
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -9,9 +9,9 @@ from failures import live
 from links import keep, link, state
 from stored import URL, note, studies
 
-from ablate.masking import masked
 from ablate.records import Status
 from ablate.store.catalogue import StudyStatus
+from ablate.text.masking import masked
 
 SHOWN = 50
 

@@ -26,11 +26,11 @@ from views import (
 from views.shown import Shown
 
 from ablate.errors import AblateError
-from ablate.html_report import write_report
 from ablate.records import CellResult, StudyResults, level_text
 from ablate.report.summary import shown_levels
+from ablate.results.html_report import write_report
+from ablate.results.study import Study
 from ablate.store.catalogue import StudyStatus
-from ablate.study import Study
 
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "verdicts": verdicts.show,

@@ -14,16 +14,16 @@ from failures import live
 from links import keep, link, state
 from stored import URL, WHERE, results, stamp, studies
 
-from ablate import escape
 from ablate.records import Known, Metric, Space, Status, level_text
 from ablate.report.charts import Chart, Series
 from ablate.report.layers import Line
 from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
-from ablate.review import with_parts
+from ablate.results.review import with_parts
 from ablate.scheduling.policy import Policy
 from ablate.store.reader import Reader
+from ablate.text import escape
 
 LOG_LINES = 30
 MOST_STUDIES = 20

@@ -11,7 +11,7 @@ from stored import results, stamp, studies
 
 from ablate.errors import AblateError
 from ablate.published import tables
-from ablate.study import Study
+from ablate.results.study import Study
 
 
 @st.cache_resource(max_entries=2, show_spinner="Looking for studies ...")

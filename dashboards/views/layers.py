@@ -7,9 +7,9 @@ import streamlit as st
 import words
 from stored import URL, WHERE
 
-from ablate import escape
-from ablate.review import with_parts
-from ablate.study import Study
+from ablate.results.review import with_parts
+from ablate.results.study import Study
+from ablate.text import escape
 from views.shown import Shown
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 import words
 from stored import URL, WHERE
 
-from ablate.review import review
+from ablate.results.review import review
 from views.shown import Shown
 
 

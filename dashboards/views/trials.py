@@ -10,8 +10,8 @@ import streamlit as st
 from links import go, link, state
 from stored import NOTE, TAGS, trial_frame, trials
 
-from ablate import escape
 from ablate.report.numbers import fixed
+from ablate.text import escape
 from views.shown import Shown
 
 # Columns that are shown unless the user chooses others; factors and the metric too.

@@ -36,9 +36,9 @@ def preload() -> None:
     """Imports what planning imports, and fills what is looked up once a process."""
     import ablate.cli.app
     import ablate.cli.verb_output
-    import ablate.diagnosis
-    import ablate.html_report
-    import ablate.reproduce  # noqa: F401
+    import ablate.results.html_report
+    import ablate.trained.diagnosis
+    import ablate.trained.reproduce  # noqa: F401
     from ablate import pipeline, space
     from ablate.cli.app import command
     from tests.conftest import TINY

@@ -21,8 +21,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from ablate import advice, pipeline, provenance, space
+from ablate import pipeline, space
 from ablate.cli import doctor
+from ablate.machine import provenance
+from ablate.text import advice
 from tests.conftest import TINY, Say
 
 ROOT = Path(__file__).parents[2]

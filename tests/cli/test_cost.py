@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ablate import registry
 from ablate.cli.output import Steps
+from ablate.own import registry
 from ablate.records import Architecture
 from ablate.training import timing
 from ablate.training.timing import Conditions, Timing

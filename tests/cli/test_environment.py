@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.environment import seconds
 from ablate.errors import AblateError
+from ablate.machine.environment import seconds
 
 
 def test_seconds_are_what_is_said_or_the_usual(monkeypatch: pytest.MonkeyPatch) -> None:

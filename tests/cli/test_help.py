@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ablate import registry
 from ablate.cli.app import app, command
 from ablate.cli.catalogue import GROUPS, Verb
+from ablate.own import registry
 from tests.own.test_registry import documented_factor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help.txt"

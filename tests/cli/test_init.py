@@ -14,11 +14,11 @@ import pytest
 from ablate import diagnostics, factors, pipeline, space
 from ablate.cli.init import TEMPLATE, examples
 from ablate.data import SETS
-from ablate.document import parse
 from ablate.pipeline import Options
 from ablate.records import Design, Recipe, Scheduler, Strategy
 from ablate.space.recipes import RECIPES
 from ablate.space.schema import SpaceForm
+from ablate.text.document import parse
 from tests.conftest import RunText, Say
 
 TEXT = TEMPLATE.read_text(encoding="utf-8")

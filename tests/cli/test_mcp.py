@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ablate.answers import ANSWERS
 from ablate.budget import Budget
 from ablate.cli.agent_tools import Tools
+from ablate.cli.answers import ANSWERS
 from ablate.store import questions
 from ablate.store.writer import Writer
 from tests.conftest import TINY, Say

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablate import provenance
 from ablate.cli import options as cli_options
 from ablate.cli.serve import token_of
 from ablate.errors import AblateError, StoreError
-from ablate.masking import masked
+from ablate.machine import provenance
 from ablate.store.database import exists
+from ablate.text.masking import masked
 from tests.conftest import Say
 
 URL = "postgresql+psycopg://ada:s3cret@db.example:5432/ablate"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate import registry
 from ablate.contracts import checks
+from ablate.own import registry
 from tests.conftest import Say
 from tests.own.test_parts import PARTS
 from tests.own.test_trainer import PARTS as TRAINER

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import ablate
-from ablate import registry
 from ablate.cost.count import cost_of
 from ablate.errors import UncountedOperator
+from ablate.own import registry
 
 WIDTH, HIDDEN, TOKENS = 64, 128, 10
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ablate import execution, pipeline, registry, space
+from ablate import execution, pipeline, space
 from ablate.execution import Executor
 from ablate.execution.simulated import SimulatedExecutor, made_up
+from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from tests.conftest import TINY

@@ -24,7 +24,7 @@ from ablate.errors import ExecutorError
 from ablate.execution import make
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event, Progressed, Started
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import TINY
 from tests.execution.test_executors import listening
 

@@ -14,9 +14,9 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Status, StudyResults, Trial
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import sentence
-from ablate.review import review
+from ablate.results.review import review
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import Killed, RunText, Say, killing
 
 SEARCH = """

@@ -15,7 +15,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.verdicts import Verdict
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import TINY, Killed, RunText, killing
 
 UNTIL = TINY.replace("seeds: 2", "seeds: {until_decided: 9}")

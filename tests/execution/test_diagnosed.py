@@ -13,7 +13,7 @@ import timm
 import torch
 from PIL import Image
 
-from ablate import diagnosis, pipeline, space
+from ablate import pipeline, space
 from ablate.errors import AblateError, UnknownName
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.trial_run import TrialRun
@@ -28,9 +28,10 @@ from ablate.records import (
     Status,
 )
 from ablate.report.charts import Chart
+from ablate.results.study import Study
+from ablate.results.study_charts import chart
 from ablate.store.reader import Reader
-from ablate.study import Study
-from ablate.study_charts import chart
+from ablate.trained import diagnosis
 from tests.training.test_training import trial
 
 RunText = Callable[..., Outcome]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from ablate import disk, filesystems, pipeline, space
-from ablate.diagnosis import diagnose
+from ablate import pipeline, space
 from ablate.errors import CheckpointError
 from ablate.execution.inline import InlineExecutor
 from ablate.execution.trial_run import TrialRun
+from ablate.machine import filesystems
 from ablate.pipeline import Options
 from ablate.records import (
     Diagnostics,
@@ -24,8 +24,10 @@ from ablate.records import (
     Resources,
     Status,
 )
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
+from ablate.trained import disk
+from ablate.trained.diagnosis import diagnose
 from tests.conftest import Killed, killing
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ from ablate.errors import AblateError, StoreError
 from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Ended, Epoch, Event, Resources, Started, Status, Trial
+from ablate.results.study import Study
 from ablate.scheduling.preview import trials_at_once
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import TINY, RunText
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.ray
 
 DRIVER = """
 import sys, time
-from ablate import advice
+from ablate.text import advice
 from ablate.execution import make
 advice.keep("--runs", "some where")
 advice.keep("--store", "postgresql://me:secret@host/db")

@@ -26,8 +26,8 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import RunText
 
 pytestmark = pytest.mark.slow  # Ray Tune's import takes seconds.

@@ -10,8 +10,8 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Epoch, Event, Status, Trial
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import Killed, RunText, killing
 
 SEARCH = """

@@ -16,15 +16,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ablate import cache, pipeline, space
+from ablate import pipeline, space
 from ablate.errors import StoreError
 from ablate.execution.inline import InlineExecutor
+from ablate.machine import cache
 from ablate.pipeline import Hooks, Options
 from ablate.records import Event
+from ablate.results.study import Study
 from ablate.store.database import fold_log, open_writer
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
-from ablate.study import Study
 from tests.conftest import RunText, Say
 from tests.processes import ended
 

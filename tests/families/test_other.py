@@ -15,9 +15,9 @@ from ablate.errors import AblateError, Infeasible
 from ablate.execution.inline import InlineExecutor
 from ablate.families import resolve
 from ablate.models import build
-from ablate.options import Options
 from ablate.records import Status
-from ablate.study import Study
+from ablate.results.study import Study
+from ablate.scheduling.options import Options
 from ablate.training.layers import layers_said
 
 STUDY = """

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.faults.fault import FAULTS, IN_ONE_RUN, Fault
 from tests.faults.phases import check_names
 from tests.faults.report import write_report

@@ -15,8 +15,8 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.tables import Table, plain
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import TINY
 from tests.hostile.texts import evil
 from tests.test_review import curve

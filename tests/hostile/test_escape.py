@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from matplotlib.cbook import is_math_text
 
-from ablate import escape
+from ablate.text import escape
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
 
 PIECES = [

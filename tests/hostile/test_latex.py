@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate import escape
 from ablate.report.tables import render
+from ablate.text import escape
 from tests.hostile.conftest import Hostile
 from tests.hostile.test_outputs import ANSWERS, made
 from tests.hostile.texts import FORMULAS, KINDS

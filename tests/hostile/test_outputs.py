@@ -20,16 +20,17 @@ from markdown_it import MarkdownIt
 from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
-from ablate import escape, study_charts
 from ablate.cli import main
 from ablate.cli.tables import studies_table, trials_table
 from ablate.cli.verb_output import reviewed
 from ablate.diagnostics.diagnostic import Diagnostic, Form
-from ablate.html_report import write_report
 from ablate.report.layers import Line, layers_table
 from ablate.report.matplotlib_charts import drawn, save_chart, save_layers
 from ablate.report.tables import Table, render
-from ablate.review import review
+from ablate.results import study_charts
+from ablate.results.html_report import write_report
+from ablate.results.review import review
+from ablate.text import escape
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
 

@@ -17,16 +17,17 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from ablate import escape, study_charts
 from ablate.errors import shortened
-from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.report.charts import Axis, Chart, Coordinates, Series
 from ablate.report.layers import Line
 from ablate.report.matplotlib_charts import save_chart
 from ablate.report.plotly_charts import draw_vectors
+from ablate.results import study_charts
+from ablate.results.html_report import write_report
 from ablate.store.notes import STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
+from ablate.text import escape
 from tests.benchmarks import load
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import BLOCKS, CONTROL, HTML, MARKDOWN, SQL, TEX, evil

@@ -64,7 +64,7 @@ HARMLESS = [
 ]
 
 # What no output may hold, whatever it is: written here again, so that a hole in
-# `ablate.escape` is seen.
+# `ablate.text.escape` is seen.
 ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f\ud800-\udfff]"
 )

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, registry, space
+from ablate import pipeline, space
 from ablate.execution import make
+from ablate.own import registry
 from ablate.pipeline import Hooks, Options, Outcome
-from ablate.study import Study
+from ablate.results.study import Study
 
 
 @pytest.fixture(autouse=True)

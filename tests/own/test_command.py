@@ -14,8 +14,8 @@ from ablate import pipeline, space
 from ablate.errors import AblateError, SpaceError
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event, Progressed
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 from tests.own.test_trainer import stopping_after

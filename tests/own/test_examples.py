@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, registry, space
+from ablate import pipeline, space
 from ablate.execution import make
+from ablate.own import registry
 from ablate.pipeline import Options
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import Say
 from tests.own.conftest import Run, Use
 

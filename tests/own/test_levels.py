@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 import ablate
-from ablate import registry, space
+from ablate import space
 from ablate.contracts.trainer import trainer_checks
 from ablate.errors import AblateError, SpaceError, did_you_mean
+from ablate.own import registry
 from ablate.store.reader import Reader
 
 NAMES = ("lr", "seed", "Status", "trial", "delta", "n", "p")

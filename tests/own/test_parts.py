@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from ablate import data, families, pipeline, registry, space
+from ablate import data, families, pipeline, space
 from ablate.errors import AblateError, DataError, SpaceError
-from ablate.html_report import write_report
 from ablate.models import build
+from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Status
+from ablate.results.html_report import write_report
+from ablate.results.study import Study
 from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import documented_factor
 from tests.processes import ended, kill_with_children, wait_for_epochs

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ablate import data, factors, families, registry
+from ablate import data, factors, families
 from ablate.errors import AblateError, UnknownName
+from ablate.own import registry
 from ablate.parts import trainer_named
 from tests.conftest import Say
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, registry, space
+from ablate import pipeline, space
 from ablate.errors import AblateError, SpaceError
-from ablate.html_report import write_report
+from ablate.own import registry
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event, Progressed, Status
+from ablate.results.html_report import write_report
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 

@@ -17,7 +17,7 @@ from ablate.errors import AblateError
 from ablate.pipeline import Options
 from ablate.plan import make_plan
 from ablate.plan.cells import Cells
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import RunText
 
 TEXT = """

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ablate import project
 from ablate.errors import AblateError
-from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.review import review
-from ablate.study import Study
+from ablate.results import project
+from ablate.results.html_report import write_report
+from ablate.results.review import review
+from ablate.results.study import Study
 from tests.store.desk import Curve, Desk
 
 # Each example trains, reads and draws a study, which takes about two seconds.

@@ -12,8 +12,8 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.tables import render
-from ablate.review import review
-from ablate.study import Study
+from ablate.results.review import review
+from ablate.results.study import Study
 from tests.store.desk import HELPS, TEXT, by_row, changed, epoch
 
 

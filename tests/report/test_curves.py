@@ -14,8 +14,8 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.curves import curves_chart, differences_chart, smoothed
-from ablate.study import Study
-from ablate.study_charts import curves
+from ablate.results.study import Study
+from ablate.results.study_charts import curves
 from tests.conftest import TINY
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)

@@ -19,7 +19,7 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import RunText
 from tests.ports import free_port
 

@@ -11,12 +11,12 @@ import pytest
 from ablate import pipeline, space
 from ablate.errors import AblateError, SpaceError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.report.charts import coordinates, effects_chart
 from ablate.report.tables import render
 from ablate.report.wording import sentence
-from ablate.study import Study
+from ablate.results.html_report import write_report
+from ablate.results.study import Study
 from tests.store.desk import TEXT, epoch
 
 LABELS = """

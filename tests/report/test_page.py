@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from ablate import study_charts
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.html_report import write_report
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.charts import Chart
 from ablate.report.matplotlib_charts import save_chart, svg
 from ablate.report.plotly_charts import draw
+from ablate.results import study_charts
+from ablate.results.html_report import write_report
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import TINY, RunText, Say
 from tests.test_review import curve
 

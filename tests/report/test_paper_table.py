@@ -19,7 +19,7 @@ from ablate.records import Metric, StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.report.paper_table import PaperStyle, labels_of, paper_table
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.benchmarks import load
 from tests.conftest import TINY, RunText
 from tests.report.test_effects import study

@@ -8,7 +8,7 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import Epoch, Trial
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import RunText
 
 TEXT = """

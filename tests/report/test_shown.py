@@ -10,7 +10,7 @@ import pytest
 from ablate.errors import UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
-from ablate.study import Study
+from ablate.results.study import Study
 from tests.conftest import TINY, RunText
 
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from ablate import space
 from ablate.data import refuse_recipe
-from ablate.document import parse
 from ablate.errors import Infeasible, SpaceError
 from ablate.plan import make_plan
 from ablate.records import Arithmetic, Cost, CostOf, Design, Limit, Recipe, Scheduler
 from ablate.space.limits import parse as parse_limit
 from ablate.space.load import study_name
 from ablate.space.recipes import RECIPES
+from ablate.text.document import parse
 
 SPACES = sorted((Path(__file__).parents[2] / "search_spaces").rglob("*.yaml"))
 SHORT = """

@@ -10,8 +10,8 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Ended, Epoch, Event, Level, Status, Trial
 from ablate.report.effect import Effect
-from ablate.review import review
-from ablate.study import Study
+from ablate.results.review import review
+from ablate.results.study import Study
 
 # Six rows; `layout` helps by three points, far beyond the noise of 0.3.
 TEXT = """

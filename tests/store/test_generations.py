@@ -9,23 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from ablate import pipeline, registry, space
+from ablate import pipeline, space
 from ablate.cli.generations import generation_lines
 from ablate.cli.power import power_lines
 from ablate.cli.progress import Progress
 from ablate.errors import UnknownName
 from ablate.execution.simulated import SimulatedExecutor
+from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Epoch, Standing, Status, Trial
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict, Withheld
-from ablate.review import review
+from ablate.results.review import review
+from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
 from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.store.desk import (
     HELPS,
     TEXT,

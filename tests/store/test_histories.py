@@ -13,7 +13,6 @@ from types import ModuleType
 
 import pytest
 
-from ablate import html_report
 from ablate.pipeline import Options
 from ablate.records import Epoch, Standing, Trial
 from ablate.report.effect import Effect
@@ -21,7 +20,8 @@ from ablate.report.paper_table import PaperStyle
 from ablate.report.tables import render
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import interval_text, sentence
-from ablate.study import Study
+from ablate.results import html_report
+from ablate.results.study import Study
 from tests.benchmarks import load
 from tests.store.desk import Desk, epoch
 

@@ -15,9 +15,9 @@ from ablate.errors import StoreError, UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event
+from ablate.results.study import Study
 from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.attack.stores import store, without
 from tests.conftest import TINY, Say
 

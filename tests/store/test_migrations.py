@@ -19,10 +19,10 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspe
 
 from ablate.errors import OldStore, StoreError
 from ablate.pipeline import Options
+from ablate.results.study import Study
 from ablate.store.reader import Reader
 from ablate.store.tables import metadata
 from ablate.store.writer import Writer
-from ablate.study import Study
 from tests.store.desk import TEXT, Desk
 from tests.store.postgres import postgres
 

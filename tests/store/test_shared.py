@@ -17,16 +17,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from ablate import pipeline, provenance, space
+from ablate import pipeline, space
 from ablate.errors import StoreError
 from ablate.execution.simulated import SimulatedExecutor, made_up
+from ablate.machine import provenance
 from ablate.pipeline import Hooks, Options
 from ablate.plan import make_plan
 from ablate.records import Cost, Ended, Event, Place, Plan, Progressed, Started, Status
+from ablate.results.study import Study
 from ablate.store import writer as writer_module
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
-from ablate.study import Study
 from tests.conftest import TINY
 from tests.store.postgres import postgres
 

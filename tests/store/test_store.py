@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, text
 
-from ablate import provenance, space
+from ablate import space
 from ablate.errors import StoreError, UnknownName
+from ablate.machine import provenance
 from ablate.pipeline import Options
 from ablate.plan import make_plan
 from ablate.records import (
@@ -28,11 +29,11 @@ from ablate.records import (
     Started,
     Status,
 )
+from ablate.results.study import Study
 from ablate.store import database
 from ablate.store.catalogue import MISSING
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
-from ablate.study import Study
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 

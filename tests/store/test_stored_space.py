@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from ablate import factors, pipeline, registry, space
+from ablate import factors, pipeline, space
 from ablate.errors import SpaceError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.html_report import write_report
+from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.tables import render
-from ablate.review import review
-from ablate.space_data import from_data, to_data
-from ablate.study import Study
+from ablate.results.html_report import write_report
+from ablate.results.review import review
+from ablate.results.study import Study
+from ablate.store.space_data import from_data, to_data
 from tests.conftest import Say
 from tests.own.test_registry import documented_factor
 

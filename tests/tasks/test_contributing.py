@@ -12,7 +12,7 @@ import torch
 import ablate.tasks
 from ablate import heads, pipeline, space, tasks
 from ablate.pipeline import Options
-from ablate.study import Study
+from ablate.results.study import Study
 from ablate.tasks import classification
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"

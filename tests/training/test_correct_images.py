@@ -17,10 +17,10 @@ from ablate.pipeline import Options
 from ablate.plan import make_plan
 from ablate.records import CorrectImages, Trial
 from ablate.report.new_images import mean_squares
+from ablate.results.study import Study
 from ablate.scheduling.cost_cache import CostCache
 from ablate.store.other import import_studies
 from ablate.store.reader import Reader
-from ablate.study import Study
 from ablate.training import Training
 from tests.conftest import TINY, RunText, Say
 

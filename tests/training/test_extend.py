@@ -12,8 +12,8 @@ import pytest
 from ablate.execution import make
 from ablate.pipeline import Hooks, Options
 from ablate.records import Event, Progressed, Started
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from tests.conftest import RunText
 
 SHORT = (

@@ -14,10 +14,11 @@ import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 
-from ablate import diagnosis, pipeline, space
+from ablate import pipeline, space
 from ablate.errors import CheckpointError
 from ablate.pipeline import Options
 from ablate.records import Diagnostics
+from ablate.trained import diagnosis
 from ablate.training import Training
 from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
 from ablate.training.storage import Folder, storage, try_out

@@ -18,8 +18,8 @@ from ablate.errors import DataError, SpaceError
 from ablate.families import resolve
 from ablate.pipeline import Options
 from ablate.records import Recipe, Trial
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 from ablate.training import Training
 from tests.conftest import TINY
 

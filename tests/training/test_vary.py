@@ -17,9 +17,9 @@ from ablate.pipeline import Options
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Plan, Trial
 from ablate.report.tables import render
-from ablate.review import review
-from ablate.space_data import from_data, to_data
-from ablate.study import Study
+from ablate.results.review import review
+from ablate.results.study import Study
+from ablate.store.space_data import from_data, to_data
 from ablate.training import Training
 from tests.conftest import TINY
 from tests.store.desk import Desk, names, with_seeds

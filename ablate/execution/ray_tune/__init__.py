@@ -31,15 +31,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ablate import advice, escape
-from ablate.environment import seconds
 from ablate.errors import ExecutorError
 from ablate.execution.counting import WorkerCount, count_here
 from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
 from ablate.execution.nursery import Nursery
 from ablate.execution.ray_tune.warden import Warden
 from ablate.execution.signals import STOPS
+from ablate.machine.environment import seconds
 from ablate.records import Architecture, Cost, Data, Order, Resources
+from ablate.text import advice, escape
 
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.guard import Guard

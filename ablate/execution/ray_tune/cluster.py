@@ -20,9 +20,9 @@ import socket
 import sys
 from typing import Any
 
-from ablate import provenance
-from ablate.advice import option
 from ablate.errors import ExecutorError
+from ablate.machine import provenance
+from ablate.text.advice import option
 
 CONNECT_SECONDS = 5.0
 # Variables that a worker reads. On another node, its environment is not the driver's.

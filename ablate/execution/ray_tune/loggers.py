@@ -27,8 +27,6 @@ from typing import Any, TypeVar
 
 from ray.tune.logger import LoggerCallback
 
-from ablate import escape
-from ablate.advice import option
 from ablate.errors import ExecutorError
 from ablate.execution.executor import Logs
 from ablate.identity import canonical_json
@@ -42,6 +40,8 @@ from ablate.records import (
     Status,
     Trial,
 )
+from ablate.text import escape
+from ablate.text.advice import option
 
 T = TypeVar("T")
 # Characters of a run's name that show its levels; file systems allow 255 in all.

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import ray
 
-from ablate import advice
-from ablate.environment import seconds
 from ablate.errors import ExecutorError
+from ablate.machine.environment import seconds
+from ablate.text import advice
 
 # If a running trial gives no sign of life for this long, its worker is killed and the
 # trial resumes from its checkpoint; 0 means never.

@@ -8,9 +8,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate import escape
-from ablate.advice import option
-from ablate.declared import declared_space
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults, column_of
 from ablate.report.effect import Effect
@@ -21,7 +18,10 @@ from ablate.report.shown import ShownEffects, ShownText
 from ablate.report.summary import shown_levels
 from ablate.report.tables import Table, html, plain, render
 from ablate.report.wording import policy
+from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
+from ablate.text import escape
+from ablate.text.advice import option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -354,7 +354,7 @@ class Study:
             AblateError: there is nothing to draw yet, or the study's design does not
                 determine it.
         """
-        from ablate.study_charts import chart
+        from ablate.results.study_charts import chart
 
         made = chart(self, of, rows=rows, metric=metric, cost=cost, published=published)
         if interactive:

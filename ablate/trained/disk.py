@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ablate.advice import option
 from ablate.errors import CheckpointError
-from ablate.filesystems import system_of
-from ablate.masking import masked
+from ablate.machine.filesystems import system_of
 from ablate.pipeline import Options
 from ablate.records import WITH_RESULT, Status
 from ablate.store.reader import Reader
+from ablate.text.advice import option
+from ablate.text.masking import masked
 
 Kind = Literal["unfinished", "finished", "unused", "other-stores"]
 KINDS: tuple[Kind, ...] = ("unfinished", "finished", "unused", "other-stores")

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 
 from ablate.errors import first
-from ablate.redeclared import changes
+from ablate.records.changes import changes
 from ablate.report.verdicts import Withheld
 from ablate.report.wording import percent, rows_text
-from ablate.review.finding import Finding, Read
+from ablate.results.review.finding import Finding, Read
 
 
 def changed(study: Read) -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from scipy import special
 
-from ablate import advice, execution, provenance
-from ablate.declared import validated_space
+from ablate import execution
 from ablate.errors import AblateError, StoreError
+from ablate.machine import provenance
 from ablate.pipeline import Options, cost_plan
 from ablate.records import (
     COST_REVISION,
@@ -32,7 +32,9 @@ from ablate.records import (
     Trial,
 )
 from ablate.report.blocks import pooled_spread
+from ablate.scheduling.stored_space import validated_space
 from ablate.store.reader import Reader
+from ablate.text import advice
 
 CIRCUMSTANCES = ("ablate", "commit", "torch", "timm", "cpu", "gpus")
 

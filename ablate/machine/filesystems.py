@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ablate.advice import option
 from ablate.errors import CheckpointError
-from ablate.masking import masked
+from ablate.text.advice import option
+from ablate.text.masking import masked
 
 # Protocols that write an object in one step. With others, the new file is moved over
 # the old one.

@@ -63,7 +63,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns the decisive differences of two spaces, as `margin: 0.5 → 3`.
 
     Args:
-        before, after: resolved spaces as plain data (`ablate.space_data`).
+        before, after: resolved spaces as plain data (`ablate.store.space_data`).
     """
     first, then = _leaves(before), _leaves(after)
     return [

@@ -11,8 +11,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ablate.masking import masked
 from ablate.records import Provenance
+from ablate.text.masking import masked
 
 # The name on the package index, because `ablate` there is another project.
 DISTRIBUTION = "ablate-harness"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ablate import escape
-from ablate.masking import masked
+from ablate.text import escape
+from ablate.text.masking import masked
 
 CHECKPOINTS = "--checkpoints"
 WITH = "--with"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate import execution
-from ablate.advice import option
 from ablate.budget import UNLIMITED, Budget
 from ablate.errors import ExecutorError, UnknownName, unknown
+from ablate.text.advice import option
 
 
 @dataclass(frozen=True)

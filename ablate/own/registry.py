@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ablate.errors import AblateError
 from ablate.identity import content_hash
-from ablate.user_modules import Loader, Source, files_of, finder, read
+from ablate.own.user_modules import Loader, Source, files_of, finder, read
 
 # What a part can be. The class of a part has one of these as its attribute `part`.
 KINDS = (

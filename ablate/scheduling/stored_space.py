@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ablate import escape, registry
-from ablate.advice import option
 from ablate.errors import StoreError
+from ablate.own import registry
 from ablate.records import Space
 from ablate.store.catalogue import StudyStatus
 from ablate.store.reader import Reader
+from ablate.text import escape
+from ablate.text.advice import option
 
 
 def declared_space(study: StudyStatus) -> Space:

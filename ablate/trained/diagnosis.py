@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ablate.declared import declared_space
 from ablate.errors import DiagnosticError, StoreError
 from ablate.pipeline import Options
 from ablate.records import PUBLISHED_WEIGHTS, Data, Diagnostics, Measured, Trained
+from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
 
 

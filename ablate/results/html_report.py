@@ -11,7 +11,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ablate import escape, study_charts
 from ablate.errors import AblateError
 from ablate.records import Status
 from ablate.report.charts import Chart, Coordinates
@@ -24,10 +23,12 @@ from ablate.report.wording import (
     policy,
     sentence,
 )
-from ablate.review import command, review, with_parts
+from ablate.results import study_charts
+from ablate.results.review import command, review, with_parts
+from ablate.results.study import Study
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
-from ablate.study import Study
+from ablate.text import escape
 
 # The figures of a report below its tables, with their headings.
 FIGURES = {

@@ -5,10 +5,10 @@ Each finding says what is wrong, and what to type to fix it.
 
 from __future__ import annotations
 
-from ablate.declared import declared_space
 from ablate.report.effects import effects
-from ablate.review.finding import Finding, Read, command, with_parts
-from ablate.review.questions import QUESTIONS
+from ablate.results.review.finding import Finding, Read, command, with_parts
+from ablate.results.review.questions import QUESTIONS
+from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
 
 __all__ = ["Finding", "command", "review", "with_parts"]

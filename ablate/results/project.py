@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ablate.errors import AblateError
-from ablate.primary import CONTROLS, primary_factors
 from ablate.records import LEVEL, Space, StudyResults
+from ablate.records.primary import CONTROLS, primary_factors
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.error_budget import (
@@ -16,8 +16,8 @@ from ablate.report.error_budget import (
 from ablate.report.factorial import Factorial
 from ablate.report.tables import Table
 from ablate.report.verdicts import Withheld
+from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.study import Study
 
 # A study with such a row is not over.
 OPEN = (Withheld.UNFINISHED, Withheld.FAILED)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate import escape
 from ablate.records import CellResult, Space, StudyResults
 from ablate.report.effect import Effect
+from ablate.text import escape
 
 
 @dataclass(frozen=True)

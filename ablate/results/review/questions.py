@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate import escape
 from ablate.records import (
     VARIED,
     CellResult,
@@ -21,13 +20,14 @@ from ablate.report.numbers import fixed, mean_of
 from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text, rows_text
-from ablate.review.finding import Finding, Read
-from ablate.review.generations import (
+from ablate.results.review.finding import Finding, Read
+from ablate.results.review.generations import (
     changed,
     compared_elsewhere,
     known_before,
     left_out_seeds,
 )
+from ablate.text import escape
 
 # Below this number of seeds a spread is a guess.
 FEW_SEEDS = 3

@@ -1,0 +1,1 @@
+"""The machine below: caches, file systems, environment variables, threads, provenance."""

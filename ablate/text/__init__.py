@@ -1,0 +1,1 @@
+"""How text is read, escaped, masked and advised."""

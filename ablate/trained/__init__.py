@@ -1,0 +1,1 @@
+"""What can be done with trained trials: measure, repeat, delete their files."""
