@@ -193,7 +193,7 @@ def test_an_environment_in_the_repository_of_another_project_has_no_commit(
         ),
     ):
         subprocess.run(["git", *words], cwd=repository, check=True)
-    words = "from ablate import provenance; print(repr(provenance.collect().commit))"
+    words = "from ablate.machine import provenance; print(repr(provenance.collect().commit))"
     environment = {**os.environ, "PYTHONPATH": str(repository / "site")}
     found = subprocess.run(
         [sys.executable, "-c", words],
