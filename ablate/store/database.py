@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,12 +104,16 @@ def _server(url: str) -> Engine:
     return engine
 
 
+# The servers that this process has reached.
+_reached: set[URL] = set()
+
+
 def _wait_for_restarts(engine: Engine) -> None:
     """Makes connections wait while the server restarts, for BUSY_SECONDS at most.
 
-    The first connection fails at once: its address may be wrong.
+    The first connection of this process fails at once: its address may be wrong.
     """
-    has_connected = threading.Event()
+    url = engine.url
 
     def connect(dialect: Any, record: Any, words: Any, options: Any) -> Any:
         deadline = time.monotonic() + BUSY_SECONDS
@@ -118,11 +121,11 @@ def _wait_for_restarts(engine: Engine) -> None:
             try:
                 connection = dialect.connect(*words, **options)
             except dialect.loaded_dbapi.OperationalError:
-                if not has_connected.is_set() or time.monotonic() > deadline:
+                if url not in _reached or time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
             else:
-                has_connected.set()
+                _reached.add(url)
                 return connection
 
     event.listen(engine, "do_connect", connect)
@@ -134,6 +137,10 @@ def open_writer(url: str) -> Engine:
     Raises:
         StoreError: the database cannot be opened, or a newer version wrote it.
     """
+    return patiently(lambda: _open_writer(url))
+
+
+def _open_writer(url: str) -> Engine:
     file = sqlite_file(url)
     if file is not None:
         with _readable_errors(url):
@@ -209,6 +216,10 @@ def exists(url: str) -> bool:
     Raises:
         StoreError: the database cannot be opened, or belongs to another program.
     """
+    return patiently(lambda: _exists(url))
+
+
+def _exists(url: str) -> bool:
     file = sqlite_file(url)
     if file is not None:
         check_file(file)
@@ -268,6 +279,10 @@ def open_reader(url: str) -> Engine:
         StoreError: there is no database, or its revision is not the one of this
             version.
     """
+    return patiently(lambda: _open_reader(url))
+
+
+def _open_reader(url: str) -> Engine:
     file = sqlite_file(url)
     if file is None:
         engine = _server(url)
@@ -356,7 +371,10 @@ def _readable_errors(url: str) -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error)
         hint = _hint(reason)
         again = f"; {hint}, then try again" if hint else ""
-        raise StoreError(
+        kind = StoreError
+        if getattr(error, "connection_invalidated", False):
+            kind = LostConnection
+        raise kind(
             f"the store {masked(url)} cannot be opened: {reason}{again}"
         ) from None
 

@@ -137,3 +137,15 @@ def test_an_address_where_no_server_listens_is_refused_at_once() -> None:
     with pytest.raises(StoreError, match="cannot be opened"):
         exists("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.proof
+def test_a_store_that_was_reached_before_is_waited_for_when_it_is_opened() -> None:
+    with postgres() as url:
+        Writer(url).close()
+        thread = threading.Thread(target=restart, args=(url, "fast", 0.5))
+        thread.start()
+        while thread.is_alive():
+            with Reader(url) as reader:
+                assert reader.studies() == []
+        thread.join()
