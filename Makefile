@@ -57,11 +57,12 @@ lint: $(READY)
 wheel: $(READY)
 	@.ci/wheel
 
-# Disturbs real Ray runs and says where each kill landed: make faults SEED=0 COUNT=300; REPORT=docs/reliability.md writes the report.
+# Disturbs real runs and says where each kill landed: make faults SEED=0 COUNT=300; REPORT=docs/reliability.md writes the report,
+# EXECUTOR=local runs without Ray.
 SEED ?= 0
 COUNT ?= 300
 faults: $(READY)
-	@$(BIN)/python -m tests.faults.harness --seed $(SEED) --count $(COUNT) $(if $(STORE),--store $(STORE)) $(if $(REPORT),--report $(REPORT))
+	@$(BIN)/python -m tests.faults.harness --seed $(SEED) --count $(COUNT) $(if $(STORE),--store $(STORE)) $(if $(EXECUTOR),--executor $(EXECUTOR)) $(if $(REPORT),--report $(REPORT))
 
 # Holds the statistics against made-up studies with a known truth; WRITE=1 writes docs/trust.md.
 trust: $(READY)
@@ -137,7 +138,7 @@ bench-scale: $(READY)
 bench-dashboard: $(READY)
 	@$(BIN)/python benchmarks/dashboard.py
 
-# 24 short trials through Ray, against the same training in two bare processes: make bench-overhead SEEDS=36 for 72 trials.
+# 24 short trials through Ray and through the local executor, against the same training in two bare processes: make bench-overhead SEEDS=36 for 72 trials.
 bench-overhead: $(READY)
 	@$(BIN)/python benchmarks/overhead.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
 

@@ -97,7 +97,7 @@ def run(
         declared: a YAML file, or a mapping with the same keys.
         runs: the folder with the store and checkpoints.
         store: the file or URL of the store; by default ablate.db in `runs`.
-        executor: ray or inline.
+        executor: ray, local or inline.
         cpus: CPU cores that a local Ray may use; by default all.
         gpus: GPUs that a local Ray may use; by default all.
         ray_address: a running Ray cluster to join, HOST:PORT or auto; by default Ray

@@ -19,38 +19,21 @@ rest.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from ablate import execution
-from ablate.budget import BudgetMeter
 from ablate.errors import StoreError
 from ablate.machine import provenance
-from ablate.machine.filesystems import remove_checkpoint
-from ablate.own import registry
-from ablate.records import (
-    COST_REVISION,
-    WITH_RESULT,
-    Cell,
-    EarlyStop,
-    Ended,
-    Event,
-    Job,
-    Order,
-    Plan,
-    Space,
-    Status,
-    Trial,
-)
+from ablate.machine.storage import try_out
+from ablate.records import COST_REVISION, WITH_RESULT, Plan, Space, Status
 from ablate.scheduling.cost_cache import Count
-from ablate.scheduling.first_failures import FirstFailures
+from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview, make_preview, propose
-from ablate.scheduling.queue import Queue, Searched, Source
+from ablate.scheduling.queue import Searched
+from ablate.scheduling.recorder import Hooks, Recorder, make_loggers, make_recorder
 from ablate.scheduling.sources import StoredTrials, make_source
 from ablate.scheduling.stored_space import (
     validated_space,
@@ -101,24 +84,6 @@ class Outcome:
     undiagnosed: int = 0
     exhausted: str = ""
     gave_up: str = ""
-
-
-@dataclass
-class Hooks:
-    """What the caller hears while a study runs, and how it asks the run to stop.
-
-    Attributes:
-        planned: receives the preview before training begins.
-        proposed: receives new cells, and cells that get more seeds, each with the
-            trials that are left to train.
-        event: receives every event after it is stored.
-        stop: returns True if the run is to stop.
-    """
-
-    planned: Callable[[Preview], None] = lambda preview: None
-    proposed: Callable[[list[Cell]], None] = lambda cells: None
-    event: Callable[[Event], None] = lambda event: None
-    stop: Callable[[], bool] = lambda: False
 
 
 def preview(
@@ -173,7 +138,9 @@ def run(
         if store.exists:
             declared = with_last_until_decided(declared, store.reader)
         # This also closes an executor that the caller has passed.
-        with closing(executor or _make_executor(declared, options)) as chosen:
+        with closing(
+            executor or execution.make(options.executor, options.ray_address)
+        ) as chosen:
             # Ray starts in the background while the costs of the plan are counted.
             if not _seems_finished(declared, store):
                 chosen.prepare(
@@ -182,17 +149,7 @@ def run(
             preview = _preview_and_create(declared, options, store, chosen.count)
             hooks.planned(preview)
             study_id = _register(preview, file, store)
-            recorder = _Recorder(
-                store,
-                hooks,
-                _checkpoint_remover(declared, options, store),
-                _meter(declared, options, store),
-                FirstFailures(
-                    is_first=not any(
-                        trial.status in WITH_RESULT for trial in preview.known.values()
-                    )
-                ),
-            )
+            recorder = make_recorder(preview, options, store, hooks)
             # Whether all trials have been handed out, and all cells proposed.
             all_handed_out = True
             if preview.has_work:
@@ -245,27 +202,6 @@ def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     return studies[-1]
 
 
-def _make_executor(declared: Space, options: Options) -> execution.Executor:
-    # The level of each factor names a trial's run in a logging service. A control
-    # differs from the baseline in its width.
-    names = list(declared.factors.levels)
-    if declared.control and "size.width" not in names:
-        names.append("size.width")
-    logs = execution.Logs(options.log, options.runs, declared.name, tuple(names))
-    return execution.make(options.executor, options.ray_address, logs)
-
-
-def _meter(declared: Space, options: Options, store: StoreSession) -> BudgetMeter:
-    """A meter that knows what earlier runs of the study have used."""
-    if not options.budget.is_limited:
-        return BudgetMeter(options.budget)
-    return BudgetMeter(
-        budget=options.budget,
-        before=store.reader.used(declared.name),
-        devices=declared.resources.devices,
-    )
-
-
 def _seems_finished(declared: Space, store: StoreSession) -> bool:
     """Whether the last run of this document finished, so no workers start early.
 
@@ -298,7 +234,7 @@ def _preview_and_create(
         declared, store.reader_if_any, options, probe=False, count=count
     )
     if not store.exists:
-        _try_out(options.checkpoints)
+        try_out(options.checkpoints)
     if not store.exists and store.create():
         # `create` is true if another driver has stored studies meanwhile. The
         # preview is then out of date.
@@ -332,7 +268,7 @@ def _train(
     store: StoreSession,
     executor: execution.Executor,
     hooks: Hooks,
-    recorder: _Recorder,
+    recorder: Recorder,
 ) -> bool:
     """Trains until the source has no more trials, or until the user stops the run.
 
@@ -342,7 +278,7 @@ def _train(
     """
     declared = preview.plan.space
     policy = Policy.of(declared)
-    _try_out(options.checkpoints)
+    try_out(options.checkpoints)
     store.writer.begin(study_id, declared.document, provenance.collect())
     stored = StoredTrials(
         study=study_id,
@@ -362,138 +298,25 @@ def _train(
         preview.generation,
         executor.count,
     )
-    jobs = _queue(preview, source, policy, options, store, recorder.meter)
-    # Set only now: the recorder is made before the queue, because `_outcome` needs it
-    # even if there is nothing to train.
-    recorder.returned = jobs.returned
-    executor.run(
-        _order(preview, options, jobs),
-        recorder.record,
-        recorder.must_stop,
-    )
+    with closing(make_loggers(declared, options)) as loggers:
+        jobs = make_queue(
+            preview, source, options, store, recorder.meter, loggers.follow
+        )
+        # Set only now: the recorder is made before the queue, because `_outcome` needs
+        # it even if there is nothing to train.
+        recorder.returned = jobs.returned
+        recorder.loggers = loggers
+        executor.run(
+            make_order(preview, options, jobs), recorder.record, recorder.must_stop
+        )
     # An earlier search of this study may have stored more cells than this one.
     if source.has_ended and isinstance(source, Searched):
         store.writer.trim(study_id, source.cells)
     return source.has_ended
 
 
-def _try_out(checkpoints: str) -> None:
-    """Raises CheckpointError if the URL of the checkpoints cannot be written to."""
-    if "://" in checkpoints:
-        from ablate.training.storage import try_out
-
-        try_out(checkpoints)
-
-
-def _queue(
-    preview: Preview,
-    source: Source,
-    policy: Policy,
-    options: Options,
-    store: StoreSession,
-    meter: BudgetMeter,
-) -> Queue:
-    """The queue that leases each trial of the source before it hands it out as a job."""
-    declared = preview.plan.space
-    folder = options.checkpoints_of(store.writer.store_id)
-    _make_private(folder)
-    # `register` has reset the trials that failed in an earlier run to planned. A trial
-    # that is failed now has failed since, and this run does not train it again.
-    # Only a shared store looks at this; on SQLite every claim is granted, and the
-    # source alone decides what is trained.
-    not_again = (*policy.results, Status.FAILED)
-    grows = declared.strategy is not None or preview.full_plan is not None
-
-    # A confirmation is trained to its end, whatever the scheduler of the search is.
-    confirming = declared.confirmation_seeds
-
-    # A search may drop its row 0 like any other cell; the verdicts of a design need it.
-    reference = set[str]()
-    if declared.strategy is None:
-        reference = {
-            trial.hash for trial in (preview.full_plan or preview.plan).cells[0].trials
-        }
-
-    def early_stop(trial: Trial) -> EarlyStop:
-        if trial.seed in confirming:
-            return "apart"
-        return "compared" if trial.hash in reference else "allowed"
-
-    def job(trial: Trial) -> Job:
-        known = preview.known
-        if grows or store.writer.shared:
-            # The preview did not see what was added or trained since.
-            known = store.reader.known([trial.hash])
-        history = known[trial.hash].epochs if trial.hash in known else ()
-        return Job(
-            trial=trial,
-            checkpoints=folder,
-            resources=declared.resources,
-            history=history,
-            diagnostics=declared.diagnostics,
-            beginnings=store.reader.beginnings(trial),
-            keep=declared.keep,
-            sources=registry.sources(),
-            early_stop=early_stop(trial),
-        )
-
-    return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)
-
-
-def _make_private(folder: str) -> None:
-    """Makes a local folder that only this user can read."""
-    path = folder.removeprefix("file://")
-    if "://" not in path:
-        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _order(preview: Preview, options: Options, jobs: Queue) -> Order:
-    """What the executor gets: the jobs, what they may use, and for a scheduler the
-    epochs of earlier trials that it compares them with (`peers`).
-    """
-    declared = preview.plan.space
-    # A trial to train brings its epochs with its own job.
-    no_peers = {trial.hash for trial in preview.to_train}
-    # Confirmations follow the search, so no trial of it is compared with them.
-    confirming = declared.confirmation_seeds
-    no_peers.update(
-        trial.hash for trial in preview.plan.trials if trial.seed in confirming
-    )
-    # `recipe.epochs` may be a factor; a scheduler needs the longest training.
-    epochs = [declared.recipe.epochs, *declared.factors.levels.get("recipe.epochs", ())]
-    return Order(
-        jobs=jobs,
-        metric=declared.criterion.metric,
-        direction=declared.criterion.direction,
-        resources=declared.resources,
-        epochs=max(int(number) for number in epochs),
-        scheduler=declared.scheduler,
-        cpus=options.cpus,
-        gpus=options.gpus,
-        peers={
-            key: known.epochs
-            for key, known in preview.known.items()
-            if known.epochs and key not in no_peers
-        },
-    )
-
-
-def _checkpoint_remover(
-    declared: Space, options: Options, store: StoreSession
-) -> Callable[[str], None]:
-    """The function to call with the hash of a completed trial.
-
-    It removes the trial's checkpoint if the space says `keep: none`, and otherwise
-    does nothing.
-    """
-    if declared.keep != "none":
-        return lambda key: None
-    folder = options.checkpoints_of(store.writer.store_id)
-    return lambda key: remove_checkpoint(f"{folder}/{key}")
-
-
 def _outcome(
-    declared: Space, reader: Reader, recorder: _Recorder, *, all_handed_out: bool
+    declared: Space, reader: Reader, recorder: Recorder, *, all_handed_out: bool
 ) -> Outcome:
     """The outcome of a run, counted by the stored status of its trials."""
     states = reader.study(declared.name).by_status
@@ -519,51 +342,3 @@ def _outcome(
         exhausted=recorder.meter.exhausted,
         gave_up=recorder.failures.error,
     )
-
-
-@dataclass
-class _Recorder:
-    """Stores each event, then passes it on. Executors may call it from any thread.
-
-    Attributes:
-        remove_checkpoint_of: receives the hash of a completed trial once its result is
-            stored.
-        meter: counts what the run uses of its budget.
-        failures: notices that the first trials fail in the same way.
-        ended: the last status of each trial that ended.
-        returned: receives the hash of a trial that came back without a result.
-    """
-
-    store: StoreSession
-    hooks: Hooks
-    remove_checkpoint_of: Callable[[str], None]
-    meter: BudgetMeter
-    failures: FirstFailures
-    ended: dict[str, Status] = field(default_factory=dict)
-    returned: Callable[[str], None] = lambda key: None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def must_stop(self) -> bool:
-        """Whether the run is to end before all trials are trained."""
-        return self.hooks.stop() or self.meter.must_stop or bool(self.failures.error)
-
-    def record(self, event: Event) -> None:
-        with self._lock:
-            if not self.store.writer.write(event):
-                # The lease ran out, and another driver has taken the trial over.
-                self.returned(event.trial)
-                return
-            self.meter.count(event)
-            self.failures.count(event)
-            if isinstance(event, Ended):
-                self._end(event)
-            # Under the lock, so that a hook receives one event at a time.
-            self.hooks.event(event)
-
-    def _end(self, event: Ended) -> None:
-        self.ended[event.trial] = event.status
-        # The attempt was interrupted, or another process still trains the trial.
-        if event.status == Status.RUNNING:
-            self.returned(event.trial)
-        if event.status == Status.COMPLETED:
-            self.remove_checkpoint_of(event.trial)

@@ -1,12 +1,13 @@
-"""What the Ray path costs a trial: a study of short trials against the same training in
-bare processes.
+"""What an executor costs a trial: a study of short trials, through Ray and through the
+local executor, against the same training in bare processes.
 
     make bench-overhead
     make bench-overhead SEEDS=36
 
 Per-trial overhead = (wall seconds of `ablate run` - wall seconds of the bare processes)
-* slots / trials. Both include every start-up, import and shutdown; both train the same
-trials to the same last bit. Rounds alternate, and the median is printed.
+* slots / trials. All include every start-up, import and shutdown; all train the same
+trials to the same last bit. Each round begins with another one, and the median over
+rounds is printed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from machine import machine_text
@@ -60,8 +62,8 @@ for trial in trials[mine::slots]:
 """
 
 
-def study(folder: Path) -> float:
-    """Wall seconds of the study through Ray."""
+def study(folder: Path, executor: str) -> float:
+    """Wall seconds of the study through an executor."""
     start = time.perf_counter()
     command = [
         sys.executable,
@@ -71,6 +73,8 @@ def study(folder: Path) -> float:
         "space.yaml",
         "--cpus",
         str(SLOTS),
+        "--executor",
+        executor,
         "--format",
         "json",
     ]
@@ -95,31 +99,34 @@ def bare(folder: Path) -> float:
 
 
 def main(rounds: int, seeds: int) -> None:
-    """Alternates both and prints each round and the medians."""
+    """Runs all in turns, and prints each round and the medians."""
     trials = len(LEVELS) * seeds
     text = SPACE.format(levels=", ".join(LEVELS), seeds=seeds)
-    pairs = []
+    ways: dict[str, Callable[[Path], float]] = {
+        "bare": bare,
+        "ray": lambda folder: study(folder, "ray"),
+        "local": lambda folder: study(folder, "local"),
+    }
+    names = list(ways)
+    taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
-        with (
-            tempfile.TemporaryDirectory() as one,
-            tempfile.TemporaryDirectory() as other,
-        ):
-            for folder in (one, other):
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
+            with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "space.yaml").write_text(text)
-            pairs.append((study(Path(one)), bare(Path(other))))
-        print(
-            f"round {number + 1}: ray {pairs[-1][0]:.1f} s, bare {pairs[-1][1]:.1f} s",
-            flush=True,
-        )
-    overheads = [(ray - bare_) * SLOTS / trials for ray, bare_ in pairs]
-    ratios = [ray / bare_ for ray, bare_ in pairs]
-    ratio = statistics.median(ratios)
-    median, least, most = statistics.median(overheads), min(overheads), max(overheads)
+                taken[name].append(ways[name](Path(folder)))
+        last = ", ".join(f"{name} {taken[name][-1]:.1f} s" for name in names)
+        print(f"round {number + 1}: {last}", flush=True)
     print(f"{trials} trials on {SLOTS} slots, median of {rounds} rounds:")
-    print(
-        f"each trial occupies its slot {median:.2f} s longer (min {least:.2f}, max"
-        f" {most:.2f}); ray / bare = {ratio:.2f}"
-    )
+    for name in names[1:]:
+        pairs = list(zip(taken[name], taken["bare"], strict=True))
+        ratio = statistics.median(seconds / alone for seconds, alone in pairs)
+        longer = [(seconds - alone) * SLOTS / trials for seconds, alone in pairs]
+        print(
+            f"{name}: each trial occupies its slot {statistics.median(longer):.2f} s"
+            f" longer (min {min(longer):.2f}, max {max(longer):.2f});"
+            f" {name} / bare = {ratio:.2f}"
+        )
     print(machine_text())
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
+from collections.abc import Callable
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer import CallbackParam
@@ -16,11 +19,15 @@ from ablate.cli.output import Format
 from ablate.records import MOST_AT_ONCE, MOST_WHOLE
 from ablate.text import advice
 
+if TYPE_CHECKING:
+    from ablate.scheduling.options import Options
+
 
 class ExecutorName(StrEnum):
     """How trials run."""
 
     ray = "ray"
+    local = "local"
     inline = "inline"
 
 
@@ -42,15 +49,14 @@ MOST_WIDTH = 50
 
 
 def _kept(context: typer.Context, parameter: CallbackParam, value: Any) -> Any:
-    """Records where this command stores its results, for the commands that messages
-    suggest.
-    """
-    said = str(value or "")
+    """Records an option of this command, for the commands that messages suggest."""
+    values = value if isinstance(value, list) else [value]
     usual = (
         str(parameter.get_default(context) or ""),
         os.environ.get(STORE_VARIABLE) if parameter.name == "store" else None,
     )
-    advice.keep(parameter.opts[0], "" if said in usual else said)
+    words = [str(word) for word in values if word]
+    advice.keep(parameter.opts[0], *(word for word in words if word not in usual))
     return value
 
 
@@ -132,7 +138,9 @@ ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(
         "--executor",
-        help="ray: on all cores; inline: in this process, one trial at a time.",
+        callback=_kept,
+        help="ray: on all cores, or on a cluster; local: on all cores, without Ray; inline: in"
+        " this process, one trial at a time.",
     ),
 ]
 MaxTrialsOption = Annotated[
@@ -202,6 +210,7 @@ AddressOption = Annotated[
     typer.Option(
         "--ray-address",
         metavar="ADDRESS",
+        callback=_kept,
         help="Join a Ray cluster: HOST:PORT, or auto. [default: a private local Ray]",
     ),
 ]
@@ -209,6 +218,7 @@ LogOption = Annotated[
     list[Service] | None,
     typer.Option(
         "--log",
+        callback=_kept,
         help=(
             "Also log each epoch to TensorBoard, MLflow or Weights & Biases;"
             " repeatable."
@@ -227,6 +237,70 @@ CheckpointsOption = Annotated[
 ]
 
 DEFAULT_RUNS = Path("runs")
+
+
+def run_options(
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    executor: ExecutorOption = ExecutorName.ray,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
+    ray_address: AddressOption = "",
+    checkpoints: CheckpointsOption = "",
+    log: LogOption = None,
+    max_trials: MaxTrialsOption = None,
+    max_hours: MaxHoursOption = None,
+    max_joules: MaxJoulesOption = None,
+    max_price: MaxPriceOption = None,
+    device_hour: DeviceHourOption = None,
+) -> Options:
+    """Returns the options of a run. This is where `run` and `resume` declare them."""
+    from ablate.budget import Budget
+    from ablate.scheduling.options import Options
+
+    return Options(
+        runs=runs,
+        store=store,
+        executor=executor.value,
+        cpus=cpus,
+        gpus=gpus,
+        ray_address=ray_address,
+        checkpoints=checkpoints,
+        log=tuple(dict.fromkeys(log or ())),
+        budget=Budget(
+            trials=max_trials,
+            hours=max_hours,
+            joules=max_joules,
+            price=max_price,
+            device_hour=device_hour,
+        ),
+    )
+
+
+def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Gives a verb the parameters of `run_options` in place of its own `options`."""
+    # Nothing reads the type of the results, which is not imported here.
+    unread = {"Options": Any}
+    hints = get_type_hints(run_options, localns=unread, include_extras=True)
+    hints |= get_type_hints(verb, localns=unread, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(verb).parameters.values():
+        if parameter.name == "options":
+            parameters.extend(inspect.signature(run_options).parameters.values())
+        else:
+            parameters.append(parameter)
+
+    @wraps(verb)
+    def with_options(**values: Any) -> None:
+        names = inspect.signature(run_options).parameters
+        options = run_options(**{name: values.pop(name) for name in names})
+        verb(options=options, **values)
+
+    # What Typer reads.
+    typed = [each.replace(annotation=hints[each.name]) for each in parameters]
+    with_options.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in typed}
+    return with_options
 
 
 def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:

@@ -11,25 +11,15 @@ import typer
 
 from ablate.cli.options import (
     DEFAULT_RUNS,
-    AddressOption,
     CheckpointsOption,
-    CpusOption,
-    DeviceHourOption,
-    ExecutorName,
-    ExecutorOption,
     FileArgument,
     FormatOption,
-    GpusOption,
-    LogOption,
-    MaxHoursOption,
-    MaxJoulesOption,
-    MaxPriceOption,
-    MaxTrialsOption,
     RunsOption,
     Service,
     StoreOption,
     UntilDecidedOption,
     WithOption,
+    with_run_options,
 )
 from ablate.cli.output import Format, show, tell
 from ablate.records import MOST_WHOLE
@@ -43,21 +33,10 @@ if TYPE_CHECKING:
 EXHAUSTED = 3
 
 
+@with_run_options
 def run(
     file: FileArgument,
-    store: StoreOption = "",
-    runs: RunsOption = DEFAULT_RUNS,
-    executor: ExecutorOption = ExecutorName.ray,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
-    ray_address: AddressOption = "",
-    checkpoints: CheckpointsOption = "",
-    log: LogOption = None,
-    max_trials: MaxTrialsOption = None,
-    max_hours: MaxHoursOption = None,
-    max_joules: MaxJoulesOption = None,
-    max_price: MaxPriceOption = None,
-    device_hour: DeviceHourOption = None,
+    options: Options,
     until_decided: UntilDecidedOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
@@ -69,26 +48,7 @@ def run(
     keep their verdicts; what was compared before is tested at a stricter level.
     """
     from ablate import space
-    from ablate.budget import Budget
-    from ablate.pipeline import Options
 
-    options = Options(
-        runs=runs,
-        store=store,
-        executor=executor.value,
-        cpus=cpus,
-        gpus=gpus,
-        ray_address=ray_address,
-        checkpoints=checkpoints,
-        log=tuple(dict.fromkeys(log or ())),
-        budget=Budget(
-            trials=max_trials,
-            hours=max_hours,
-            joules=max_joules,
-            price=max_price,
-            device_hour=device_hour,
-        ),
-    )
     declared = space.read(file)
     if until_decided is not None:
         declared = space.until_decided(declared, until_decided)
@@ -101,50 +61,21 @@ def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outco
     return pipeline.run(declared, str(file), options, hooks)
 
 
+@with_run_options
 def resume(
+    options: Options,
     study: Annotated[
         str | None,
         typer.Argument(
             metavar="[STUDY]", help="Study to continue. [default: the last unfinished]"
         ),
     ] = None,
-    store: StoreOption = "",
-    runs: RunsOption = DEFAULT_RUNS,
-    executor: ExecutorOption = ExecutorName.ray,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
-    ray_address: AddressOption = "",
-    checkpoints: CheckpointsOption = "",
-    log: LogOption = None,
-    max_trials: MaxTrialsOption = None,
-    max_hours: MaxHoursOption = None,
-    max_joules: MaxJoulesOption = None,
-    max_price: MaxPriceOption = None,
-    device_hour: DeviceHourOption = None,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Continue an unfinished study from its last checkpoints, and print its table."""
     from ablate import pipeline
-    from ablate.budget import Budget
 
-    options = pipeline.Options(
-        runs=runs,
-        store=store,
-        executor=executor.value,
-        cpus=cpus,
-        gpus=gpus,
-        ray_address=ray_address,
-        checkpoints=checkpoints,
-        log=tuple(dict.fromkeys(log or ())),
-        budget=Budget(
-            trials=max_trials,
-            hours=max_hours,
-            joules=max_joules,
-            price=max_price,
-            device_hour=device_hour,
-        ),
-    )
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 
@@ -173,19 +104,11 @@ def _train(start: Any, options: Options, form: Format) -> None:
                 progress.planned, progress.proposed, progress.event, progress.stop
             )
         )
-    # The suggested command repeats the options of this run.
-    if options.executor != "ray":
-        how = f" --executor {options.executor}"
-    else:
-        how = ""
-    if options.ray_address:
-        how += f" --ray-address {options.ray_address}"
-    how += "".join(f" --log {service}" for service in options.log)
     study = Study(outcome.study, options.url)
     if outcome.gave_up:
-        _end_hopeless(outcome, how)
+        _end_hopeless(outcome)
     if outcome.interrupted:
-        _end_early(study, outcome, options, form, how)
+        _end_early(study, outcome, options, form)
     show(study.results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
@@ -201,9 +124,9 @@ def _train(start: Any, options: Options, form: Format) -> None:
     tell(f"{done}{_next(study)}")
 
 
-def _end_hopeless(outcome: Outcome, how: str) -> NoReturn:
+def _end_hopeless(outcome: Outcome) -> NoReturn:
     """Says why the first trials were the last ones; exits."""
-    again = advice.command("resume", outcome.study) + how
+    again = advice.command("resume", outcome.study)
     tell(
         f"Stopped: the first {outcome.failed} trials ended in the same error before any"
         f" metric, so {outcome.unfinished} others were not tried: {outcome.gave_up}"
@@ -216,15 +139,11 @@ def _end_hopeless(outcome: Outcome, how: str) -> NoReturn:
 
 
 def _end_early(
-    study: Study, outcome: Outcome, options: Options, form: Format, how: str
+    study: Study, outcome: Outcome, options: Options, form: Format
 ) -> NoReturn:
-    """Says how to go on after an interruption or a used-up budget; exits.
-
-    Args:
-        how: the options of this run, which `ablate resume` needs too.
-    """
+    """Says how to go on after an interruption or a used-up budget; exits."""
     done = outcome.trials - outcome.unfinished - outcome.failed
-    again = advice.command("resume", outcome.study) + how
+    again = advice.command("resume", outcome.study)
     if not outcome.exhausted:
         tell(
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from ablate.data.digit_scenes import DigitScenes
 from ablate.data.files import with_plain_errors
 from ablate.data.scene import IGNORED, LEAST, Scene, Scenes
 from ablate.errors import DataError
+from ablate.machine.cpus import usable_cpus
 from ablate.records import Data, Recipe
 
 # Heights and widths of batches are multiples of this, the coarsest stride of a map.
@@ -129,7 +129,7 @@ class SceneBatches:
         self, prepared: _Prepared, indices: Sequence[int]
     ) -> Iterator[SceneBatch]:
         # More processes than cores would only make torch warn.
-        workers = min(self._data.workers, _cores()) if self._is_file else 0
+        workers = min(self._data.workers, usable_cpus()) if self._is_file else 0
         loader: DataLoader[Any] = DataLoader(
             prepared,
             batch_size=self._batch,
@@ -208,13 +208,6 @@ class SceneBatches:
             originals=[_size(scene) for scene, _ in items],
             scenes=[scene for scene, _ in items],
         )
-
-
-def _cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Part:

@@ -1,4 +1,4 @@
-"""How trials run: inline, on Ray Tune, or simulated.
+"""How trials run: on Ray, on this machine without Ray, inline, or simulated.
 
 An executor takes an order of jobs and reports what happens, event by event. It stores
 and decides nothing.
@@ -7,35 +7,28 @@ and decides nothing.
 from __future__ import annotations
 
 from ablate.errors import ExecutorError, UnknownName, unknown
-from ablate.execution.executor import (
-    EXECUTORS,
-    NO_LOGS,
-    SERVICES,
-    Emit,
-    Executor,
-    Logs,
-    Stop,
-)
+from ablate.execution.executor import EXECUTORS, Emit, Executor, Stop
+from ablate.execution.logs import SERVICES, Logs, check_installed
 from ablate.text.advice import option
 
 __all__ = [
     "EXECUTORS",
-    "NO_LOGS",
     "SERVICES",
     "Emit",
     "Executor",
     "Logs",
     "Stop",
+    "check_installed",
     "make",
 ]
 
 
-def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
+def make(name: str, ray_address: str = "") -> Executor:
     """Returns the executor of that name.
 
-    The Ray executor joins the cluster at `ray_address` if it is given, and logs to
-    `logs`. The simulated executor has no name here: a caller that wants its made-up
-    numbers must construct it explicitly.
+    The Ray executor joins the cluster at `ray_address` if it is given. The simulated
+    executor has no name here: a caller that wants its made-up numbers must construct it
+    explicitly.
 
     Raises:
         UnknownName: there is no such executor.
@@ -45,6 +38,10 @@ def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
         from ablate.execution.inline import InlineExecutor
 
         return InlineExecutor()
+    if name == "local":
+        from ablate.execution.local import LocalExecutor
+
+        return LocalExecutor()
     if name == "ray":
         if "://" in ray_address:
             raise ExecutorError(
@@ -55,5 +52,5 @@ def make(name: str, ray_address: str = "", logs: Logs = NO_LOGS) -> Executor:
             )
         from ablate.execution.ray_tune import RayExecutor
 
-        return RayExecutor(ray_address, logs)
+        return RayExecutor(ray_address)
     raise UnknownName(unknown("executor", name, EXECUTORS))

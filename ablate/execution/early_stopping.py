@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ablate.records import Order
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.stopping import StoppingRule
+    from ablate.execution.tune_schedulers import StoppingRule
 
 
 def make_stopping_rule(order: Order) -> StoppingRule | None:
     """Returns the rule that stops an order's trials early; None if there is none."""
     if order.scheduler.name == "fifo":
         return None
-    from ablate.execution.ray_tune.stopping import StoppingRule
+    from ablate.execution.tune_schedulers import StoppingRule
 
     return StoppingRule(order)

@@ -7,56 +7,16 @@ and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Protocol
 
-from ablate.errors import ExecutorError
-from ablate.machine.provenance import install_extra
 from ablate.records import Architecture, Cost, Data, Event, Order, Resources
-from ablate.text.advice import option
 
 Emit = Callable[[Event], None]
 Stop = Callable[[], bool]
 
-EXECUTORS = ("ray", "inline")
-# Services that epochs can also be logged to while trials run, and the package that each
-# of them needs.
-SERVICES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
+EXECUTORS = ("ray", "local", "inline")
 # How long to wait if there is no job now but there may be one later.
 WAIT_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Logs:
-    """Which services log the epochs of a study while it runs.
-
-    Args:
-        services: names of the services.
-        folder: the folder below which they keep their files.
-        study: name of the study.
-        factors: the factors that the name of a run shows.
-
-    Raises:
-        ExecutorError: the package of a service is not installed.
-    """
-
-    services: tuple[str, ...] = ()
-    folder: Path = Path()
-    study: str = ""
-    factors: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in self.services:
-            if find_spec(SERVICES[name]) is None:
-                raise ExecutorError(
-                    f"{option('log')} {name} needs a package that is not installed:"
-                    f" {install_extra(name)}"
-                )
-
-
-NO_LOGS = Logs()
 
 
 class Executor(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from ablate.execution.counting import count_here
 from ablate.execution.early_stopping import make_stopping_rule
 from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
 from ablate.execution.trial_run import TrialRun
+from ablate.machine.cpus import usable_cpus
 from ablate.records import (
     Architecture,
     Cost,
@@ -23,7 +23,7 @@ from ablate.records import (
 )
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.stopping import StoppingRule
+    from ablate.execution.tune_schedulers import StoppingRule
 
 
 class InlineExecutor:
@@ -52,7 +52,7 @@ class InlineExecutor:
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         rule = make_stopping_rule(order)
-        cores = order.cpus or os.cpu_count() or 1
+        cores = order.cpus or usable_cpus()
         if order.resources.cpus > cores:
             raise ExecutorError(
                 f"resources.cpus = {order.resources.cpus:g}, but only {cores} CPUs can"

@@ -139,14 +139,19 @@ class Nursery:
         with self._connect(LOAD) as connection:
             connection.send_bytes(data)
 
-    def worker(self) -> Connection:
+    def worker(self, devices: dict[str, str | None] | None = None) -> Connection:
         """Returns the connection to a new worker.
 
         It returns at once. The worker reads messages as soon as it is forked, and says
         nothing before it is asked.
+
+        Args:
+            devices: the DEVICE_VARIABLES of the worker; by default those of this
+                process.
         """
         connection = self._connect(FORK)
         seen = {name: os.environ.get(name) for name in DEVICE_VARIABLES}
+        seen.update(devices or {})
         connection.send_bytes(json.dumps(seen).encode())
         return connection
 

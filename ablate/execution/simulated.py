@@ -33,7 +33,7 @@ from ablate.records import (
 )
 
 if TYPE_CHECKING:
-    from ablate.execution.ray_tune.stopping import StoppingRule
+    from ablate.execution.tune_schedulers import StoppingRule
 
 Curve = Callable[[Trial, int], Epoch]
 

@@ -35,10 +35,12 @@ class Begin:
     """Build the network of a job, or load its checkpoint.
 
     Attributes:
+        executor: the executor that the store names beside the trial.
         last: the worker ends after this job.
     """
 
     job: Job
+    executor: str
     last: bool
 
 
@@ -182,21 +184,21 @@ class _Worker:
     def _train(self, request: Begin | Step | Leave) -> Iterable[Event]:
         if isinstance(request, Begin):
             self._last = request.last
-            return self._begin(request.job)
+            return self._begin(request.job, request.executor)
         if self._run is None:
             return ()
         if isinstance(request, Step):
             return self._step(self._run, request.seconds)
         return self._leave(self._run, request.status)
 
-    def _begin(self, job: Job) -> Iterable[Event]:
+    def _begin(self, job: Job, executor: str) -> Iterable[Event]:
         from ablate.execution.trial_run import TrialRun
 
         # For programs that the trial starts.
         os.environ["OMP_NUM_THREADS"] = str(job.resources.threads)
         self._left = False
         # The nursery has frozen what it imported.
-        self._run = TrialRun(job, "ray", frozen=True)
+        self._run = TrialRun(job, executor, frozen=True)
         return self._run.start()
 
     def _step(self, run: TrialRun, seconds: float) -> Iterable[Event]:

@@ -6,6 +6,7 @@ This module imports nothing heavy.
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 from ablate.errors import CheckpointError
@@ -58,3 +59,10 @@ def remove_checkpoint(place: str) -> None:
     # Each protocol has its own exceptions.
     with contextlib.suppress(Exception):
         system.rm(path, recursive=True)
+
+
+def make_private(folder: str) -> None:
+    """Makes a local folder that only this user can read."""
+    path = folder.removeprefix("file://")
+    if "://" not in path:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)

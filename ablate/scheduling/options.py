@@ -18,7 +18,7 @@ class Options:
     Attributes:
         runs: folder of the checkpoints, and of the store unless `store` names another.
         store: database URL or SQLite file.
-        executor: ray or inline.
+        executor: ray, local or inline.
         cpus, gpus: how much of this machine a run may use; by default all of it.
         ray_address: a running Ray cluster to join (HOST:PORT, or auto); by default Ray
             starts on this machine.
@@ -29,7 +29,7 @@ class Options:
         budget: the most that all runs of the study may use together.
 
     Raises:
-        ExecutorError: options exclude each other.
+        ExecutorError: options exclude each other, or a package is not installed.
         UnknownName: a service is unknown.
     """
 
@@ -47,11 +47,7 @@ class Options:
         for name in self.log:
             if name not in execution.SERVICES:
                 raise UnknownName(unknown("service", name, tuple(execution.SERVICES)))
-        if self.log and self.executor != "ray":
-            raise ExecutorError(
-                f"{option('log')} {self.log[0]} goes with {option('executor')} ray, not"
-                f" with {self.executor}"
-            )
+            execution.check_installed(name)
         if not self.ray_address:
             return
         if self.executor != "ray":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
+from ablate.machine.cpus import usable_cpus
 from ablate.records import (
     COST_REVISION,
     LEVEL,
@@ -227,7 +227,7 @@ def _seconds(
 
 def trials_at_once(resources: Resources, options: Options) -> int:
     """How many trials this machine trains at once, by its CPU cores and GPUs."""
-    cpus = options.cpus or os.cpu_count() or 1
+    cpus = options.cpus or usable_cpus()
     slots = int(cpus / resources.cpus)
     if resources.gpus:
         # A share of a GPU is of one GPU.

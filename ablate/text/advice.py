@@ -1,6 +1,7 @@
 """Names of options and commands in messages, as the reader can type them.
 
-An advised command repeats the options by which the command at hand found its store.
+An advised command repeats the options of the command at hand that it needs too, such as
+those by which it found its store.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from contextlib import contextmanager
 from ablate.text import escape
 from ablate.text.masking import masked
 
-CHECKPOINTS = "--checkpoints"
 WITH = "--with"
 # The verbs that read or write checkpoints.
 TRAINING = ("run", "resume", "diagnose")
 # The verbs that need the user's own parts.
 USING_PARTS = (*TRAINING, "plan", "cost", "reproduce")
+RUNNING = ("run", "resume")
+# The verbs that have an option, if it is not every verb.
+READERS = {
+    "--checkpoints": TRAINING,
+    WITH: USING_PARTS,
+    "--executor": RUNNING,
+    "--ray-address": RUNNING,
+    "--log": RUNNING,
+}
 
 # The values of each option: --with may have several.
 _options: dict[str, tuple[str, ...]] = {}
@@ -26,7 +35,11 @@ _is_command_line = False
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """While this lasts, messages name options as they are typed: `--store`."""
+    """While this lasts, messages name options as they are typed: `--store`.
+
+    It forgets the options of an earlier command of this process.
+    """
+    _options.clear()
     # Of the process, not of a thread: a verb runs for the whole process.
     global _is_command_line  # noqa: PLW0603
     before = _is_command_line
@@ -55,14 +68,13 @@ def keep(option: str, *values: str) -> None:
 
 
 def place(verb: str = "") -> str:
-    """Returns the options that a verb needs to find the same store and checkpoints.
+    """Returns the recorded options that a verb needs too.
 
     Each has a blank before it. A password is masked.
     """
-    readers = {CHECKPOINTS: TRAINING, WITH: USING_PARTS}
     said = ""
     for name, values in _options.items():
-        if verb in readers.get(name, (verb,)):
+        if verb in READERS.get(name, (verb,)):
             for value in values:
                 said += f" {name} {escape.shell(masked(value))}"
     return escape.line(said)

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from ablate.errors import CheckpointError
+from ablate.machine.storage import storage
 from ablate.records import CorrectImages, Epoch, Tested
-from ablate.training.storage import storage
 
 State = dict[str, Any]
 # This is longer than the 90 s after which an NFS server drops the lock of a machine

@@ -210,7 +210,8 @@ def test_a_full_disk_is_said_with_the_command_that_goes_on(
     )
     assert code == 2
     assert err.rstrip().endswith(
-        "Go on with: ablate resume --runs 'else where' --checkpoints kept"
+        "Go on with: ablate resume --runs 'else where' --executor inline"
+        " --checkpoints kept"
     ), err
 
 

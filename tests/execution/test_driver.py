@@ -29,8 +29,6 @@ from ablate.records import (
 )
 from tests.conftest import TINY
 
-pytestmark = pytest.mark.slow  # Ray's import takes seconds.
-
 PLACE = Place("ray", "host", 1, "cpu", 1)
 # What a slot says to a request: an answer, or why there is none.
 Reply = Callable[[Job, Request | None], Any]
@@ -66,10 +64,10 @@ class PlayedSlots:
         return self._most
 
     def add(self) -> None:
-        from ablate.execution.ray_tune.slots import Lost, Slot
+        from ablate.execution.slots import Lost, Slot
 
         self.added += 1
-        slot = Slot(actor=None)
+        slot = Slot(handle=None)
         answer = Answer() if self._starts else Lost("no such node", with_slot=True)
         slot.asked.append((answer, None))
         self.all.append(slot)
@@ -91,7 +89,7 @@ class PlayedSlots:
         slot.asked.append((self._reply(slot.job, request), slot.job))
 
     def answers(self, seconds: float) -> Iterator[tuple[Any, Job | None, Any]]:
-        from ablate.execution.ray_tune.slots import Lost
+        from ablate.execution.slots import Lost
 
         for slot in [slot for slot in self.all if slot.asked]:
             answer, job = slot.asked.popleft()
@@ -100,6 +98,9 @@ class PlayedSlots:
             elif job is None:
                 slot.has_started = True
             yield slot, job, answer
+
+    def failure(self) -> str:
+        return ""
 
     def close(self) -> None:
         self.is_closed = True
@@ -111,7 +112,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     emit: Callable[[Event], None] | None = None,
 ) -> list[Event]:
-    from ablate.execution.ray_tune import driver
+    from ablate.execution import driver
 
     events: list[Event] = []
     order = Order(
@@ -154,8 +155,8 @@ def test_each_job_runs_once_and_slots_are_used_again(
 def test_a_lost_job_is_handed_out_again_but_not_for_ever(
     with_slot: bool, trials: tuple[Trial, ...]
 ) -> None:
-    from ablate.execution.ray_tune.driver import MAX_FAILURES
-    from ablate.execution.ray_tune.slots import Lost
+    from ablate.execution.driver import MAX_FAILURES
+    from ablate.execution.slots import Lost
 
     lost = deque[str]()
 
@@ -231,7 +232,7 @@ def test_a_stopped_run_has_its_workers_leave(trials: tuple[Trial, ...]) -> None:
 def test_a_trial_that_hangs_is_handed_out_again(
     trials: tuple[Trial, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ablate.execution.ray_tune import driver
+    from ablate.execution import driver
 
     silent = [trials[0].hash]
 
@@ -253,7 +254,7 @@ def test_a_trial_that_hangs_is_handed_out_again(
 
 def test_slots_that_never_start_end_the_run(trials: tuple[Trial, ...]) -> None:
     slots = PlayedSlots(completes, starts=False)
-    with pytest.raises(ExecutorError, match="no worker of Ray starts: no such node"):
+    with pytest.raises(ExecutorError, match="no worker starts: no such node"):
         train(slots, [job_of(trials[0])])
     assert slots.is_closed
 
@@ -314,7 +315,7 @@ def test_the_rule_sees_the_last_epoch_of_a_trial(
     trials: tuple[Trial, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other trials are compared with it, as in the inline executor."""
-    from ablate.execution.ray_tune import driver
+    from ablate.execution import driver
 
     seen: list[int] = []
 
@@ -326,7 +327,7 @@ def test_the_rule_sees_the_last_epoch_of_a_trial(
             seen.extend(epoch.number for epoch in epochs)
             return False
 
-    monkeypatch.setattr(driver, "_stopping_rule", lambda order: Rule())
+    monkeypatch.setattr(driver, "make_stopping_rule", lambda order: Rule())
     numbers = iter((1, 2))
 
     def reply(job: Job, request: Request | None) -> Any:

@@ -40,10 +40,13 @@ from ablate.records import (
 from tests.conftest import TINY
 
 
-@pytest.fixture(scope="module")
-def ray_executor() -> Iterator[Executor]:
-    """One Ray for the module: starting it takes seconds."""
-    executor = make("ray")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("ray", marks=pytest.mark.ray), "local"],
+)
+def parallel_executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """One Ray, or one nursery, for the module: starting it takes seconds."""
+    executor = make(request.param)
     executor.prepare(2, 0)
     yield executor
     executor.close()
@@ -210,10 +213,9 @@ def stop_and_resume(
     )
 
 
-@pytest.mark.ray
 @pytest.mark.slow
-class TestRay:
-    """The same protocol, and what only Ray has.
+class TestParallel:
+    """The same protocol, and what only executors of several trials at once have.
 
     One run serves several tests: each one starts new workers.
     """
@@ -221,12 +223,12 @@ class TestRay:
     @pytest.fixture(scope="class")
     @classmethod
     def run(
-        cls, ray_executor: Executor, tmp_path_factory: pytest.TempPathFactory
+        cls, parallel_executor: Executor, tmp_path_factory: pytest.TempPathFactory
     ) -> tuple[tuple[Trial, ...], list[Event], list[str]]:
         """Eight trials that complete, one that fails, one that diverges, each on half a
         CPU.
         """
-        folder = tmp_path_factory.mktemp("ray")
+        folder = tmp_path_factory.mktemp("parallel")
         good = trials(TINY.replace("epochs: 3", "epochs: 100"))
         missing = replace(
             good[0],
@@ -248,7 +250,7 @@ class TestRay:
             if not addresses:
                 addresses.extend(listening())
 
-        ray_executor.run(
+        parallel_executor.run(
             order((missing, *good, diverging), folder, Resources(cpus=0.5)),
             emit,
             lambda: False,
@@ -277,7 +279,7 @@ class TestRay:
             ended[trial.hash].status == Status.COMPLETED for trial in wanted[1:-1]
         )
 
-    def test_ray_and_inline_agree_to_the_last_bit(
+    def test_it_and_inline_agree_to_the_last_bit(
         self, run: tuple[tuple[Trial, ...], list[Event], list[str]], tmp_path: Path
     ) -> None:
         wanted, events, _ = run
@@ -297,18 +299,23 @@ class TestRay:
             most = max(most, at_once)
         assert 2 < most <= 4, "ten trials of half a CPU on two CPUs"
 
-    def test_ray_listens_on_the_loopback_only(
-        self, run: tuple[tuple[Trial, ...], list[Event], list[str]]
+    def test_it_listens_on_the_loopback_only(
+        self,
+        parallel_executor: Executor,
+        run: tuple[tuple[Trial, ...], list[Event], list[str]],
     ) -> None:
         addresses = run[2]
-        assert len(addresses) >= 4, "Ray's own servers are seen"
+        if parallel_executor.name == "ray":
+            assert len(addresses) >= 4, "Ray's own servers are seen"
+        else:
+            assert not addresses
         assert all(
             ip.removeprefix("::ffff:").startswith("127.") or ip == "::1"
             for ip in addresses
         ), addresses
 
     def test_asha_stops_the_worse_early_and_replays_what_is_known(
-        self, ray_executor: Executor, tiny: str, tmp_path: Path
+        self, parallel_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
         wanted = trials(tiny.replace("epochs: 3", "epochs: 8"))[:6]
         rule = Scheduler("asha", grace_epochs=1, reduction=2)
@@ -329,7 +336,8 @@ class TestRay:
             )
         }
         events = heard(
-            ray_executor, replace(order(wanted, tmp_path, scheduler=rule), peers=known)
+            parallel_executor,
+            replace(order(wanted, tmp_path, scheduler=rule), peers=known),
         )
         ended = {
             event.trial: event.status for event in events if isinstance(event, Ended)
@@ -341,7 +349,7 @@ class TestRay:
         assert all(len(curve) < 8 for curve in numbers(events).values())
 
     def test_killed_then_stopped_then_resumed(
-        self, ray_executor: Executor, tiny: str, tmp_path: Path
+        self, parallel_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
         """A worker dies and is replaced; the run is stopped and leaves what runs;
         another run goes on: as if nothing had been.
@@ -362,7 +370,7 @@ class TestRay:
                 for event in events[1:]
             )
 
-        ray_executor.run(order(wanted, tmp_path), emit, stop)
+        parallel_executor.run(order(wanted, tmp_path), emit, stop)
         starts = [
             event
             for event in events
@@ -377,7 +385,7 @@ class TestRay:
         assert Status.RUNNING in {
             event.status for event in events if isinstance(event, Ended)
         }
-        again = heard(ray_executor, order(wanted, tmp_path))
+        again = heard(parallel_executor, order(wanted, tmp_path))
         assert {
             event.trial: event.status for event in again if isinstance(event, Ended)
         } == {t.hash: Status.COMPLETED for t in wanted}
@@ -389,7 +397,7 @@ class TestRay:
         )
 
     def test_a_warm_worker_that_dies_between_two_trials_loses_none(
-        self, ray_executor: Executor, tiny: str, tmp_path: Path
+        self, parallel_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
         """The driver hands the next trial to a worker that it believes to be there."""
         wanted = trials(tiny)[:4]
@@ -405,7 +413,7 @@ class TestRay:
                 killed.append(workers[event.trial])
                 os.kill(workers[event.trial], signal.SIGKILL)
 
-        ray_executor.run(
+        parallel_executor.run(
             order(wanted, tmp_path, Resources(cpus=2)), emit, lambda: False
         )
         assert len(killed) == 2
@@ -415,35 +423,28 @@ class TestRay:
         assert ends == {trial.hash: Status.COMPLETED for trial in wanted}
         assert sum(isinstance(event, Ended) for event in events) == 4
 
-    def test_two_processes_a_trial_are_one_actor(
-        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    def test_two_processes_a_trial_are_one_job(
+        self, parallel_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
-        wanted, both = trials(tiny)[:1], Resources(2, 0, 2)
-        import ray
-
-        taken: list[object] = []
-
-        def emit(event: Event) -> None:
-            events.append(event)
-            if isinstance(event, Started):
-                taken.append(ray.available_resources().get("CPU", 0))
-
-        events: list[Event] = []
-        ray_executor.run(order(wanted, tmp_path / "ray", both), emit, lambda: False)
-        assert taken == [0], "both CPUs are taken"
+        planned, both = trials(tiny)[:2], Resources(2, 0, 2)
+        events = heard(parallel_executor, order(planned, tmp_path / "parallel", both))
+        kinds = [type(event) for event in events if not isinstance(event, Progressed)]
+        assert kinds == [Started, Ended] * 2, "each trial takes both CPUs"
         places = [event.place for event in events if isinstance(event, Started)]
-        assert [(place.device, place.threads) for place in places] == [("cpu x2", 1)]
+        assert [(place.device, place.threads) for place in places] == [
+            ("cpu x2", 1)
+        ] * 2
         assert numbers(events) == numbers(
-            heard(make("inline"), order(wanted, tmp_path / "inline", both))
+            heard(make("inline"), order(planned, tmp_path / "inline", both))
         )
 
-    def test_what_ray_does_not_have_is_refused(
-        self, ray_executor: Executor, tiny: str, tmp_path: Path
+    def test_what_the_machine_does_not_have_is_refused(
+        self, parallel_executor: Executor, tiny: str, tmp_path: Path
     ) -> None:
-        with pytest.raises(ExecutorError, match="resources.cpus = 9, but Ray has 2"):
-            heard(ray_executor, order(trials(tiny), tmp_path, Resources(cpus=9)))
-        with pytest.raises(ExecutorError, match="resources.gpus = 1, but Ray has 0"):
-            heard(ray_executor, order(trials(tiny), tmp_path, Resources(gpus=1)))
+        with pytest.raises(ExecutorError, match=r"resources.cpus = 9, but .* has 2"):
+            heard(parallel_executor, order(trials(tiny), tmp_path, Resources(cpus=9)))
+        with pytest.raises(ExecutorError, match=r"resources.gpus = 1, but .* has 0"):
+            heard(parallel_executor, order(trials(tiny), tmp_path, Resources(gpus=1)))
 
 
 def listening() -> list[str]:

@@ -17,16 +17,14 @@ from ablate import execution, pipeline, records, space
 from ablate.cli.options import Service
 from ablate.errors import ExecutorError
 from ablate.execution import Logs
-from ablate.execution.ray_tune.loggers import _MAKERS, Loggers
+from ablate.execution.loggers import ADAPTERS, Loggers, TensorBoard
 from ablate.execution.simulated import made_up
 from ablate.records import (
     Ended,
-    Job,
     Measured,
     Measurement,
     Place,
     Progressed,
-    Resources,
     Started,
     Status,
     Trial,
@@ -53,7 +51,7 @@ def epochs(trial: Trial, first: int, last: int) -> Progressed:
 
 
 def follow(loggers: Loggers, trial: Trial) -> None:
-    loggers.follow(Job(trial, "none", Resources()))
+    loggers.follow(trial)
     loggers.tell(Started(trial.hash, PLACE, 0))
 
 
@@ -71,10 +69,7 @@ def summaries(folder: Path) -> Iterator[tuple[int, Any]]:
 
 
 def scalars(folder: Path) -> list[tuple[int, str, float]]:
-    return [
-        (step, value.tag.removeprefix("ray/tune/"), value.simple_value)
-        for step, value in summaries(folder)
-    ]
+    return [(step, value.tag, value.simple_value) for step, value in summaries(folder)]
 
 
 def lines_of(file: Path) -> Iterator[Any]:
@@ -139,7 +134,7 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
     (summary,) = (
         value for _, value in summaries(folder) if value.tag == "_hparams_/experiment"
     )
-    assert b"ray/tune/top1" in summary.metadata.plugin_data.content
+    assert b"top1" in summary.metadata.plugin_data.content
     assert b"token_cosine" in summary.metadata.plugin_data.content
 
 
@@ -191,7 +186,7 @@ def test_service_that_fails_is_left(
 ) -> None:
     import mlflow
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("no route to host")
 
     monkeypatch.setattr(mlflow.MlflowClient, "log_batch", fail)
@@ -218,46 +213,14 @@ def test_service_that_fails_is_left(
 
 
 @pytest.mark.proof
-def test_a_slow_service_is_not_called_after_the_end(
-    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray ends after `close`, and a call that uses Ray would end the process."""
-    from ray.tune.logger import TBXLoggerCallback
-
-    module = "ablate.execution.ray_tune.loggers"
-    monkeypatch.setattr(f"{module}.SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(f"{module}.CLOSE_SECONDS", 0.1)
-    calls = []
-
-    def slow(*_: object) -> None:
-        time.sleep(0.5)
-        calls.append(time.monotonic())
-
-    monkeypatch.setattr(TBXLoggerCallback, "log_trial_result", slow)
-    loggers = Loggers(
-        Logs(services=("tensorboard",), folder=tmp_path, study="tiny", factors=FACTORS)
-    )
-    follow(loggers, trial)
-    loggers.tell(epochs(trial, 1, 9))
-    time.sleep(1.6)
-    loggers.close()
-    closed = time.monotonic()
-    time.sleep(1.2)
-    assert calls
-    assert max(calls) <= closed
-
-
-@pytest.mark.proof
 def test_a_service_that_hangs_keeps_nobody_waiting(
     tmp_path: Path,
     trial: Trial,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from ray.tune.logger import TBXLoggerCallback
-
-    monkeypatch.setattr("ablate.execution.ray_tune.loggers.CLOSE_SECONDS", 0.1)
-    monkeypatch.setattr(TBXLoggerCallback, "log_trial_start", lambda *_: time.sleep(20))
+    monkeypatch.setattr("ablate.execution.loggers.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(TensorBoard, "start", lambda *_: time.sleep(20))
     loggers = Loggers(
         Logs(services=("tensorboard",), folder=tmp_path, study="tiny", factors=FACTORS)
     )
@@ -306,17 +269,12 @@ def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         [service.value for service in Service]
         == list(execution.SERVICES)
-        == list(_MAKERS)
+        == list(ADAPTERS)
     )
     code, _, err = say("run", "tiny.yaml", "--log", "tensorbord")
     assert code == 2
     assert "did you mean 'tensorboard'?" in err
-    code, _, err = say("run", "tiny.yaml", "--log", "mlflow", "--executor", "inline")
-    assert (code, err) == (
-        2,
-        "error: --log mlflow goes with --executor ray, not with inline\n",
-    )
-    monkeypatch.setattr(execution.executor, "find_spec", lambda name: None)
+    monkeypatch.setattr(execution.logs, "find_spec", lambda name: None)
     code, _, err = say("run", "tiny.yaml", "--log", "wandb")
     assert (code, err) == (
         2,
@@ -328,10 +286,12 @@ def test_wrong_requests(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path("runs/tensorboard").exists()
 
 
-@pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "executor", [pytest.param("ray", marks=pytest.mark.ray), "local", "inline"]
+)
 def test_all_three_beside_real_training(
-    say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    executor: str, say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import mlflow
 
@@ -341,9 +301,8 @@ def test_all_three_beside_real_training(
     Path("tiny.yaml").write_text(
         Path("tiny.yaml").read_text().replace("  layout: [serial, parallel]\n", "")
     )
-    code, _, err = say(
-        "run", "tiny.yaml", "--log", "tensorboard", "--log", "mlflow", "--log", "wandb"
-    )
+    services = [word for name in ADAPTERS for word in ("--log", name)]
+    code, _, err = say("run", "tiny.yaml", "--executor", executor, *services)
     assert code == 0, err
     assert "View the log with: tensorboard --logdir runs/tensorboard" in err
     with Reader("runs/ablate.db") as reader:
@@ -373,4 +332,4 @@ def test_all_three_beside_real_training(
             {item.nested_key[0]: json.loads(item.value_json) for item in items}
             for items in told
         ]
-        assert [(line["training_iteration"], line["top1"]) for line in history] == curve
+        assert [(line["epoch"], line["top1"]) for line in history] == curve

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ablate.execution import make
-from ablate.execution.ray_tune.warden import MARK, Warden, belonging
+from ablate.execution.warden import MARK, Warden, belonging
 from ablate.records import Resources
 from tests.processes import command_line, ended
 

@@ -215,7 +215,7 @@ def test_the_next_run_removes_what_a_killed_one_has_left(
             if command.exists() and word in command.read_bytes():
                 os.kill(process, signal.SIGKILL)
     run.wait()
-    assert any(name.startswith("ablate-ray-") for name in left_in(temporary))
+    assert any(name.startswith("ablate-run-") for name in left_in(temporary))
     (tmp_path / "s.yaml").write_text(LONG.replace("epochs: 200", "epochs: 1"))
     subprocess.run(
         [sys.executable, "-m", "ablate", "run", "s.yaml"],

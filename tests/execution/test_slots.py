@@ -15,10 +15,9 @@ from ablate.execution.ray_tune.slots import (
     COUNT_SECONDS,
     EARLY,
     IDLE_SECONDS,
-    Lost,
-    Slot,
-    Slots,
+    RaySlots,
 )
+from ablate.execution.slots import Lost, Slot
 from ablate.execution.worker import Answer, Begin, Step
 from ablate.records import Job, Resources, Trial
 from tests.execution.test_driver import trials
@@ -112,13 +111,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 def slots_of(
     fake: FakeRay, resources: Resources | None = None, *, local: bool = True
-) -> Slots:
-    made = Slots(resources or Resources(), local=local, data=None)
+) -> RaySlots:
+    made = RaySlots(resources or Resources(), local=local, data=None)
     made._maker = type("Maker", (), {"remote": staticmethod(fake.maker)})()
     return made
 
 
-def started(fake: FakeRay, made: Slots) -> Slot:
+def started(fake: FakeRay, made: RaySlots) -> Slot:
     """A slot that has found its place."""
     made.add()
     slot = made.all[-1]
@@ -219,7 +218,7 @@ def test_a_job_is_sent_and_a_failed_worker_is_replaced_once(
     made.begin(slot, job)
     name, (request, replace) = fake.calls[-1]
     assert name == "begin"
-    assert pickle.loads(request) == Begin(job, last=True)
+    assert pickle.loads(request) == Begin(job, "ray", last=True)
     assert replace
     assert not slot.needs_new_worker
     made.begin(slot, job)
@@ -288,7 +287,7 @@ def test_a_dead_slot_is_removed_and_owes_nothing(fake: FakeRay, job: Job) -> Non
     assert lost == Lost("The actor died.", with_slot=True)
     assert made.all == []
     assert not slot.asked
-    assert fake.killed == [slot.actor]
+    assert fake.killed == [slot.handle]
     made.remove(slot)
     assert len(fake.killed) == 1, "once"
 
@@ -320,7 +319,22 @@ def test_idle_slots_give_their_places_back_on_a_cluster_only(
 def test_closing_ends_all(fake: FakeRay) -> None:
     made = slots_of(fake)
     made.start_early()
-    actors = [slot.actor for slot in made.all]
+    actors = [slot.handle for slot in made.all]
     made.close()
     assert made.all == []
     assert fake.killed == actors
+
+
+def test_a_dead_part_of_ray_is_named(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    class Node:
+        def dead_processes(self) -> list[tuple[str, Any]]:
+            return [("dashboard", None), ("raylet", None)]
+
+    slots = slots_of(fake)
+    assert slots.failure() == ""
+    monkeypatch.setattr(ray._private.worker, "_global_node", Node())
+    assert "process raylet died" in slots.failure()

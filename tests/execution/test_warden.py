@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ablate.execution.ray_tune import warden as module
-from ablate.execution.ray_tune.warden import CLOSED, MARK, SAID, belonging
+from ablate.execution import warden as module
+from ablate.execution.warden import CLOSED, MARK, SAID, belonging
 from tests.processes import ended
 
 MESSAGE = "the run was killed; go on with: ablate resume"
@@ -25,7 +25,7 @@ SLEEP = "import time; time.sleep(600)"
 @pytest.fixture
 def private(tmp_path: Path) -> Path:
     """The folder of a driver's Ray, with a file in it."""
-    folder = tmp_path / "ablate-ray-1"
+    folder = tmp_path / "ablate-run-1"
     (folder / "r").mkdir(parents=True)
     (folder / "r" / "session").write_text("something")
     return folder

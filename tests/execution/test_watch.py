@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from ablate.errors import ExecutorError
-
-if TYPE_CHECKING:
-    from ablate.execution.ray_tune.monitor import Monitor
-
-pytestmark = pytest.mark.slow  # Ray's import takes seconds.
+from ablate.execution.monitor import BEGIN_SECONDS, Monitor
 
 
 def beat(folder: Path, trial: str, moment: int) -> None:
@@ -24,8 +16,6 @@ def beat(folder: Path, trial: str, moment: int) -> None:
 
 
 def watched(folder: Path, patience: float) -> Monitor:
-    from ablate.execution.ray_tune.monitor import Monitor
-
     watch = Monitor(patience)
     for key in ("lively", "hanging", "without a folder", "a", "b"):
         watch.follow(key, str(folder))
@@ -64,25 +54,7 @@ def test_patience_may_have_no_end(tmp_path: Path) -> None:
     assert watch.silent(["a"], now=10**9) == []
 
 
-def test_a_dead_part_of_ray_ends_the_run_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    from ablate.execution.ray_tune.monitor import Monitor
-
-    class Node:
-        def dead_processes(self) -> list[tuple[str, Any]]:
-            return [("dashboard", None), ("raylet", None)]
-
-    monkeypatch.setattr(ray._private.worker, "_global_node", Node())
-    with pytest.raises(ExecutorError, match="process raylet died"):
-        Monitor().check([])
-
-
 def test_a_worker_that_starts_slowly_does_not_hang(tmp_path: Path) -> None:
-    from ablate.execution.ray_tune.monitor import BEGIN_SECONDS
-
     watch = watched(tmp_path, 10)
     beat(tmp_path, "a", 1)
     assert watch.silent(["a", "b"], now=100) == []

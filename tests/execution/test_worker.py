@@ -88,7 +88,7 @@ def client() -> Iterator[Client]:
 
 
 def test_a_job_begins_steps_and_ends(client: Client, job: Job) -> None:
-    (started,) = client.ask(Begin(job, last=False)).events
+    (started,) = client.ask(Begin(job, "local", last=False)).events
     assert isinstance(started, Started)
     assert started.trial == job.trial.hash
     assert started.place.pid == os.getpid()
@@ -100,14 +100,14 @@ def test_a_job_begins_steps_and_ends(client: Client, job: Job) -> None:
 
 
 def test_a_step_is_at_least_one_epoch(client: Client, job: Job) -> None:
-    client.ask(Begin(job, last=False))
+    client.ask(Begin(job, "local", last=False))
     for number in range(1, EPOCHS + 1):
         epochs = epochs_of(client.ask(Step(0)).events)
         assert [epoch.number for epoch in epochs] == [number]
 
 
 def test_after_the_end_a_step_does_nothing(client: Client, job: Job) -> None:
-    client.ask(Begin(job, last=False))
+    client.ask(Begin(job, "local", last=False))
     client.ask(Step(60))
     assert client.ask(Step(60)) == Answer()
     assert client.ask(Leave(Status.RUNNING)) == Answer()
@@ -119,11 +119,11 @@ def test_jobs_follow_one_another_until_the_last_one(
     client = Client()
     for trial in trials[:2]:
         assert client.ask(
-            Begin(Job(trial, str(tmp_path), Resources()), last=False)
+            Begin(Job(trial, str(tmp_path), Resources()), "local", last=False)
         ).events
         assert client.ask(Step(60)).events
     assert client.thread.is_alive()
-    client.ask(Begin(Job(trials[2], str(tmp_path), Resources()), last=True))
+    client.ask(Begin(Job(trials[2], str(tmp_path), Resources()), "local", last=True))
     assert client.thread.is_alive(), "it ends with its last job, not before"
     client.ask(Step(60))
     client.thread.join(60)
@@ -134,12 +134,12 @@ def test_jobs_follow_one_another_until_the_last_one(
 def test_a_job_that_is_left_can_be_resumed(
     client: Client, job: Job, status: Status
 ) -> None:
-    client.ask(Begin(job, last=False))
+    client.ask(Begin(job, "local", last=False))
     client.ask(Step(0))
     (ended,) = client.ask(Leave(status)).events
     assert isinstance(ended, Ended)
     assert ended.status == status
-    started, *known = client.ask(Begin(job, last=False)).events
+    started, *known = client.ask(Begin(job, "local", last=False)).events
     assert isinstance(started, Started)
     assert started.epoch == 1, "from its checkpoint"
     assert [epoch.number for epoch in epochs_of(known)] == [1]
@@ -149,7 +149,7 @@ def test_a_job_that_is_left_can_be_resumed(
 def test_a_failure_of_a_trial_is_an_event(client: Client, job: Job) -> None:
     data = replace(job.trial.data, name="none", path="nowhere")
     lacking = replace(job, trial=replace(job.trial, data=data))
-    answer = client.ask(Begin(lacking, last=False))
+    answer = client.ask(Begin(lacking, "local", last=False))
     assert not answer.error
     ended = answer.events[-1]
     assert isinstance(ended, Ended)
@@ -166,7 +166,7 @@ def test_an_error_outside_a_trial_ends_the_worker(
 
     monkeypatch.setattr("ablate.execution.trial_run.TrialRun.start", fail)
     client = Client()
-    answer = client.ask(Begin(job, last=False))
+    answer = client.ask(Begin(job, "local", last=False))
     assert answer.events == ()
     name = error.__name__ if isinstance(error, type) else type(error).__name__
     assert name in answer.error

@@ -1,5 +1,5 @@
-"""Disturbs real Ray runs with seeded faults and checks what is left: `make faults
-SEED=0 COUNT=300`.
+"""Disturbs real runs with seeded faults and checks what is left: `make faults
+SEED=0 COUNT=300`, or `make faults EXECUTOR=local`.
 
 A study is run again and again until it is finished (`ablate run`, then `ablate
 resume`), with faults in and between its runs. After each run: the exit code and the
@@ -66,6 +66,8 @@ RESTARTED = (
     " 'lost' AND a.provenance_id > ?"
 )
 RAYLET = "SIGKILL of Ray's raylet"
+# Faults that only Ray can have.
+OF_RAY = (RAYLET, "SIGKILL of an actor of Ray")
 HANGING = "a worker hangs"
 # After so many problems the harness stops.
 MOST_PROBLEMS = 5
@@ -115,9 +117,11 @@ class Server:
 
 
 @contextmanager
-def study_scene(generator: random.Random, store: Store) -> Iterator[Scene]:
+def study_scene(
+    generator: random.Random, store: Store, executor: str
+) -> Iterator[Scene]:
     folder = Path(tempfile.mkdtemp(prefix="ablate-faults-"))
-    scene = Scene.make(folder, generator, store)
+    scene = Scene.make(folder, generator, store, executor)
     try:
         yield scene
     finally:
@@ -136,9 +140,9 @@ def table(scene: Scene) -> str:
     return "\n".join(study.table(form) for form in ("json", "md", "csv", "latex"))
 
 
-def undisturbed(generator: random.Random) -> tuple[str, float]:
+def undisturbed(generator: random.Random, executor: str) -> tuple[str, float]:
     """The table of an undisturbed run, and how long it took."""
-    with study_scene(generator, SqliteStore()) as scene:
+    with study_scene(generator, SqliteStore(), executor) as scene:
         start = time.monotonic()
         scene.start()
         assert scene.driver is not None
@@ -362,12 +366,14 @@ def main(
     count: int,
     names: list[str] | None = None,
     kinds: tuple[Kind, ...] = tuple(Kind),
+    executor: str = "ray",
 ) -> Tally:
     """Makes `count` faults and gives what was found.
 
     Args:
         names: only faults of these names.
         kinds: what the studies are stored in.
+        executor: what trains the trials.
 
     Raises:
         Missing: a function whose begin or end is a phase is not in ablate any more.
@@ -375,8 +381,10 @@ def main(
     check_names()
     generator, tally = random.Random(seed), Tally()
     start = time.monotonic()
-    expected, typical = undisturbed(generator)
+    expected, typical = undisturbed(generator, executor)
     print(f"undisturbed: {typical:.0f} s", flush=True)
+    if executor != "ray":
+        names = [name for name in names or FAULTS if name not in OF_RAY]
     deck = draw(count, generator, names)
     server, idle = Server(), 0
     try:
@@ -384,7 +392,7 @@ def main(
             before = tally.tried.total()
             kind = kind_of(tally.studies, kinds)
             with store_of(kind, server.url if kind == Kind.POSTGRESQL else "") as store:
-                one_study(generator, store, deck, tally, expected, typical)
+                one_study(generator, store, executor, deck, tally, expected, typical)
             idle = 0 if tally.tried.total() > before else idle + 1
             if idle == MOST_IDLE_STUDIES:
                 left = ", ".join(sorted({fault.name for fault in deck}))
@@ -401,13 +409,14 @@ def main(
 def one_study(
     generator: random.Random,
     store: Store,
+    executor: str,
     deck: list[Fault],
     tally: Tally,
     expected: str,
     typical: float,
 ) -> None:
     """Disturbs one study to its end, and checks what is left."""
-    with study_scene(generator, store) as scene:
+    with study_scene(generator, store, executor) as scene:
         disturb(scene, deck, tally, typical)
         if not scene.problems:
             check(scene, expected, tally)
@@ -442,12 +451,17 @@ def command(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--store", choices=list(KINDS), default="both", help="what keeps the studies"
     )
+    parser.add_argument("--executor", choices=("ray", "local"), default="ray")
     parser.add_argument(
         "--report", type=Path, help="writes the tables of this run to a Markdown file"
     )
     arguments = parser.parse_args(words)
     found = main(
-        arguments.seed, arguments.count, arguments.kind, KINDS[arguments.store]
+        arguments.seed,
+        arguments.count,
+        arguments.kind,
+        KINDS[arguments.store],
+        arguments.executor,
     )
     print(summary(found))
     rare = shortfalls(found, arguments.count)

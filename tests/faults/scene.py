@@ -74,6 +74,7 @@ class Scene:
     runs: Path
     store: Store
     phases: PhaseFolder
+    executor: str = "ray"
     patience: float = PATIENCE_SECONDS
     landed: str = ""
     driver: subprocess.Popen[bytes] | None = None
@@ -86,7 +87,9 @@ class Scene:
     _due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
-    def make(cls, folder: Path, rng: random.Random, store: Store) -> Scene:
+    def make(
+        cls, folder: Path, rng: random.Random, store: Store, executor: str = "ray"
+    ) -> Scene:
         """A new study in an empty folder and an empty store."""
         (folder / "space.yaml").write_text(SPACE)
         write_data(folder / "digits.npz")
@@ -99,6 +102,7 @@ class Scene:
             runs=disk.folder / "runs",
             store=store,
             phases=PhaseFolder(folder / "phases"),
+            executor=executor,
         )
 
     @property
@@ -109,6 +113,7 @@ class Scene:
     def command(self, *words: str) -> list[str]:
         runs = str(self.runs.relative_to(self.folder))
         store = ["--store", self.url] if self.store.kind == Kind.POSTGRESQL else []
+        trains = words[0] in ("run", "resume")
         return [
             sys.executable,
             "-m",
@@ -119,6 +124,7 @@ class Scene:
             *store,
             "--cpus",
             "2",
+            *(("--executor", self.executor) if trains else ()),
         ]
 
     def environment(self) -> dict[str, str]:

@@ -16,12 +16,12 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ablate import pipeline, space
 from ablate.errors import CheckpointError
+from ablate.machine.storage import Folder, storage, try_out
 from ablate.pipeline import Options
 from ablate.records import Diagnostics
 from ablate.trained import diagnosis
 from ablate.training import Training
 from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
-from ablate.training.storage import Folder, storage, try_out
 from tests.training.test_training import numbers, trial
 
 
@@ -62,7 +62,7 @@ class Bucket(Shared):
 def systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     fsspec.register_implementation("shared", Shared, clobber=True)
     fsspec.register_implementation("bucket", Bucket, clobber=True)
-    monkeypatch.setattr("ablate.training.storage.OBJECT_STORES", frozenset({"bucket"}))
+    monkeypatch.setattr("ablate.machine.storage.OBJECT_STORES", frozenset({"bucket"}))
     monkeypatch.setattr(Shared, "broken", False)
     monkeypatch.setattr(Shared, "moved", [])
     staged = tmp_path / "staged"

@@ -1,20 +1,20 @@
-"""Runs jobs on Ray: its actors hold the resources of trials, and Tune's schedulers stop
-trials early. This is the only package that imports Ray.
+"""Runs jobs on Ray: its actors hold the resources of trials.
+
+Only this package imports Ray, and `tune_schedulers.py`, which imports Tune's schedulers.
 
 What it guarantees: Ray keeps no state of a run. Each run begins with the jobs that are
 still to do, and a trial that starts again resumes from its own checkpoint file. The SQL
 store alone decides what is done.
 
-How: `driver` has the loop of a run, `slots` its places for trials, and `relay` what
-runs in an actor: it passes requests to a worker that a nursery has forked
+How: the driver has the loop of a run, `slots` its places for trials on Ray, and `relay`
+what runs in an actor: it passes requests to a worker that a nursery has forked
 (`ablate/execution/nursery.py`). The nursery imports torch while Ray starts. A local Ray
-starts in a thread that lives as long as Ray. `Warden` (a process) cleans up after the
-driver, `Guard` (a thread) ends the driver if a part of Ray dies, and `Monitor` finds
-trials that hang.
+starts in a thread that lives as long as Ray. `Guard` (a thread) ends the driver if a part
+of Ray dies.
 
 What would break it: importing Ray before the variables below are set, as Ray reads some
-of them at import; ending the thread that started Ray; or importing torch or `driver` at
-the head of this module. The module is light, so that Ray can start while the costs of
+of them at import; ending the thread that started Ray; or importing torch or Ray at the
+head of this module. The module is light, so that Ray can start while the costs of
 the plan are counted.
 """
 
@@ -33,17 +33,17 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import ExecutorError
 from ablate.execution.counting import WorkerCount, count_here
-from ablate.execution.executor import NO_LOGS, Emit, Logs, Stop
+from ablate.execution.executor import Emit, Stop
 from ablate.execution.nursery import Nursery
-from ablate.execution.ray_tune.warden import Warden
 from ablate.execution.signals import STOPS
+from ablate.execution.warden import Warden
 from ablate.machine.environment import seconds
 from ablate.records import Architecture, Cost, Data, Order, Resources
 from ablate.text import advice, escape
 
 if TYPE_CHECKING:
     from ablate.execution.ray_tune.guard import Guard
-    from ablate.execution.ray_tune.slots import Slots
+    from ablate.execution.ray_tune.slots import RaySlots
 
 # The authentication mode that the user has set, for clusters. A local Ray always uses a
 # token.
@@ -70,7 +70,7 @@ os.environ.update(
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Do not start idle workers, one per core, that may never be used.
         "RAY_prestart_worker_first_driver": "0",
-        # Keep the interface of Tune that `loggers` and `stopping` are written for.
+        # Keep the interface of Tune that `tune_schedulers` is written for.
         "RAY_TRAIN_V2_ENABLED": "0",
         # Ray's handler would replace ours for SIGTERM while Ray starts, print a stack
         # of addresses and abort.
@@ -90,12 +90,12 @@ class RayExecutor:
 
     name = "ray"
 
-    def __init__(self, address: str = "", logs: Logs = NO_LOGS) -> None:
-        self._address, self._logs = address, logs
+    def __init__(self, address: str = "") -> None:
+        self._address = address
         self._warden: Warden | None = None
         self._nursery: Nursery | None = None
         self._count: WorkerCount | None = None
-        self._slots: Slots | None = None
+        self._slots: RaySlots | None = None
         self._guard: Guard | None = None
         self._token = False
         self._closing = threading.Event()
@@ -158,7 +158,7 @@ class RayExecutor:
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
         from ablate.execution.ray_tune.guard import Guard, end_autoscaler
-        from ablate.execution.ray_tune.monitor import died
+        from ablate.execution.ray_tune.parts import died
 
         assert self._warden is not None
         # Ray would write its own token to a file that every user can read. The
@@ -239,11 +239,11 @@ class RayExecutor:
                 if callable(handler):
                     signal.signal(number, handler)
 
-    def _gather(self, resources: Resources, data: Data | None) -> Slots:
-        from ablate.execution.ray_tune.slots import Slots
+    def _gather(self, resources: Resources, data: Data | None) -> RaySlots:
+        from ablate.execution.ray_tune.slots import RaySlots
 
         folder = str(self._nursery.folder) if self._nursery is not None else ""
-        self._slots = Slots(
+        self._slots = RaySlots(
             resources, local=not self._address, folder=folder, data=data
         )
         return self._slots
@@ -261,8 +261,8 @@ class RayExecutor:
             self.prepare(order.cpus, order.gpus)
         self.ready()
         _check_resources(order.resources, self._address)
+        from ablate.execution.driver import train
         from ablate.execution.ray_tune.cluster import check_nodes
-        from ablate.execution.ray_tune.driver import train
 
         # Ray prints its warnings to stdout, which is for results.
         with contextlib.redirect_stdout(sys.stderr):
@@ -272,7 +272,7 @@ class RayExecutor:
                 self._nursery.hold()
             slots = self._slots or self._gather(order.resources, None)
             self._slots = None
-            train(order, emit, stop, slots, self._logs, local=not self._address)
+            train(order, emit, stop, slots, local=not self._address)
 
     def close(self) -> None:
         if self._thread is not None:

@@ -1,4 +1,4 @@
-"""The slots of a run: places for one trial each, with their CPUs and GPUs.
+"""Slots on Ray.
 
 What it guarantees: an answer belongs to the job for which it was asked, in order, and a
 slot that died is not asked again.
@@ -14,15 +14,15 @@ import contextlib
 import pickle
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
+from ablate.execution.ray_tune.parts import dead_parts, died
 from ablate.execution.ray_tune.relay import Relay
+from ablate.execution.slots import Lost, Slot, Slots, capacity
 from ablate.execution.worker import Answer, Begin, Request
 from ablate.records import Data, Job, Resources
 
@@ -34,41 +34,8 @@ IDLE_SECONDS = 30.0
 COUNT_SECONDS = 1.0
 
 
-@dataclass(eq=False)
-class Slot:
-    """A slot, with the requests that it has not answered.
-
-    Attributes:
-        asked: for each of these requests, the reference to its answer, and the job it
-            is about; the oldest first.
-        job: the job that it trains.
-        has_started: whether Ray has found a place for it.
-        needs_new_worker: whether its worker has failed.
-        last_used: when it was added, or its last answer came; by a monotonic clock.
-    """
-
-    actor: Any
-    asked: deque[tuple[Any, Job | None]] = field(default_factory=deque)
-    job: Job | None = None
-    has_started: bool = False
-    needs_new_worker: bool = False
-    last_used: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_idle(self) -> bool:
-        return self.has_started and not self.asked
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Why there is no answer, and whether the slot has died too, not only its worker."""
-
-    reason: str
-    with_slot: bool
-
-
-class Slots:
-    """The slots of a run.
+class RaySlots(Slots):
+    """The slots of a run, as actors of Ray.
 
     Args:
         resources: what each slot holds.
@@ -96,7 +63,7 @@ class Slots:
         self._most = 0
 
     def most(self) -> int:
-        """How many slots fit into the machines that Ray has now.
+        """How many slots fit into the machines that there are now.
 
         On a cluster there is one more: an autoscaler adds a machine for a slot that
         waits for a place.
@@ -105,7 +72,11 @@ class Slots:
         if now - self._counted_at >= COUNT_SECONDS and not (self._local and self._most):
             self._counted_at = now
             self._most = sum(
-                _places(node["Resources"], self._resources)
+                capacity(
+                    node["Resources"].get("CPU", 0),
+                    node["Resources"].get("GPU", 0),
+                    self._resources,
+                )
                 for node in ray.nodes()
                 if node["Alive"]
             )
@@ -129,7 +100,6 @@ class Slots:
                 self.remove(slot)
 
     def add(self) -> None:
-        """Starts a slot without waiting for it."""
         folder, token, data = self._arguments
         actor = self._maker.remote(folder, token, data, fresh=self._fresh)
         slot = Slot(actor)
@@ -137,32 +107,26 @@ class Slots:
         self.all.append(slot)
 
     def remove(self, slot: Slot) -> None:
-        """Ends a slot at once. The nursery kills its worker."""
+        # The nursery kills its worker.
         if slot in self.all:
             self.all.remove(slot)
             with contextlib.suppress(RayError):
-                ray.kill(slot.actor)
+                ray.kill(slot.handle)
 
     def begin(self, slot: Slot, job: Job) -> None:
-        """Gives a job to an idle slot."""
         slot.job = job
-        request = pickle.dumps(Begin(job, last=self._fresh))
-        answer = slot.actor.begin.remote(request, slot.needs_new_worker)
+        request = pickle.dumps(Begin(job, "ray", last=self._fresh))
+        answer = slot.handle.begin.remote(request, slot.needs_new_worker)
         slot.needs_new_worker = False
         slot.asked.append((answer, job))
 
     def ask(self, slot: Slot, request: Request) -> None:
-        """Sends a request about the job that a slot trains."""
-        answer = slot.actor.ask.remote(pickle.dumps(request))
+        answer = slot.handle.ask.remote(pickle.dumps(request))
         slot.asked.append((answer, slot.job))
 
-    def answers(self, seconds: float) -> Iterator[tuple[Slot, Job | None, Any]]:
-        """Waits for answers, and yields those that have come.
-
-        Yields:
-            the slot, the job that the answer is about, and an `Answer`, or `Lost`.
-            When a slot has started, the job is None.
-        """
+    def answers(
+        self, seconds: float
+    ) -> Iterator[tuple[Slot, Job | None, Answer | Lost]]:
         oldest = {slot.asked[0][0]: slot for slot in self.all if slot.asked}
         if not oldest:
             time.sleep(seconds)
@@ -194,29 +158,13 @@ class Slots:
             return Lost("its process was killed, or memory ran out", with_slot=False)
         return pickle.loads(content)
 
+    def failure(self) -> str:
+        parts = dead_parts()
+        return died(parts) if parts else ""
+
     def close(self) -> None:
-        """Ends all slots."""
         for slot in list(self.all):
             self.remove(slot)
-
-
-def _places(node: dict[str, float], wanted: Resources) -> int:
-    """How many trials a node can train at once."""
-    places = _times(node.get("CPU", 0), wanted.cpus)
-    if not wanted.gpus:
-        return places
-    gpus = node.get("GPU", 0)
-    # A share of a GPU is of one GPU.
-    if wanted.gpus < 1:
-        by_gpus = int(gpus) * _times(1, wanted.gpus)
-    else:
-        by_gpus = _times(gpus, wanted.gpus)
-    return min(places, by_gpus)
-
-
-def _times(whole: float, part: float) -> int:
-    """How often a part fits into a whole: 7 CPUs have 100 places of 0.07."""
-    return int(whole / part + 1e-9)
 
 
 def _first_line(error: BaseException) -> str:

@@ -14,17 +14,21 @@ whose schedulers read more of a trial than its ID.
 from __future__ import annotations
 
 import math
+import os
 import random
 from dataclasses import dataclass
 from typing import Any
+
+from ablate.records import EarlyStop, Epoch, Order
+
+# Keep the interface of Tune that this module is written for.
+os.environ["RAY_TRAIN_V2_ENABLED"] = "0"
 
 from ray.tune.schedulers import (
     AsyncHyperBandScheduler,
     MedianStoppingRule,
     TrialScheduler,
 )
-
-from ablate.records import EarlyStop, Epoch, Order
 
 
 @dataclass(frozen=True)

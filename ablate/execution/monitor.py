@@ -1,8 +1,7 @@
-"""Detects what Ray does not report: a worker that hangs, and a part of Ray that died.
+"""Detects workers that hang.
 
 What it guarantees: a trial without a sign of life for HANG_SECONDS is found, so that
-its worker can be killed and the trial starts again from the checkpoint; and a run ends
-with one line if Ray itself has lost a part.
+its worker can be killed and the trial starts again from the checkpoint.
 
 How: a worker touches the lock file of its trial after a batch (at most once a second),
 and the driver compares the file's modification time with its own monotonic clock.
@@ -15,14 +14,9 @@ touching the lock.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import ray
-
-from ablate.errors import ExecutorError
 from ablate.machine.environment import seconds
-from ablate.text import advice
 
 # If a running trial gives no sign of life for this long, its worker is killed and the
 # trial resumes from its checkpoint; 0 means never.
@@ -33,11 +27,10 @@ HANG_SECONDS = seconds("ABLATE_HANG_SECONDS", 1800, or_never=True)
 # minutes.
 BEGIN_SECONDS = seconds("ABLATE_RAY_START_SECONDS", 600)
 CHECK_SECONDS = 1.0
-ESSENTIAL = ("raylet", "gcs_server")
 
 
 class Monitor:
-    """Checks the workers of running trials and Ray's own processes at intervals.
+    """Checks the workers of running trials at intervals.
 
     Args:
         patience: seconds without a sign of life; 0 for workers on other machines, whose
@@ -55,17 +48,11 @@ class Monitor:
         self._begins: set[str] = set()
 
     def check(self, running: list[str]) -> list[str]:
-        """Returns the running trials that hang; nothing if it looked a moment ago.
-
-        Raises ExecutorError if Ray itself has lost a part.
-        """
+        """Returns the running trials that hang; nothing if it looked a moment ago."""
         now = time.monotonic()
         if now - self._checked_at < CHECK_SECONDS:
             return []
         self._checked_at = now
-        parts = dead_parts()
-        if parts:
-            raise ExecutorError(died(parts))
         return self.silent(running, now)
 
     def follow(self, key: str, checkpoints: str) -> None:
@@ -110,23 +97,3 @@ class Monitor:
             return (self._folders[key] / "lock").stat().st_mtime_ns
         except OSError:
             return 0
-
-
-def died(names: Sequence[str]) -> str:
-    """Returns the message for the death of processes of Ray.
-
-    One of them may have died because of another, so all are named.
-    """
-    who = "process" if len(names) == 1 else "processes"
-    return (
-        f"Ray's {who} {', '.join(names)} died: killed, or out of"
-        f" memory. No stored result is lost. Go on with: {advice.command('resume')}"
-    )
-
-
-def dead_parts() -> list[str]:
-    """Returns the dead processes without which this Ray can start no worker."""
-    node = getattr(ray._private.worker, "_global_node", None)
-    if node is not None:
-        return [name for name, _ in node.dead_processes() if name in ESSENTIAL]
-    return []

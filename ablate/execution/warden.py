@@ -1,12 +1,12 @@
-"""Cleans up after a local Ray whose driver died: a small separate process.
+"""Cleans up after a driver that died: a small separate process.
 
-What it guarantees: after a driver was killed, no process and no file of its Ray is
-left, and the user reads how to resume. Without it, Ray's agents outlive a killed driver
-for a minute or longer.
+What it guarantees: after a driver was killed, no process and no temporary file of its
+run is left, and the user reads how to resume. Without it, Ray's agents outlive a killed
+driver for a minute or longer.
 
 How: the warden holds one end of a pipe. When the driver dies, for whatever reason, the
 kernel closes the other end. The warden then kills every process that carries the
-driver's mark in its environment, removes Ray's folder, and prints the next command. A
+driver's mark in its environment, removes the run's folder, and prints the next command. A
 driver that ends cleanly writes to the pipe first.
 
 What would break it: a child of the driver that inherits the write end of the pipe and
@@ -28,10 +28,10 @@ import tempfile
 import time
 from pathlib import Path
 
-# This variable names Ray's folder in the environment of every process that a driver
+# This variable names the run's folder in the environment of every process that a driver
 # starts.
-MARK = "ABLATE_RAY_FOLDER"
-PREFIX = "ablate-ray-"
+MARK = "ABLATE_RUN_FOLDER"
+PREFIX = "ablate-run-"
 # The file in the folder that its driver keeps locked.
 OWNED = "owned"
 CLOSED, SAID = b"c", b"s"
@@ -44,7 +44,7 @@ LONGEST_SOCKET = 107
 
 
 class Warden:
-    """Makes Ray's private folder and watches over the processes that use it.
+    """Makes the private folder of a run and watches over the processes that use it.
 
     Args:
         advice: the command that resumes the run.
@@ -76,7 +76,7 @@ class Warden:
         self._write(SAID)
 
     def close(self) -> None:
-        """Ends the warden after Ray was shut down, and removes Ray's folder."""
+        """Ends the warden after the run has ended, and removes its folder."""
         os.environ.pop(MARK, None)
         self._write(CLOSED)
         assert self._process.stdin is not None
@@ -128,7 +128,7 @@ def _remove_if_dead(folder: Path) -> None:
 
 
 def belonging(private: str) -> list[int]:
-    """Returns the other processes of a driver's Ray.
+    """Returns the other processes of a driver's run.
 
     They carry its mark, or have a file of its folder open. The second test finds
     processes that have set their title, as Ray's agents do: the title overwrites the

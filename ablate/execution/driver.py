@@ -6,9 +6,10 @@ What it guarantees: each job of an order runs until it ends, is stopped by the r
 has been lost more than MAX_FAILURES times. Every event that a worker reports reaches
 `emit` in order.
 
-How: one thread sends requests to slots and waits for their answers. A stopping rule decides after
-each epoch, with the schedulers of Ray Tune. Without a rule, the next step is asked for
-before the last one is stored, so that a worker never waits for the store.
+How: one thread sends requests to slots and waits for their answers. Only the slots know
+where trials run: on Ray, or on this machine. A stopping rule decides after each epoch,
+with the schedulers of Ray Tune. Without a rule, the next step is asked for before the last
+one is stored, so that a worker never waits for the store.
 
 What would break it: a job that is forgotten while its worker is lost, or an answer that
 is taken for the next job of a slot (`Slots` names the job of each answer).
@@ -18,18 +19,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
-from ablate.execution.executor import NO_LOGS, WAIT_SECONDS, Emit, Logs, Stop
-from ablate.execution.ray_tune.monitor import HANG_SECONDS, Monitor, dead_parts, died
-from ablate.execution.ray_tune.slots import Lost, Slot, Slots
+from ablate.execution.early_stopping import make_stopping_rule
+from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
+from ablate.execution.monitor import HANG_SECONDS, Monitor
+from ablate.execution.slots import Lost, Slot, Slots
 from ablate.execution.worker import Answer, Leave, Step
 from ablate.records import Ended, Event, Job, Order, Status, epochs_of
-
-if TYPE_CHECKING:
-    from ablate.execution.ray_tune.loggers import Loggers
-    from ablate.execution.ray_tune.stopping import StoppingRule
 
 # How often one trial may be lost and start again. With the next loss it has failed.
 MAX_FAILURES = 8
@@ -47,27 +44,29 @@ def train(
     emit: Emit,
     stop: Stop,
     slots: Slots,
-    logs: Logs = NO_LOGS,
     *,
     local: bool = True,
 ) -> None:
-    """Runs an order on the Ray that this process is connected to.
+    """Runs an order.
 
     Args:
         slots: where trials run; they are ended afterwards.
-        local: whether all of this Ray is on this machine.
+        local: whether all slots are on this machine.
+
+    Raises:
+        ExecutorError: no slot can work any more.
     """
     run = None
     try:
-        run = _Run(order, emit, stop, slots, logs, local=local)
+        run = _Run(order, emit, stop, slots, local=local)
         run.run()
     except ExecutorError:
         raise
     except Exception:
-        # If a part of Ray has died, that is the cause, whatever error came first.
-        parts = dead_parts()
-        if parts and not (run is not None and run.has_failed):
-            raise ExecutorError(died(parts)) from None
+        # If no slot can work any more, that is the cause, whatever error came first.
+        failure = slots.failure()
+        if failure and not (run is not None and run.has_failed):
+            raise ExecutorError(failure) from None
         raise
     finally:
         try:
@@ -75,23 +74,6 @@ def train(
                 run.close()
         finally:
             slots.close()
-
-
-def _stopping_rule(order: Order) -> StoppingRule | None:
-    if order.scheduler.name == "fifo":
-        return None
-    # It imports Ray Tune, which takes a second.
-    from ablate.execution.ray_tune.stopping import StoppingRule
-
-    return StoppingRule(order)
-
-
-def _loggers(logs: Logs) -> Loggers | None:
-    if not logs.services:
-        return None
-    from ablate.execution.ray_tune.loggers import Loggers
-
-    return Loggers(logs)
 
 
 class _Run:
@@ -103,7 +85,6 @@ class _Run:
         emit: Emit,
         stop: Stop,
         slots: Slots,
-        logs: Logs,
         *,
         local: bool,
     ) -> None:
@@ -114,9 +95,8 @@ class _Run:
         self._emit = emit
         self._stop = stop
         self._slots = slots
-        self._rule = _stopping_rule(order)
+        self._rule = make_stopping_rule(order)
         self._monitor = Monitor(patience=HANG_SECONDS if local else 0.0)
-        self._loggers = _loggers(logs)
         # Jobs that are leased and have no slot.
         self._waiting: deque[Job] = deque()
         self._losses: Counter[str] = Counter()
@@ -131,6 +111,9 @@ class _Run:
             if self._is_done():
                 return
             self._hear(WAIT_SECONDS)
+            failure = self._slots.failure()
+            if failure:
+                raise ExecutorError(failure)
             self._replace_silent()
         self._interrupt()
 
@@ -159,13 +142,13 @@ class _Run:
         """Gives jobs to idle slots, and starts slots for the others."""
         self._fetch()
         slots = self._slots.all
+        free = sum(slot.is_idle or not slot.has_started for slot in slots)
+        room = self._slots.most() - len(slots)
+        for _ in range(min(len(self._waiting) - free, room)):
+            self._slots.add()
         for slot in slots:
             if slot.is_idle and self._waiting:
                 self._begin(slot, self._waiting.popleft())
-        starting = sum(not slot.has_started for slot in slots)
-        wanted = min(len(self._waiting), self._slots.most() - len(slots) + starting)
-        for _ in range(wanted - starting):
-            self._slots.add()
         if not self._waiting:
             self._slots.retire()
 
@@ -185,8 +168,6 @@ class _Run:
 
     def _begin(self, slot: Slot, job: Job) -> None:
         self._monitor.follow(job.trial.hash, job.checkpoints)
-        if self._loggers is not None:
-            self._loggers.follow(job)
         self._slots.begin(slot, job)
         if self._rule is None:
             self._slots.ask(slot, Step(REPORT_SECONDS))
@@ -214,7 +195,7 @@ class _Run:
         self._failed_starts += 1
         has_others = any(slot.has_started for slot in self._slots.all)
         if self._failed_starts > MAX_FAILURES and not has_others:
-            raise ExecutorError(f"no worker of Ray starts: {answer.reason}")
+            raise ExecutorError(f"no worker starts: {answer.reason}")
 
     def _take(self, slot: Slot, job: Job, answer: Answer | Lost) -> None:
         """Handles an answer about the job that a slot trains."""
@@ -270,11 +251,9 @@ class _Run:
         try:
             self._emit(event)
         except BaseException:
-            # Also Ctrl-C: this error, and no part of Ray, is then the cause.
+            # Also Ctrl-C: this error, and no slot, is then the cause.
             self.has_failed = True
             raise
-        if self._loggers is not None:
-            self._loggers.tell(event)
 
     def _interrupt(self) -> None:
         """Has every worker save its checkpoint and forwards what they report."""
@@ -302,16 +281,13 @@ class _Run:
             self._slots.ask(slot, Leave(Status.RUNNING))
 
     def close(self) -> None:
-        """Has workers that still train save their checkpoints, and closes the logs."""
-        try:
-            if self._busy() and not dead_parts():
-                self._leave()
-                deadline = time.monotonic() + LEAVE_SECONDS
-                while (
-                    any(slot.asked for slot in self._busy().values())
-                    and time.monotonic() < deadline
-                ):
-                    list(self._slots.answers(WAIT_SECONDS))
-        finally:
-            if self._loggers is not None:
-                self._loggers.close()
+        """Has workers that still train save their checkpoints."""
+        if not self._busy() or self._slots.failure():
+            return
+        self._leave()
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while (
+            any(slot.asked for slot in self._busy().values())
+            and time.monotonic() < deadline
+        ):
+            list(self._slots.answers(WAIT_SECONDS))

@@ -1,0 +1,107 @@
+"""What the executor of a run gets: its jobs, and what they may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ablate.budget import BudgetMeter
+from ablate.machine.filesystems import make_private
+from ablate.own import registry
+from ablate.records import EarlyStop, Job, Order, Status, Trial
+from ablate.scheduling.options import Options
+from ablate.scheduling.policy import Policy
+from ablate.scheduling.preview import Preview
+from ablate.scheduling.queue import Queue, Source
+from ablate.store.session import StoreSession
+
+
+def make_queue(
+    preview: Preview,
+    source: Source,
+    options: Options,
+    store: StoreSession,
+    meter: BudgetMeter,
+    follow: Callable[[Trial], None],
+) -> Queue:
+    """The queue that leases each trial of the source before it hands it out as a job.
+
+    Args:
+        follow: receives each trial that is handed out.
+    """
+    declared = preview.plan.space
+    policy = Policy.of(declared)
+    folder = options.checkpoints_of(store.writer.store_id)
+    make_private(folder)
+    # `register` has reset the trials that failed in an earlier run to planned. A trial
+    # that is failed now has failed since, and this run does not train it again.
+    # Only a shared store looks at this; on SQLite every claim is granted, and the
+    # source alone decides what is trained.
+    not_again = (*policy.results, Status.FAILED)
+    grows = declared.strategy is not None or preview.full_plan is not None
+
+    # A confirmation is trained to its end, whatever the scheduler of the search is.
+    confirming = declared.confirmation_seeds
+
+    # A search may drop its row 0 like any other cell; the verdicts of a design need it.
+    reference = set[str]()
+    if declared.strategy is None:
+        reference = {
+            trial.hash for trial in (preview.full_plan or preview.plan).cells[0].trials
+        }
+
+    def early_stop(trial: Trial) -> EarlyStop:
+        if trial.seed in confirming:
+            return "apart"
+        return "compared" if trial.hash in reference else "allowed"
+
+    def job(trial: Trial) -> Job:
+        follow(trial)
+        known = preview.known
+        if grows or store.writer.shared:
+            # The preview did not see what was added or trained since.
+            known = store.reader.known([trial.hash])
+        history = known[trial.hash].epochs if trial.hash in known else ()
+        return Job(
+            trial=trial,
+            checkpoints=folder,
+            resources=declared.resources,
+            history=history,
+            diagnostics=declared.diagnostics,
+            beginnings=store.reader.beginnings(trial),
+            keep=declared.keep,
+            sources=registry.sources(),
+            early_stop=early_stop(trial),
+        )
+
+    return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)
+
+
+def make_order(preview: Preview, options: Options, jobs: Queue) -> Order:
+    """What the executor gets: the jobs, what they may use, and for a scheduler the
+    epochs of earlier trials that it compares them with (`peers`).
+    """
+    declared = preview.plan.space
+    # A trial to train brings its epochs with its own job.
+    no_peers = {trial.hash for trial in preview.to_train}
+    # Confirmations follow the search, so no trial of it is compared with them.
+    confirming = declared.confirmation_seeds
+    no_peers.update(
+        trial.hash for trial in preview.plan.trials if trial.seed in confirming
+    )
+    # `recipe.epochs` may be a factor; a scheduler needs the longest training.
+    epochs = [declared.recipe.epochs, *declared.factors.levels.get("recipe.epochs", ())]
+    return Order(
+        jobs=jobs,
+        metric=declared.criterion.metric,
+        direction=declared.criterion.direction,
+        resources=declared.resources,
+        epochs=max(int(number) for number in epochs),
+        scheduler=declared.scheduler,
+        cpus=options.cpus,
+        gpus=options.gpus,
+        peers={
+            key: known.epochs
+            for key, known in preview.known.items()
+            if known.epochs and key not in no_peers
+        },
+    )
